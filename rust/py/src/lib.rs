@@ -1,0 +1,28 @@
+//! Python binding of the `sparsebayes` crate. No mathematics here.
+
+mod arrays;
+mod errors;
+mod fit;
+mod kernel;
+mod posterior;
+mod watcher;
+
+/// The compiled core of sparsebayes.
+#[pyo3::pymodule(gil_used = false)]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::errors::NumericalError;
+    #[pymodule_export]
+    use crate::fit::{fit_dense, fit_kernel};
+    #[pymodule_export]
+    use crate::kernel::PyKernel;
+    #[pymodule_export]
+    use crate::posterior::PyPosterior;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,76 @@
+//! The fitted model as Python sees it.
+
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
+use pyo3::prelude::*;
+use sparsebayes::Posterior;
+
+/// What a fit returns, in the units of the columns and targets given.
+#[pyclass(frozen, name = "Posterior", module = "sparsebayes._core")]
+pub(crate) struct PyPosterior(pub(crate) Posterior);
+
+#[pymethods]
+impl PyPosterior {
+    /// Column indices of the active functions, ascending.
+    #[getter]
+    fn active<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        // Indices count columns held in memory, far fewer than 2^63.
+        let active: Vec<i64> = self.0.active.iter().map(|&j| i64::try_from(j).unwrap_or(i64::MAX)).collect();
+        active.into_pyarray(py)
+    }
+
+    /// Precision of each weight's prior.
+    #[getter]
+    fn alpha<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.alpha.to_pyarray(py)
+    }
+
+    /// Posterior mean.
+    #[getter]
+    fn mu<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.mu.to_pyarray(py)
+    }
+
+    /// Posterior covariance.
+    #[getter]
+    fn sigma<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let m = self.0.active.len();
+        // Symmetric, so the order of storage does not matter.
+        PyArray1::from_slice(py, self.0.sigma.as_slice()).reshape([m, m])
+    }
+
+    /// How well the data determine each weight.
+    #[getter]
+    fn gamma<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.gamma.to_pyarray(py)
+    }
+
+    /// Noise precision; 1 for likelihoods without one.
+    #[getter]
+    fn beta(&self) -> f64 {
+        self.0.beta
+    }
+
+    /// Log evidence at the end.
+    #[getter]
+    fn log_evidence(&self) -> f64 {
+        self.0.log_evidence()
+    }
+
+    /// Log evidence at the start and after each step.
+    #[getter]
+    fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.trace.to_pyarray(py)
+    }
+
+    /// Number of steps.
+    #[getter]
+    fn n_iter(&self) -> usize {
+        self.0.n_iter()
+    }
+
+    /// How the fit ended.
+    #[getter]
+    fn status(&self) -> &'static str {
+        self.0.status.name()
+    }
+}

@@ -1,0 +1,101 @@
+//! Runs a fit beside the interpreter: signals are heard and the callback is called while the core works.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use sparsebayes::{Error, Posterior, Step};
+
+use crate::errors::{internal, to_python};
+
+/// How often signals are looked at: Ctrl-C is heard within this, whatever the core is doing.
+const HEARTBEAT: Duration = Duration::from_millis(50);
+
+/// Sent over by the worker after each step when there is a callback, and answered with whether to go on.
+struct Report {
+    step: Step,
+    answer: SyncSender<ControlFlow<()>>,
+}
+
+/// The fit's side: a flag it has to heed and a watch to call after each step.
+pub(crate) struct Line<'a> {
+    pub(crate) cancel: &'a AtomicBool,
+    with_callback: bool,
+    /// Hanging up tells the interpreter's side that the work is done.
+    reports: SyncSender<Report>,
+}
+
+impl Line<'_> {
+    /// Reports a step and waits for the word.
+    pub(crate) fn watch(&self, step: &Step) -> ControlFlow<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        if !self.with_callback {
+            return ControlFlow::Continue(());
+        }
+        let (answer, word) = sync_channel(1);
+        if self.reports.send(Report { step: *step, answer }).is_err() {
+            return ControlFlow::Break(());
+        }
+        word.recv().unwrap_or(ControlFlow::Break(()))
+    }
+}
+
+/// Runs `work` on a thread of its own with the interpreter released, while this one hears signals and serves the
+/// callback. An exception from either ends the work and is raised; so is a panic, as `NumericalError`.
+pub(crate) fn run(
+    py: Python<'_>,
+    callback: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Line<'_>) -> Result<Posterior, Error> + Send,
+) -> PyResult<Posterior> {
+    let cancel = AtomicBool::new(false);
+    let (reports, inbox) = sync_channel::<Report>(1);
+    let with_callback = callback.is_some();
+    thread::scope(|scope| {
+        let line = Line { cancel: &cancel, with_callback, reports };
+        let worker = scope.spawn(move || work(&line));
+        let heard = attend(py, callback, inbox);
+        if heard.is_err() {
+            cancel.store(true, Ordering::Relaxed);
+        }
+        let outcome = py.detach(|| worker.join());
+        heard?;
+        match outcome {
+            Ok(result) => result.map_err(|error| to_python(&error)),
+            Err(payload) => Err(internal(payload.as_ref())),
+        }
+    })
+}
+
+/// Serves reports and hears signals until the worker hangs up.
+fn attend(py: Python<'_>, callback: Option<&Bound<'_, PyAny>>, mut inbox: Receiver<Report>) -> PyResult<()> {
+    loop {
+        py.check_signals()?;
+        let message;
+        (inbox, message) = py.detach(move || {
+            let message = inbox.recv_timeout(HEARTBEAT);
+            (inbox, message)
+        });
+        match (message, callback) {
+            (Ok(report), Some(callback)) => {
+                let word = if call(callback, &report.step)? { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                // The worker waits for this word, so it is there to hear it.
+                let _ = report.answer.send(word);
+            }
+            (Ok(_), None) | (Err(RecvTimeoutError::Timeout), _) => {}
+            (Err(RecvTimeoutError::Disconnected), _) => return Ok(()),
+        }
+    }
+}
+
+fn call(callback: &Bound<'_, PyAny>, step: &Step) -> PyResult<bool> {
+    let (action, index) = step.action.parts();
+    let index = index.map_or(-1, |j| i64::try_from(j).unwrap_or(i64::MAX));
+    let answer = callback
+        .call1((step.iteration, action, index, step.gain, step.log_evidence, step.n_active, step.beta))?;
+    answer.is_truthy()
+}

@@ -1,0 +1,257 @@
+//! The view over all K candidates: their sparsity and quality, and which to add.
+
+use std::collections::HashMap;
+
+use nalgebra::DMatrix;
+
+use super::action::Factors;
+use super::record::{Action, Halt, Recorder};
+use super::settings::{ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, SHORTLIST};
+use super::state::{Entrant, State};
+use crate::Result;
+use crate::linalg::parallel::map_pieces;
+use crate::stats::{Statistics, Sweep};
+
+/// Candidates whose factors are computed side by side.
+const LANES: usize = 32;
+
+/// S, Q and Gram columns over the dictionary.
+///
+/// Between calls `gram` holds Phi^T W phi_j for every active j (and others that were active once). `diag`,
+/// `gradient` and `factors` are those at the last [`Dictionary::refresh`], when the state's reference was set to its
+/// mean; they hold until the state changes.
+pub(super) struct Dictionary {
+    gram: HashMap<usize, Vec<f64>>,
+    diag: Vec<f64>,
+    gradient: Vec<f64>,
+    factors: Vec<Factors>,
+    entries: Vec<u8>,
+}
+
+impl Dictionary {
+    pub(super) fn new(n_basis: usize) -> Self {
+        Self {
+            gram: HashMap::new(),
+            diag: Vec::new(),
+            gradient: Vec::new(),
+            factors: Vec::new(),
+            entries: vec![0; n_basis],
+        }
+    }
+
+    /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
+    pub(super) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+        if !stats.likelihood().is_linear() {
+            self.gram.clear();
+        }
+        self.forget_spare_columns(state);
+        let wanted: Vec<usize> = state.active.iter().copied().filter(|j| !self.gram.contains_key(j)).collect();
+        let mu = state.mu.clone();
+        let Sweep { diag, gradient, gram, deviance } = stats.sweep(&state.active, &mu, &wanted)?;
+        self.gram.extend(wanted.into_iter().zip(gram));
+        self.diag = diag;
+        self.gradient = gradient;
+        let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
+        state.set_data(&mu, &active_gradient, deviance, None)?;
+        self.factors = self.factors_of_all(state);
+        Ok(())
+    }
+
+    /// Drops columns of functions long gone once they outnumber those in use.
+    fn forget_spare_columns(&mut self, state: &State) {
+        const SPARE: usize = 64;
+        if self.gram.len() > 2 * state.len() + SPARE {
+            self.gram.retain(|j, _| state.active.contains(j));
+        }
+    }
+
+    fn active_columns(&self, state: &State) -> Vec<&[f64]> {
+        state.active.iter().map(|j| self.gram[j].as_slice()).collect()
+    }
+
+    /// S and Q of every candidate: equations (24) and (25).
+    fn factors_of_all(&self, state: &State) -> Vec<Factors> {
+        let columns = self.active_columns(state);
+        let lower = packed_lower(state);
+        let n_basis = self.diag.len();
+        let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {
+            let range = piece * LANES..((piece + 1) * LANES).min(n_basis);
+            let mut v = vec![[0.0; LANES]; columns.len()];
+            for (v, column) in v.iter_mut().zip(&columns) {
+                for (v, g) in v.iter_mut().zip(&column[range.clone()]) {
+                    *v = state.beta * g;
+                }
+            }
+            solve_lanes(&lower, &mut v);
+            let overlap = square_lanes(&v);
+            let factors = range.zip(overlap).map(|(i, overlap)| {
+                Factors { s: state.beta * self.diag[i] - overlap, q: state.beta * self.gradient[i] }
+            });
+            factors.collect::<Vec<_>>()
+        });
+        pieces.into_iter().flatten().collect()
+    }
+
+    /// Whether candidate `i` is worth its place now.
+    fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
+        // What is left of an almost dependent function is rounding, and so would its gain be.
+        let resolved = f.s > ALIGNED * state.beta * self.diag[i];
+        // A function that keeps coming back for next to nothing must not keep the loop alive.
+        let least = if self.entries[i] < LEAST_ENTRIES { LEAST_GAIN } else { 1e-3 };
+        let gain = if resolved { f.gain_of_adding() } else { 0.0 };
+        if gain > least && f.optimal_alpha().is_some() { gain } else { 0.0 }
+    }
+
+    /// Whether a candidate was kept out although it still has something to gain.
+    pub(super) fn refuses(&self, state: &State) -> bool {
+        const WORTH_TELLING: f64 = 1e-6;
+        (0..self.factors.len()).any(|i| {
+            self.entries[i] >= LEAST_ENTRIES
+                && !state.active.contains(&i)
+                && self.factors[i].s > ALIGNED * state.beta * self.diag[i]
+                && self.factors[i].gain_of_adding() > WORTH_TELLING
+        })
+    }
+
+    /// Candidates outside with most to gain, best first.
+    fn shortlist(&self, state: &State) -> Vec<usize> {
+        let mut outside = vec![true; self.factors.len()];
+        state.active.iter().for_each(|&j| outside[j] = false);
+        let mut ranked: Vec<(u64, usize)> = (0..self.factors.len())
+            .filter(|&i| outside[i])
+            .map(|i| (self.gain(i, self.factors[i], state), i))
+            .filter(|&(gain, _)| gain > 0.0)
+            // Gains equal to nine digits are ties, which the lower index wins: rounding must not choose the model.
+            .map(|(gain, i)| (gain.to_bits() >> 22, i))
+            .collect();
+        let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        if ranked.len() > SHORTLIST {
+            ranked.select_nth_unstable_by(SHORTLIST, order);
+            ranked.truncate(SHORTLIST);
+        }
+        ranked.sort_unstable_by(order);
+        ranked.into_iter().map(|(_, i)| i).collect()
+    }
+
+    /// Adds the best few candidates, each with the gain it has given those before it; returns how many.
+    ///
+    /// Call right after [`Dictionary::refresh`].
+    pub(super) fn add_block(
+        &mut self,
+        stats: &mut dyn Statistics,
+        state: &mut State,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<usize, Halt> {
+        let list = self.shortlist(state);
+        if list.is_empty() {
+            return Ok(0);
+        }
+        let gram = stats.gram_among(&list)?;
+        let mut conditional = Conditional::new(self, &list, &gram, state);
+        let mut first_gain = None;
+        let mut entered: Vec<usize> = Vec::new();
+        let size_before = state.len();
+        while entered.len() < BLOCK {
+            let Some((c, gain)) = conditional.best(self, &list, state) else { break };
+            if gain < BLOCK_RATIO * *first_gain.get_or_insert(gain) {
+                break;
+            }
+            let i = list[c];
+            let mut products: Vec<f64> = state.active[..size_before].iter().map(|j| self.gram[j][i]).collect();
+            products.extend(entered.iter().map(|&e| gram[(e, c)]));
+            let entrant = Entrant { index: i, gram: &products, gram_self: gram[(c, c)], gradient: self.gradient[i] };
+            let factors = state.factors_outside(&entrant);
+            conditional.condition_on(c, factors);
+            let Some(alpha) = factors.optimal_alpha() else { continue };
+            state.add(&entrant, alpha)?;
+            entered.push(c);
+            self.entries[i] = self.entries[i].saturating_add(1);
+            recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)?;
+        }
+        Ok(entered.len())
+    }
+}
+
+/// Factors of a shortlist, kept up to date as its members enter one by one: a small Gaussian elimination.
+///
+/// `overlap` is phi_i^T C^-1 phi_j among the members (S on its diagonal), `q` is phi_i^T C^-1 t.
+struct Conditional {
+    overlap: DMatrix<f64>,
+    q: Vec<f64>,
+    open: Vec<bool>,
+}
+
+impl Conditional {
+    fn new(dictionary: &Dictionary, list: &[usize], gram: &DMatrix<f64>, state: &State) -> Self {
+        let columns = dictionary.active_columns(state);
+        let mut v = DMatrix::from_fn(columns.len(), list.len(), |k, c| state.beta * columns[k][list[c]]);
+        for mut column in v.column_iter_mut() {
+            state.chol().solve_lower_in_place(column.as_mut_slice());
+        }
+        Self {
+            overlap: gram * state.beta - v.tr_mul(&v),
+            q: list.iter().map(|&i| dictionary.factors[i].q).collect(),
+            open: vec![true; list.len()],
+        }
+    }
+
+    /// The open member with most to gain.
+    fn best(&self, dictionary: &Dictionary, list: &[usize], state: &State) -> Option<(usize, f64)> {
+        let gains = (0..list.len()).filter(|&c| self.open[c]).map(|c| {
+            let factors = Factors { s: self.overlap[(c, c)], q: self.q[c] };
+            (c, dictionary.gain(list[c], factors, state))
+        });
+        // `>` keeps the first of equals, which is the better of the dictionary's own ranking.
+        gains.filter(|g| g.1 > 0.0).fold(None, |best: Option<(usize, f64)>, g| match best {
+            Some(b) if g.1 <= b.1 => Some(b),
+            _ => Some(g),
+        })
+    }
+
+    /// Takes member `c` out of the list and, if it enters, its share out of the others: appendix A.2.
+    fn condition_on(&mut self, c: usize, factors: Factors) {
+        self.open[c] = false;
+        let Some(alpha) = factors.optimal_alpha() else { return };
+        let variance = 1.0 / (alpha + factors.s);
+        let mean = variance * factors.q;
+        let column = self.overlap.column(c).clone_owned();
+        self.overlap.ger(-variance, &column, &column, 1.0);
+        for (q, overlap) in self.q.iter_mut().zip(column.iter()) {
+            *q -= mean * overlap;
+        }
+    }
+}
+
+/// Rows of the factor one after another, each up to and with its diagonal.
+fn packed_lower(state: &State) -> Vec<f64> {
+    let m = state.len();
+    (0..m).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|(i, j)| state.chol().get(i, j)).collect()
+}
+
+/// Solves L v = b for `LANES` right-hand sides at once; row k of `v` holds element k of each.
+fn solve_lanes(lower: &[f64], v: &mut [[f64; LANES]]) {
+    let mut row_start = 0;
+    for k in 0..v.len() {
+        let row = &lower[row_start..=row_start + k];
+        let (solved, rest) = v.split_at_mut(k);
+        let target = &mut rest[0];
+        for (coefficient, source) in row.iter().zip(solved.iter()) {
+            for lane in 0..LANES {
+                target[lane] -= coefficient * source[lane];
+            }
+        }
+        let pivot = row[k];
+        target.iter_mut().for_each(|t| *t /= pivot);
+        row_start += k + 1;
+    }
+}
+
+fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
+    let mut sums = [0.0; LANES];
+    for row in v {
+        for lane in 0..LANES {
+            sums[lane] += row[lane] * row[lane];
+        }
+    }
+    sums
+}

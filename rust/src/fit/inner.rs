@@ -1,0 +1,188 @@
+//! The inner loop: alphas and noise of the active set, to convergence. The dictionary is not touched.
+
+use super::joint::{self, Damping, NoiseRange};
+use super::record::{Action, Halt, Recorder};
+use super::settings::COARSE_GAIN;
+use super::state::State;
+
+/// How the inner loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Every hyperparameter is within tolerance of its maximum.
+    Converged,
+    /// Rounding keeps some hyperparameter from its maximum.
+    Stalled,
+}
+
+/// What is left to do on the active set.
+#[derive(Default)]
+struct Outlook {
+    /// The move of one alpha that gains most.
+    best_move: Option<Proposal>,
+    /// The deletion that gains most.
+    best_deletion: Option<Proposal>,
+    /// Largest |change in ln alpha| (infinite for a deletion) and |change in ln beta|.
+    residual: f64,
+}
+
+/// A step on one function.
+#[derive(Clone, Copy)]
+struct Proposal {
+    /// Position in the active set.
+    k: usize,
+    /// New alpha; infinite for a deletion.
+    alpha: f64,
+    gain: f64,
+}
+
+impl Proposal {
+    fn keep_better(best: &mut Option<Self>, other: Self) {
+        if best.is_none_or(|best| other.gain > best.gain) {
+            *best = Some(other);
+        }
+    }
+}
+
+impl Outlook {
+    /// The single-function step to take: moves too small to matter are left to the joint steps, deletions never.
+    fn coarse_step(&self) -> Option<Proposal> {
+        match (self.best_move.filter(|p| p.gain >= COARSE_GAIN), self.best_deletion) {
+            (Some(a), Some(b)) => Some(if a.gain > b.gain { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Brings the active set to a maximum: one function at a time while that pays, all together near the end.
+///
+/// Every step raises the evidence. `noise` is given where beta may move.
+pub(super) fn converge(
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    tol: f64,
+    recorder: &mut Recorder<'_>,
+) -> Result<Settled, Halt> {
+    let mut damping = Damping::default();
+    let mut failures = 0;
+    loop {
+        climb(state, recorder)?;
+        move_noise(state, noise, recorder)?;
+        let outlook = look(state, noise);
+        if outlook.best_deletion.is_some() {
+            continue;
+        }
+        if outlook.residual <= tol {
+            return Ok(Settled::Converged);
+        }
+        if joint::step(state, noise, &mut damping)? {
+            recorder.step(Action::Joint, None, state)?;
+            failures = 0;
+        } else if failures < 3 && state.len() > 0 {
+            failures += 1;
+            sweep_once(state, tol, recorder)?;
+        } else {
+            return Ok(Settled::Stalled);
+        }
+    }
+}
+
+/// Largest distance of a hyperparameter from its maximum, in logs.
+pub(super) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
+    look(state, noise).residual
+}
+
+/// Single-function steps, greatest gain first, while they gain much or delete.
+fn climb(state: &mut State, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+    // Rank-one updates drift; each recomputation starts afresh.
+    let refresh_after = 2 * state.len() + 20;
+    let mut steps = 0;
+    loop {
+        let Some(proposal) = look(state, None).coarse_step() else { return Ok(()) };
+        apply(state, proposal, recorder)?;
+        steps += 1;
+        if steps % refresh_after == 0 {
+            state.recompute()?;
+        }
+    }
+}
+
+/// One step on each function that is further from its maximum than `tol`.
+fn sweep_once(state: &mut State, tol: f64, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+    for k in 0..state.len() {
+        let factors = state.factors(k);
+        if let Some(alpha) = factors.optimal_alpha()
+            && (alpha / state.alpha[k]).ln().abs() > tol
+        {
+            let gain = factors.gain_of_moving(state.alpha[k], alpha);
+            apply(state, Proposal { k, alpha, gain }, recorder)?;
+        }
+    }
+    state.recompute()?;
+    Ok(())
+}
+
+fn apply(state: &mut State, proposal: Proposal, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+    let Proposal { k, alpha, gain } = proposal;
+    let j = state.active[k];
+    if alpha.is_finite() {
+        state.reestimate(k, alpha)?;
+        recorder.step(Action::Reestimate(j), Some(gain), state)
+    } else {
+        state.delete(k);
+        recorder.step(Action::Delete(j), Some(gain), state)
+    }
+}
+
+/// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), shortening the move until the
+/// evidence rises.
+fn move_noise(state: &mut State, noise: Option<NoiseRange>, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+    let Some(range) = noise else { return Ok(()) };
+    let mut change = (noise_fixed_point(state, range) / state.beta).ln();
+    // Small moves are left to the joint steps; in an empty model this is the whole optimum.
+    let worthwhile = if state.len() > 0 { 0.1 } else { 1e-12 };
+    if change.abs() < worthwhile {
+        return Ok(());
+    }
+    let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_evidence());
+    for _ in 0..20 {
+        state.set_hyperparameters(&alpha, beta * change.exp())?;
+        if state.log_evidence() > evidence {
+            return recorder.step(Action::Noise, None, state);
+        }
+        change *= 0.5;
+    }
+    state.set_hyperparameters(&alpha, beta)?;
+    Ok(())
+}
+
+/// (N - sum gamma) / ||t - Phi mu||^2, within range.
+fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
+    let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
+    let degrees = (state.n_noise() - gamma).max(f64::MIN_POSITIVE);
+    let residual = state.deviance_at_mean().max(0.0);
+    // Written so that a residual of zero gives the floor of the noise, not infinity.
+    if residual * range.beta_max <= degrees { range.beta_max } else { degrees / residual }
+}
+
+fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
+    let mut outlook = Outlook::default();
+    for k in 0..state.len() {
+        let factors = state.factors(k);
+        let old = state.alpha[k];
+        if let Some(alpha) = factors.optimal_alpha() {
+            outlook.residual = outlook.residual.max((alpha / old).ln().abs());
+            let gain = factors.gain_of_moving(old, alpha);
+            Proposal::keep_better(&mut outlook.best_move, Proposal { k, alpha, gain });
+        } else {
+            outlook.residual = f64::INFINITY;
+            let gain = factors.gain_of_deleting(old);
+            Proposal::keep_better(&mut outlook.best_deletion, Proposal { k, alpha: f64::INFINITY, gain });
+        }
+    }
+    if let Some(range) = noise
+        && !joint::held_at_floor(state, range)
+    {
+        outlook.residual = outlook.residual.max((noise_fixed_point(state, range) / state.beta).ln().abs());
+    }
+    outlook
+}

@@ -1,0 +1,161 @@
+//! Newton steps on all ln alpha (and ln beta) together.
+//!
+//! Moving one alpha at a time to its maximum converges slowly where functions overlap. The evidence is smooth in the
+//! log hyperparameters of the active set, and its Hessian needs nothing but Sigma and mu:
+//!
+//! * g_j = dL/d ln alpha_j = 1/2 [1 - alpha_j (Sigma_jj + mu_j^2)]
+//! * d Sigma / d alpha_k = -Sigma_k Sigma_k^T and d mu / d alpha_k = -mu_k Sigma_k give
+//!   d g_j / d ln alpha_k = 1/2 alpha_j alpha_k (Sigma_jk^2 + 2 mu_j mu_k Sigma_jk) - 1/2 \[j = k\] alpha_j (Sigma_jj + mu_j^2)
+//! * with beta G = H - A: d mu / d ln beta = Sigma A mu and d Sigma / d ln beta = Sigma A Sigma - Sigma, which give the
+//!   row of ln beta, g_beta = 1/2 [N - beta ||t - Phi mu||^2 - sum gamma].
+//!
+//! A step is kept only if the evidence rises (Levenberg-Marquardt), so the guarantee of the sequential scheme holds.
+
+use nalgebra::{DMatrix, DVector};
+
+use super::action::ALPHA_FLOOR;
+use super::state::State;
+use crate::Result;
+use crate::linalg::blas::{dot, head};
+
+/// Longest move of any log hyperparameter in one step.
+const LONGEST: f64 = 3.0;
+
+/// Where ln beta may move.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NoiseRange {
+    /// Largest precision: the noise floor.
+    pub(super) beta_max: f64,
+}
+
+/// Damping of the step; survives from one step to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Damping(f64);
+
+impl Default for Damping {
+    fn default() -> Self {
+        Self(1e-3)
+    }
+}
+
+const LEAST_DAMPING: f64 = 1e-12;
+const MOST_DAMPING: f64 = 1e6;
+
+/// Gradient and Hessian of the evidence in (ln alpha, ln beta); the last entry only where beta is free.
+struct Local {
+    gradient: DVector<f64>,
+    hessian: DMatrix<f64>,
+}
+
+/// Takes one step that raises the evidence; `false` if none was found, the state being as before.
+pub(super) fn step(state: &mut State, noise: Option<NoiseRange>, damping: &mut Damping) -> Result<bool> {
+    let free_beta = noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range));
+    let local = Local::at(state, free_beta);
+    let before = (state.alpha.clone(), state.beta, state.log_evidence(), local.gradient.norm());
+    while damping.0 <= MOST_DAMPING {
+        if let Some(direction) = local.direction(damping.0) {
+            let alpha: Vec<f64> =
+                before.0.iter().zip(direction.iter()).map(|(a, d)| (a * d.exp()).max(ALPHA_FLOOR)).collect();
+            let mut beta = before.1;
+            if let (true, Some(range)) = (free_beta, noise) {
+                beta = (beta * direction[alpha.len()].exp()).min(range.beta_max);
+            }
+            if state.set_hyperparameters(&alpha, beta).is_ok() && improved(state, free_beta, before.2, before.3) {
+                damping.0 = (damping.0 * 0.1).max(LEAST_DAMPING);
+                return Ok(true);
+            }
+        }
+        damping.0 *= 10.0;
+    }
+    damping.0 = Damping::default().0;
+    state.set_hyperparameters(&before.0, before.1)?;
+    Ok(false)
+}
+
+/// Whether the noise sits at its floor and the evidence would push it further down.
+pub(super) fn held_at_floor(state: &State, range: NoiseRange) -> bool {
+    state.beta >= range.beta_max && noise_gradient(state) >= 0.0
+}
+
+/// dL / d ln beta.
+pub(super) fn noise_gradient(state: &State) -> f64 {
+    let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
+    0.5 * (state.n_noise() - state.beta * state.deviance_at_mean() - gamma)
+}
+
+/// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
+fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -> bool {
+    let now = state.log_evidence();
+    let rounding = 1e-12 * (evidence.abs() + state.n_noise());
+    now > evidence + rounding
+        || (now >= evidence - rounding && Local::gradient_at(state, free_beta).norm() < 0.9 * gradient_norm)
+}
+
+impl Local {
+    fn gradient_at(state: &State, free_beta: bool) -> DVector<f64> {
+        let m = state.len();
+        let mut gradient = DVector::zeros(m + usize::from(free_beta));
+        for j in 0..m {
+            gradient[j] = 0.5 * (1.0 - state.alpha[j] * (state.sigma[(j, j)] + state.mu[j] * state.mu[j]));
+        }
+        if free_beta {
+            gradient[m] = noise_gradient(state);
+        }
+        gradient
+    }
+
+    fn at(state: &State, free_beta: bool) -> Self {
+        let m = state.len();
+        let (alpha, mu, sigma) = (&state.alpha, &state.mu, &state.sigma);
+        let mut hessian = DMatrix::zeros(m + usize::from(free_beta), m + usize::from(free_beta));
+        for k in 0..m {
+            for j in 0..m {
+                let s = sigma[(j, k)];
+                hessian[(j, k)] = 0.5 * alpha[j] * alpha[k] * s * (s + 2.0 * mu[j] * mu[k]);
+            }
+            hessian[(k, k)] -= 0.5 * alpha[k] * (sigma[(k, k)] + mu[k] * mu[k]);
+        }
+        if free_beta {
+            Self::add_noise_row(state, &mut hessian);
+        }
+        Self { gradient: Self::gradient_at(state, free_beta), hessian }
+    }
+
+    fn add_noise_row(state: &State, hessian: &mut DMatrix<f64>) {
+        let m = state.len();
+        let (alpha, mu, sigma) = (&state.alpha, &state.mu, &state.sigma);
+        let shrunk: Vec<f64> = alpha.iter().zip(mu).map(|(a, m)| a * m).collect();
+        let mut d_quadratic = state.beta * state.deviance_at_mean();
+        let mut d_gamma = 0.0;
+        for j in 0..m {
+            let column = head(sigma, j, m);
+            let d_mu = dot(column, &shrunk);
+            let spread: f64 = column.iter().zip(alpha).map(|(s, a)| a * s * s).sum();
+            let entry = -0.5 * alpha[j] * (spread - column[j] + 2.0 * mu[j] * d_mu);
+            hessian[(j, m)] = entry;
+            hessian[(m, j)] = entry;
+            d_quadratic -= 2.0 * shrunk[j] * d_mu;
+            d_gamma += alpha[j] * (column[j] - spread);
+        }
+        hessian[(m, m)] = -0.5 * (d_quadratic + d_gamma);
+    }
+
+    /// The damped Newton direction; `None` where the damped Hessian is not negative definite.
+    fn direction(&self, damping: f64) -> Option<DVector<f64>> {
+        let mut negative = -self.hessian.clone();
+        for j in 0..negative.nrows() {
+            // The scale of each coordinate: its curvature, or its gradient where the curvature has the wrong sign.
+            let scale = self.hessian[(j, j)].abs() + self.gradient[j].abs();
+            negative[(j, j)] += damping * (scale + f64::MIN_POSITIVE) ;
+        }
+        let mut direction = negative.cholesky()?.solve(&self.gradient);
+        let longest = direction.amax();
+        if !longest.is_finite() {
+            return None;
+        }
+        if longest > LONGEST {
+            direction *= LONGEST / longest;
+        }
+        Some(direction)
+    }
+}

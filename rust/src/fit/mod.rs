@@ -1,0 +1,86 @@
+//! Inference. Knows [`Statistics`]; may not name a design or a kernel.
+
+mod action;
+mod dictionary;
+mod inner;
+mod joint;
+mod laplace;
+mod record;
+mod sequential;
+mod settings;
+mod state;
+
+pub use record::{Action, Step, Watch};
+pub use settings::{Noise, Rules, Settings};
+
+use joint::NoiseRange;
+use record::{Halt, Recorder};
+use settings::{NOISE_FLOOR, START_NOISE};
+pub(crate) use state::State;
+
+use crate::Result;
+use crate::model::Posterior;
+use crate::stats::Statistics;
+
+/// How a fit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// At a maximum: Tipping & Faul (2003), section 4.4, over the whole dictionary.
+    Converged,
+    /// Likewise, but the noise estimate sits at its floor, a millionth of the variance of the targets.
+    NoiseFloor,
+    /// After as many steps as allowed.
+    MaxIterations,
+    /// The watcher asked for it.
+    Stopped,
+    /// Rounding stands between the model and a certified maximum.
+    Stalled,
+}
+
+impl Status {
+    /// The name in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::NoiseFloor => "noise_floor",
+            Self::MaxIterations => "max_iter",
+            Self::Stopped => "stopped",
+            Self::Stalled => "stalled",
+        }
+    }
+}
+
+/// Fits a sparse Bayesian model by the sequential scheme of Tipping & Faul (2003).
+///
+/// `watch` sees each step and may end the fit.
+///
+/// # Errors
+/// Whatever the provider meets, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) should the
+/// posterior precision lose definiteness to rounding.
+pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
+    let scale = stats.target_scale();
+    let gaussian = stats.likelihood().is_linear();
+    let (beta, n_noise) = match rules.noise {
+        _ if !gaussian => (1.0, 0.0),
+        Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
+        Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
+    };
+    let deviance = stats.deviance(&[], &[])?;
+    let mut state = State::empty(beta, deviance, n_noise);
+    let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
+    let range = NoiseRange { beta_max: 1.0 / NOISE_FLOOR };
+    let outcome = if gaussian {
+        sequential::maximise(stats, &mut state, rules, range, &mut recorder)
+    } else {
+        laplace::maximise(stats, &mut state, rules, &mut recorder)
+    };
+    let status = match outcome {
+        Ok(status) => status,
+        Err(Halt::MaxIterations) => Status::MaxIterations,
+        Err(Halt::Stopped) => Status::Stopped,
+        Err(Halt::Failed(error)) => return Err(error),
+    };
+    Ok(Posterior::publish(&state, recorder.trace, status, stats.norms(), scale))
+}

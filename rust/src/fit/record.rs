@@ -1,0 +1,133 @@
+//! The record of a fit: what each step did, and who is watching.
+
+use std::ops::ControlFlow;
+
+use super::state::State;
+use crate::Error;
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Put a function into the model.
+    Add(usize),
+    /// Moved the alpha of a function in the model to its maximum.
+    Reestimate(usize),
+    /// Took a function out of the model.
+    Delete(usize),
+    /// Moved the noise level.
+    Noise,
+    /// Moved all alphas (and the noise level where it is estimated) together.
+    Joint,
+    /// Found the posterior mode anew and linearised the likelihood there.
+    Mode,
+}
+
+impl Action {
+    /// The name in lower case, and the function concerned.
+    #[must_use]
+    pub fn parts(self) -> (&'static str, Option<usize>) {
+        match self {
+            Self::Add(j) => ("add", Some(j)),
+            Self::Reestimate(j) => ("reestimate", Some(j)),
+            Self::Delete(j) => ("delete", Some(j)),
+            Self::Noise => ("noise", None),
+            Self::Joint => ("joint", None),
+            Self::Mode => ("mode", None),
+        }
+    }
+}
+
+/// One step, as a watcher sees it. Evidence and noise are in the units of the targets given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// 1 for the first step.
+    pub iteration: usize,
+    /// What was done.
+    pub action: Action,
+    /// The gain in log evidence: the predicted one for steps on a single alpha, which the step then achieves.
+    pub gain: f64,
+    /// Log evidence after the step.
+    pub log_evidence: f64,
+    /// Functions in the model after the step.
+    pub n_active: usize,
+    /// Noise precision after the step; 1 for likelihoods without one.
+    pub beta: f64,
+}
+
+/// Called after each step; breaking ends the fit with the model as it then stands.
+pub type Watch<'w> = dyn FnMut(&Step) -> ControlFlow<()> + 'w;
+
+/// Why a loop was left early.
+#[derive(Debug)]
+pub(super) enum Halt {
+    MaxIterations,
+    Stopped,
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<crate::linalg::NotPositiveDefinite> for Halt {
+    fn from(error: crate::linalg::NotPositiveDefinite) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Counts steps, keeps the evidence after each, and tells the watcher.
+pub(super) struct Recorder<'w> {
+    pub(super) trace: Vec<f64>,
+    max_iter: usize,
+    target_scale: f64,
+    watch: &'w mut Watch<'w>,
+}
+
+impl<'w> Recorder<'w> {
+    pub(super) fn new(state: &State, max_iter: usize, target_scale: f64, watch: &'w mut Watch<'w>) -> Self {
+        let mut this = Self { trace: Vec::new(), max_iter, target_scale, watch };
+        this.trace.push(this.in_target_units(state));
+        this
+    }
+
+    /// Log evidence in the units of the targets: the density of t / c is c^N times that of t.
+    fn in_target_units(&self, state: &State) -> f64 {
+        state.log_evidence() - state.n_noise() * self.target_scale.ln()
+    }
+
+    pub(super) fn n_iter(&self) -> usize {
+        self.trace.len() - 1
+    }
+
+    /// Records a step. `gain` is the predicted one; `None` where there was no prediction and the achieved one stands.
+    pub(super) fn step(&mut self, action: Action, gain: Option<f64>, state: &State) -> Result<(), Halt> {
+        let before = self.trace[self.trace.len() - 1];
+        let log_evidence = self.in_target_units(state);
+        if let Some(gain) = gain {
+            let slack = 1e-8 * gain.abs().max(1.0) + 1e-11 * before.abs();
+            debug_assert!(
+                (log_evidence - before - gain).abs() <= slack,
+                "{action:?}: predicted {gain}, achieved {}",
+                log_evidence - before
+            );
+        }
+        self.trace.push(log_evidence);
+        let step = Step {
+            iteration: self.n_iter(),
+            action,
+            gain: gain.unwrap_or(log_evidence - before),
+            log_evidence,
+            n_active: state.len(),
+            beta: state.beta / (self.target_scale * self.target_scale),
+        };
+        if (self.watch)(&step).is_break() {
+            return Err(Halt::Stopped);
+        }
+        if self.n_iter() >= self.max_iter {
+            return Err(Halt::MaxIterations);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! What a caller may set (`Settings`) and what a fit may rely on (`Rules`).
+
+use crate::{Error, Result};
+
+/// How the noise variance of a Gaussian likelihood is found.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Noise {
+    /// By maximising the marginal likelihood.
+    #[default]
+    Estimated,
+    /// Given: the variance, in the squared units of the targets.
+    Fixed(f64),
+}
+
+/// Settings of a fit, unchecked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Noise variance; used by the Gaussian likelihood alone.
+    pub noise: Noise,
+    /// Largest |change in ln alpha| and |change in ln beta| at convergence: Tipping & Faul (2003), section 4.4.
+    pub tol: f64,
+    /// Largest number of steps.
+    pub max_iter: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { noise: Noise::Estimated, tol: 1e-6, max_iter: 100_000 }
+    }
+}
+
+/// Settings that passed their checks; the only kind a fit accepts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    settings: Settings,
+}
+
+impl Settings {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the setting, its value and the remedy.
+    pub fn check(self) -> Result<Rules> {
+        if !(self.tol.is_finite() && self.tol > 0.0) {
+            return Err(Error::Invalid { what: format!("tol must be a positive number, got {}", self.tol) });
+        }
+        if self.max_iter == 0 {
+            return Err(Error::Invalid { what: "max_iter must be at least 1, got 0".into() });
+        }
+        if let Noise::Fixed(variance) = self.noise
+            && !(variance.is_finite() && variance > 0.0)
+        {
+            let what = format!("noise_variance must be a positive number, got {variance}; leave it out to estimate it");
+            return Err(Error::Invalid { what });
+        }
+        Ok(Rules { settings: self })
+    }
+}
+
+impl std::ops::Deref for Rules {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// Noise variance at the start, as a fraction of the variance of the targets: Tipping & Faul (2003), section 4, step 1.
+pub(super) const START_NOISE: f64 = 0.1;
+
+/// Least estimate of the noise variance, as a fraction of the variance of the targets. Noise-free data have no optimum
+/// short of zero; this is where we stop and say so.
+pub(super) const NOISE_FLOOR: f64 = 1e-6;
+
+/// A function outside with less to gain than this many nats counts as having none.
+pub(super) const LEAST_GAIN: f64 = 1e-7;
+
+/// Candidates compared with one another before a block is added.
+pub(super) const SHORTLIST: usize = 32;
+
+/// Functions added between two passes over the dictionary.
+pub(super) const BLOCK: usize = 8;
+
+/// A member of a block has at least this fraction of the gain of its first; others wait for the next pass.
+pub(super) const BLOCK_RATIO: f64 = 0.1;
+
+/// Candidates whose part outside the span of the model is below this (squared, relative) are nothing but rounding.
+pub(super) const ALIGNED: f64 = 1e-11;
+
+/// Between passes the active set is settled to this; to `tol` once the dictionary has nothing to offer.
+pub(super) const LOOSE_TOL: f64 = 1e-2;
+
+/// One function at a time while a step gains more nats than this; then all of them together.
+pub(super) const COARSE_GAIN: f64 = 0.05;
+
+/// Times a function may enter for less than a thousandth of a nat before it is kept out.
+pub(super) const LEAST_ENTRIES: u8 = 8;

@@ -1,0 +1,266 @@
+//! The active set and its posterior.
+
+use nalgebra::DMatrix;
+
+use super::action::Factors;
+use crate::Result;
+use crate::linalg::Cholesky;
+use crate::linalg::blas::{axpy, dot, head, head_mut};
+
+/// Active functions, hyperparameters and the Gaussian posterior over weights.
+///
+/// The data enter as a quadratic model of the log-likelihood about a *reference* point r:
+/// `ln p(t | w) = -beta/2 [deviance - 2 d^T gradient + d^T G d] + constant`, with `d = w - r`. For a Gaussian that is
+/// exact for any r, and an r close to the mean keeps the residual free of cancellation. For other likelihoods it is
+/// the Laplace approximation about r, with beta = 1: Tipping & Faul (2003), section 2.2.
+///
+/// Between calls, with m active functions: `chol` factors H = diag(alpha) + beta G, `sigma` is its inverse, and
+/// `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have room to spare; their
+/// leading m x m blocks are in use. Actions change all of this in place by rank-one formulae; [`State::recompute`] is
+/// the slow twin that does it from scratch.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) active: Vec<usize>,
+    pub(crate) alpha: Vec<f64>,
+    pub(crate) beta: f64,
+    pub(crate) mu: Vec<f64>,
+    pub(crate) sigma: DMatrix<f64>,
+    chol: Cholesky,
+    gram: DMatrix<f64>,
+    gradient: Vec<f64>,
+    reference: Vec<f64>,
+    /// mu - reference, kept beside mu so that neither is a difference.
+    offset: Vec<f64>,
+    deviance: f64,
+    /// Rows behind beta: sum of sample weights for a Gaussian; 0 where there is no beta.
+    n_noise: f64,
+    work: Vec<f64>,
+}
+
+/// A function about to enter, with its data terms: inner products with the active functions, with itself, and with
+/// the residual at the reference.
+pub(super) struct Entrant<'a> {
+    pub(super) index: usize,
+    pub(super) gram: &'a [f64],
+    pub(super) gram_self: f64,
+    pub(super) gradient: f64,
+}
+
+const FIRST_CAPACITY: usize = 32;
+
+impl State {
+    /// An empty model. `deviance` is that of w = 0; `n_noise` the number of rows beta speaks for (0: no beta).
+    pub(super) fn empty(beta: f64, deviance: f64, n_noise: f64) -> Self {
+        Self {
+            active: Vec::new(),
+            alpha: Vec::new(),
+            beta,
+            mu: Vec::new(),
+            sigma: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
+            chol: Cholesky::with_capacity(FIRST_CAPACITY),
+            gram: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
+            gradient: Vec::new(),
+            reference: Vec::new(),
+            offset: Vec::new(),
+            deviance,
+            n_noise,
+            work: Vec::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.active.len()
+    }
+
+    pub(super) fn chol(&self) -> &Cholesky {
+        &self.chol
+    }
+
+    pub(super) fn n_noise(&self) -> f64 {
+        self.n_noise
+    }
+
+    /// Sparsity and quality of active function `k`, were it left out.
+    pub(super) fn factors(&self, k: usize) -> Factors {
+        Factors::from_posterior(self.alpha[k], self.sigma[(k, k)], self.mu[k])
+    }
+
+    /// gamma_k = 1 - alpha_k Sigma_kk: how well the data determine the weight.
+    pub(crate) fn gamma(&self, k: usize) -> f64 {
+        1.0 - self.alpha[k] * self.sigma[(k, k)]
+    }
+
+    /// Deviance at the posterior mean: for a Gaussian the squared residual.
+    pub(super) fn deviance_at_mean(&self) -> f64 {
+        let d = &self.offset;
+        let mut curvature = 0.0;
+        for (k, &dk) in d.iter().enumerate() {
+            curvature += dk * dot(head(&self.gram, k, d.len()), d);
+        }
+        self.deviance - 2.0 * dot(d, &self.gradient) + curvature
+    }
+
+    /// ln p(t | alpha, beta): equation (7) through the m x m factor.
+    ///
+    /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so rounding in mu enters squared.
+    pub(super) fn log_evidence(&self) -> f64 {
+        let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
+        let penalty: f64 = self.alpha.iter().zip(&self.mu).map(|(a, m)| a * m * m).sum();
+        let noise = if self.n_noise > 0.0 { self.n_noise * (self.beta / std::f64::consts::TAU).ln() } else { 0.0 };
+        0.5 * (noise + ln_alpha - self.chol.ln_det() - self.beta * self.deviance_at_mean() - penalty)
+    }
+
+    /// S and Q of a function outside: equations (24) and (25).
+    pub(super) fn factors_outside(&self, entrant: &Entrant<'_>) -> Factors {
+        let (_, s, q) = self.project(entrant);
+        Factors { s, q }
+    }
+
+    /// `u = beta Sigma g`, and with it S and Q.
+    fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, f64, f64) {
+        let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
+        let q = self.beta * (entrant.gradient - dot(entrant.gram, &self.offset));
+        self.chol.solve_lower_in_place(&mut v);
+        // S = beta phi^T phi - ||L^-1 beta g||^2: the square of a norm, so never a difference of large cross terms.
+        let s = self.beta * entrant.gram_self - dot(&v, &v);
+        self.chol.solve_lower_transpose_in_place(&mut v);
+        (v, s, q)
+    }
+
+    /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
+    pub(super) fn add(&mut self, entrant: &Entrant<'_>, alpha: f64) -> Result<()> {
+        let m = self.len();
+        let (u, s, q) = self.project(entrant);
+        self.reserve(m + 1);
+        let column: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
+        self.chol.push(&column, alpha + self.beta * entrant.gram_self)?;
+        let variance = 1.0 / (alpha + s);
+        let mean = variance * q;
+        for (k, &uk) in u.iter().enumerate() {
+            axpy(variance * uk, &u, head_mut(&mut self.sigma, k, m));
+            self.sigma[(k, m)] = -variance * uk;
+            self.sigma[(m, k)] = -variance * uk;
+            self.gram[(k, m)] = entrant.gram[k];
+            self.gram[(m, k)] = entrant.gram[k];
+        }
+        self.sigma[(m, m)] = variance;
+        self.gram[(m, m)] = entrant.gram_self;
+        axpy(-mean, &u, &mut self.mu);
+        axpy(-mean, &u, &mut self.offset);
+        self.mu.push(mean);
+        self.offset.push(mean);
+        self.alpha.push(alpha);
+        self.active.push(entrant.index);
+        self.gradient.push(entrant.gradient);
+        self.reference.push(0.0);
+        Ok(())
+    }
+
+    /// Moves the alpha of active function `k`: appendix A.3.
+    pub(super) fn reestimate(&mut self, k: usize, alpha: f64) -> Result<()> {
+        let delta = alpha - self.alpha[k];
+        self.alpha[k] = alpha;
+        let spread = 1.0 + delta * self.sigma[(k, k)];
+        if spread < 1e-6 || self.chol.update_diagonal(k, delta).is_err() {
+            // The rank-one formulae would lose more than six digits.
+            return self.recompute();
+        }
+        self.subtract_column(k, delta / spread);
+        Ok(())
+    }
+
+    /// Removes active function `k`: appendix A.4.
+    pub(super) fn delete(&mut self, k: usize) {
+        let m = self.len();
+        self.subtract_column(k, 1.0 / self.sigma[(k, k)]);
+        // Taking the function out of the reference puts its share back into the residual.
+        let r = self.reference[k];
+        self.deviance += r * (2.0 * self.gradient[k] + r * self.gram[(k, k)]);
+        axpy(r, head(&self.gram, k, m), &mut self.gradient);
+        self.chol.remove(k);
+        close_gap(&mut self.sigma, k, m);
+        close_gap(&mut self.gram, k, m);
+        for values in [&mut self.alpha, &mut self.mu, &mut self.gradient, &mut self.reference, &mut self.offset] {
+            values.remove(k);
+        }
+        self.active.remove(k);
+    }
+
+    /// `sigma -= c sigma_k sigma_k^T`, `mu -= c mu_k sigma_k`.
+    fn subtract_column(&mut self, k: usize, c: f64) {
+        let m = self.len();
+        self.work.clear();
+        self.work.extend_from_slice(head(&self.sigma, k, m));
+        for j in 0..m {
+            axpy(-c * self.work[j], &self.work, head_mut(&mut self.sigma, j, m));
+        }
+        let mean = self.mu[k];
+        axpy(-c * mean, &self.work, &mut self.mu);
+        axpy(-c * mean, &self.work, &mut self.offset);
+    }
+
+    /// Sets all hyperparameters at once and recomputes.
+    pub(super) fn set_hyperparameters(&mut self, alpha: &[f64], beta: f64) -> Result<()> {
+        self.alpha.copy_from_slice(alpha);
+        self.beta = beta;
+        self.recompute()
+    }
+
+    /// Replaces the quadratic model of the data by one about `reference` (the current mu, for accuracy) and
+    /// recomputes. `gram: None` keeps the Gram matrix.
+    pub(super) fn set_data(
+        &mut self,
+        reference: &[f64],
+        gradient: &[f64],
+        deviance: f64,
+        gram: Option<&DMatrix<f64>>,
+    ) -> Result<()> {
+        let m = self.len();
+        self.reference.copy_from_slice(reference);
+        self.gradient.copy_from_slice(gradient);
+        self.deviance = deviance;
+        if let Some(gram) = gram {
+            self.gram.view_mut((0, 0), (m, m)).copy_from(&gram.view((0, 0), (m, m)));
+        }
+        self.recompute()
+    }
+
+    /// Factor, covariance and mean from scratch.
+    pub(super) fn recompute(&mut self) -> Result<()> {
+        let m = self.len();
+        let (alpha, beta, gram) = (&self.alpha, self.beta, &self.gram);
+        self.chol.refactor(m, |i, j| beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 })?;
+        self.chol.inverse_into(&mut self.sigma);
+        for k in 0..m {
+            self.offset[k] = beta * self.gradient[k] - alpha[k] * self.reference[k];
+        }
+        self.chol.solve_in_place(&mut self.offset);
+        for k in 0..m {
+            self.mu[k] = self.reference[k] + self.offset[k];
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, m: usize) {
+        if m > self.gram.nrows() {
+            let capacity = 2 * m;
+            self.gram.resize_mut(capacity, capacity, 0.0);
+            self.sigma.resize_mut(capacity, capacity, 0.0);
+        }
+    }
+}
+
+/// Removes row and column `k` of the leading m x m block.
+fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
+    let stride = matrix.nrows();
+    let values = matrix.as_mut_slice();
+    for j in 0..m {
+        if j == k {
+            continue;
+        }
+        values.copy_within(j * stride + k + 1..j * stride + m, j * stride + k);
+        if j > k {
+            values.copy_within(j * stride..j * stride + m - 1, (j - 1) * stride);
+        }
+    }
+}

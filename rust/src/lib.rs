@@ -1,0 +1,41 @@
+//! Sparse Bayesian learning: the relevance vector machine and its family.
+//!
+//! The model is a weighted sum of basis functions, `eta(x) = sum_j w_j phi_j(x)`, with an independent Gaussian prior
+//! on each weight, `w_j ~ Normal(0, 1/alpha_j)`, and a likelihood for the target given eta. The alphas (and the noise
+//! level) are those that maximise the marginal likelihood; most of them come out infinite, which leaves a handful of
+//! functions.
+//!
+//! ```
+//! use sparsebayes::{DenseDesign, Likelihood, Observations, Settings, fit};
+//! use std::ops::ControlFlow;
+//!
+//! // Three columns; the target is twice the second.
+//! let phi = vec![1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 2.0, 3.0, 1.0, -1.0, 1.0, -1.0];
+//! let target = vec![0.01, 1.99, 4.02, 5.98];
+//! let design = DenseDesign::new(phi, 4, 3)?;
+//! let mut observations = Observations::new(&design, Likelihood::Gaussian, target, None)?;
+//! let posterior = fit(&mut observations, &Settings::default().check()?, &mut |_| ControlFlow::Continue(()))?;
+//! assert_eq!(posterior.active, [1]);
+//! assert!((posterior.mu[0] - 2.0).abs() < 0.02);
+//! # Ok::<(), sparsebayes::Error>(())
+//! ```
+//!
+//! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
+//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked.
+//! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
+#![forbid(unsafe_code)]
+
+mod error;
+mod fit;
+mod kernel;
+mod likelihood;
+pub mod linalg;
+mod model;
+mod stats;
+
+pub use error::{Error, Result};
+pub use fit::{Action, Noise, Rules, Settings, Status, Step, Watch, fit};
+pub use kernel::{Kernel, Points};
+pub use likelihood::{Likelihood, Working};
+pub use model::Posterior;
+pub use stats::{Block, DenseDesign, Design, KernelDesign, Observations, Statistics, Sweep};

@@ -1,0 +1,36 @@
+//! Work split over threads so that the split never shows in the result.
+//!
+//! Pieces are cut by size alone, each piece is computed by one thread in one fixed order, and results come back in
+//! the order of the pieces. So the same input gives the same bits, however many threads there are.
+
+/// Maps `f` over `0..n_pieces`, in parallel when the crate is built so, results in order.
+pub(crate) fn map_pieces<T: Send>(n_pieces: usize, f: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
+    #[cfg(feature = "parallel")]
+    if n_pieces > 1 && rayon::current_num_threads() > 1 {
+        use rayon::prelude::*;
+        return (0..n_pieces).into_par_iter().map(f).collect();
+    }
+    (0..n_pieces).map(f).collect()
+}
+
+/// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).
+///
+/// Each call has its own pool: a global one would be dead, and wait for ever, in a process forked after its first use.
+///
+/// # Errors
+/// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads.
+pub fn with_threads<T: Send>(n_threads: Option<usize>, f: impl FnOnce() -> T + Send) -> crate::Result<T> {
+    #[cfg(feature = "parallel")]
+    {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(n_threads.unwrap_or(0))
+            .build()
+            .map_err(|e| crate::Error::Provider(Box::new(e)))?;
+        Ok(pool.install(f))
+    }
+    #[cfg(not(feature = "parallel"))]
+    {
+        let _ = n_threads;
+        Ok(f())
+    }
+}

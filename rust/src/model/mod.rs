@@ -1,0 +1,5 @@
+//! What a fit leaves behind.
+
+mod posterior;
+
+pub use posterior::Posterior;

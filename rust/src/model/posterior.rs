@@ -1,0 +1,63 @@
+//! The fitted model in the caller's units.
+
+use nalgebra::DMatrix;
+
+use crate::fit::{State, Status};
+
+/// Active functions, hyperparameters and the posterior over weights, in the units of the columns and targets given.
+///
+/// Entries follow `active`, which ascends.
+#[derive(Debug, Clone)]
+pub struct Posterior {
+    /// Indices of the functions in the model.
+    pub active: Vec<usize>,
+    /// Precision of each weight's prior.
+    pub alpha: Vec<f64>,
+    /// Posterior mean: equation (6).
+    pub mu: Vec<f64>,
+    /// Posterior covariance: equation (6).
+    pub sigma: DMatrix<f64>,
+    /// 1 - `alpha_j` `sigma_jj`: how well the data determine each weight.
+    pub gamma: Vec<f64>,
+    /// Noise precision; 1 for likelihoods without one.
+    pub beta: f64,
+    /// Log evidence at the start and after each step.
+    pub trace: Vec<f64>,
+    /// How the fit ended.
+    pub status: Status,
+}
+
+impl Posterior {
+    /// Sorts by index and undoes the scaling: a weight on a column of length c is 1/c times that on the unit column.
+    pub(crate) fn publish(state: &State, trace: Vec<f64>, status: Status, norms: &[f64], target_scale: f64) -> Self {
+        let mut order: Vec<usize> = (0..state.active.len()).collect();
+        order.sort_unstable_by_key(|&k| state.active[k]);
+        let unit = |k: usize| target_scale / norms[state.active[k]];
+        Self {
+            active: order.iter().map(|&k| state.active[k]).collect(),
+            alpha: order.iter().map(|&k| state.alpha[k] / (unit(k) * unit(k))).collect(),
+            mu: order.iter().map(|&k| state.mu[k] * unit(k)).collect(),
+            sigma: DMatrix::from_fn(order.len(), order.len(), |i, j| {
+                let (i, j) = (order[i], order[j]);
+                // Rank-one updates leave the two triangles different in the last bits.
+                0.5 * (state.sigma[(i, j)] + state.sigma[(j, i)]) * (unit(i) * unit(j))
+            }),
+            gamma: order.iter().map(|&k| state.gamma(k)).collect(),
+            beta: state.beta / (target_scale * target_scale),
+            trace,
+            status,
+        }
+    }
+
+    /// Log evidence at the end.
+    #[must_use]
+    pub fn log_evidence(&self) -> f64 {
+        self.trace.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// Number of steps.
+    #[must_use]
+    pub fn n_iter(&self) -> usize {
+        self.trace.len().saturating_sub(1)
+    }
+}

@@ -1,0 +1,45 @@
+//! A design matrix held in memory.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::design::{Block, Design};
+use crate::{Error, Result};
+
+/// Phi as N x K values, column-major: borrowed from the caller, or owned.
+#[derive(Debug, Clone)]
+pub struct DenseDesign<'a> {
+    values: Cow<'a, [f64]>,
+    n_rows: usize,
+    n_basis: usize,
+}
+
+impl<'a> DenseDesign<'a> {
+    /// Wraps `values`, N x K column-major.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the length is not `n_rows * n_basis`; [`Error::NonFinite`] for NaN or infinity.
+    pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
+        let values = values.into();
+        Error::check_len("Phi", n_rows * n_basis, values.len())?;
+        Error::check_finite("Phi", &values)?;
+        Ok(Self { values, n_rows, n_basis })
+    }
+}
+
+impl Design for DenseDesign<'_> {
+    fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    fn n_basis(&self) -> usize {
+        self.n_basis
+    }
+
+    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, _buffer: &'s mut Vec<f64>) -> Block<'s> {
+        let start = columns.start * self.n_rows + rows.start;
+        let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
+        let data = if columns.is_empty() { &[] } else { &self.values[start..end] };
+        Block { data, stride: self.n_rows }
+    }
+}

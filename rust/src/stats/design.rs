@@ -1,0 +1,47 @@
+//! The design matrix Phi (N rows, K basis functions), seen block by block.
+
+use std::ops::Range;
+
+/// A block of a design matrix: the columns asked for, each a contiguous run of the rows asked for, `stride` apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// The values, column-major.
+    pub data: &'a [f64],
+    /// Distance between the starts of two columns.
+    pub stride: usize,
+}
+
+impl<'a> Block<'a> {
+    /// Column `c` of the block, `n_rows` long.
+    #[must_use]
+    pub fn column(&self, c: usize, n_rows: usize) -> &'a [f64] {
+        &self.data[c * self.stride..c * self.stride + n_rows]
+    }
+}
+
+/// A design matrix that can show any block of itself.
+///
+/// Stored designs lend their memory; lazy ones evaluate into `buffer`. All arithmetic is done by the caller on the
+/// block, so two designs with the same values give the same model to the bit.
+pub trait Design: Sync {
+    /// N.
+    fn n_rows(&self) -> usize;
+
+    /// K.
+    fn n_basis(&self) -> usize;
+
+    /// The block `rows` x `columns`.
+    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, buffer: &'s mut Vec<f64>) -> Block<'s>;
+}
+
+impl<D: Design + ?Sized> Design for Box<D> {
+    fn n_rows(&self) -> usize {
+        (**self).n_rows()
+    }
+    fn n_basis(&self) -> usize {
+        (**self).n_basis()
+    }
+    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, buffer: &'s mut Vec<f64>) -> Block<'s> {
+        (**self).block(rows, columns, buffer)
+    }
+}

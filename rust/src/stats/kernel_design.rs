@@ -1,0 +1,101 @@
+//! A design of kernel functions, evaluated block by block and never stored whole.
+
+use std::ops::Range;
+
+use super::dense::DenseDesign;
+use super::design::{Block, Design};
+use crate::linalg::parallel::map_pieces;
+use crate::{Error, Kernel, Points, Result};
+
+/// phi_i(x) = k_p(x, z_c) for each kernel p and centre c, after an optional constant function.
+///
+/// Column order: the constant if there is one, then all centres of the first kernel, of the second, and so on.
+#[derive(Debug, Clone)]
+pub struct KernelDesign {
+    points: Points,
+    centres: Vec<f64>,
+    n_centres: usize,
+    kernels: Vec<Kernel>,
+    bias: bool,
+}
+
+impl KernelDesign {
+    /// `x` (n x d) and `centres` (m x d) are row-major.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`], or [`Error::Invalid`] for a kernel that does not fit `d` inputs.
+    pub fn new(x: &[f64], centres: &[f64], n_features: usize, kernels: Vec<Kernel>, bias: bool) -> Result<Self> {
+        let n = x.len().checked_div(n_features).unwrap_or(0);
+        let n_centres = centres.len().checked_div(n_features).unwrap_or(0);
+        Error::check_len("X", n * n_features, x.len())?;
+        Error::check_len("centres", n_centres * n_features, centres.len())?;
+        Error::check_finite("X", x)?;
+        Error::check_finite("centres", centres)?;
+        for kernel in &kernels {
+            kernel.validate(n_features).map_err(|what| Error::Invalid { what })?;
+        }
+        Ok(Self { points: Points::from_rows(x, n, n_features), centres: centres.to_vec(), n_centres, kernels, bias })
+    }
+
+    /// Evaluates everything once: faster where N x K values fit in memory, and the same model to the bit.
+    ///
+    /// # Errors
+    /// As [`DenseDesign::new`]: a kernel value that is not finite.
+    pub fn materialise(&self) -> Result<DenseDesign<'static>> {
+        DenseDesign::new(self.values()?, self.n_rows(), self.n_basis())
+    }
+
+    /// All N x K values, column-major.
+    ///
+    /// # Errors
+    /// [`Error::Provider`] when there is not enough memory.
+    pub fn values(&self) -> Result<Vec<f64>> {
+        const COLUMNS: usize = 64;
+        let (n, k) = (self.n_rows(), self.n_basis());
+        let mut values = Vec::new();
+        values.try_reserve_exact(n * k).map_err(|e| Error::Provider(Box::new(e)))?;
+        // A few blocks at a time, so that the pieces never add up to a second copy.
+        const PIECES: usize = 16;
+        for start in (0..k).step_by(COLUMNS * PIECES) {
+            let pieces = map_pieces((k - start).min(COLUMNS * PIECES).div_ceil(COLUMNS), |piece| {
+                let first = start + piece * COLUMNS;
+                let mut buffer = Vec::new();
+                self.fill(0..n, first..(first + COLUMNS).min(k), &mut buffer);
+                buffer
+            });
+            pieces.iter().for_each(|piece| values.extend_from_slice(piece));
+        }
+        Ok(values)
+    }
+
+    fn fill(&self, rows: Range<usize>, columns: Range<usize>, out: &mut Vec<f64>) {
+        out.clear();
+        out.resize(rows.len() * columns.len(), 0.0);
+        let d = self.points.n_features();
+        for (j, out) in columns.zip(out.chunks_exact_mut(rows.len())) {
+            let Some(function) = j.checked_sub(usize::from(self.bias)) else {
+                out.fill(1.0);
+                continue;
+            };
+            let centre = function % self.n_centres;
+            let centre = &self.centres[centre * d..(centre + 1) * d];
+            self.kernels[function / self.n_centres].column_into(&self.points, centre, rows.clone(), out);
+        }
+    }
+}
+
+impl Design for KernelDesign {
+    fn n_rows(&self) -> usize {
+        self.points.n_points()
+    }
+
+    fn n_basis(&self) -> usize {
+        usize::from(self.bias) + self.kernels.len() * self.n_centres
+    }
+
+    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, buffer: &'s mut Vec<f64>) -> Block<'s> {
+        let stride = rows.len();
+        self.fill(rows, columns, buffer);
+        Block { data: buffer, stride }
+    }
+}

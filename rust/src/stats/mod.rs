@@ -1,0 +1,87 @@
+//! Where the numbers of the evidence loop come from.
+//!
+//! Sparse Bayesian learning sees data only through sums over rows. [`Statistics`] is that seam: everything a fit may
+//! ask of the data, at two speeds. *Active-only* questions (the Gram matrix and gradient of the m functions in the
+//! model) cost N m^2 and are asked at every Newton step. *Dictionary-wide* ones ([`Statistics::sweep`]) touch all K
+//! candidates, cost N K and are asked once per pass.
+
+mod columns;
+mod dense;
+mod design;
+mod kernel_design;
+mod observations;
+
+pub use dense::DenseDesign;
+pub use design::{Block, Design};
+pub use kernel_design::KernelDesign;
+pub use observations::Observations;
+
+use nalgebra::DMatrix;
+
+use crate::{Likelihood, Result};
+
+/// What one pass over the dictionary brings back. All of it is taken at the `mu` of the question, in the units of
+/// unit-norm columns; W is the diagonal of working weights there (for a Gaussian, the sample weights).
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    /// phi_i^T W phi_i for every i: length K. Zero marks a column that can never enter.
+    pub diag: Vec<f64>,
+    /// phi_i^T of the working residual for every i: length K.
+    pub gradient: Vec<f64>,
+    /// Phi^T W phi_j for each j asked for, in the order asked: each of length K.
+    pub gram: Vec<Vec<f64>>,
+    /// Minus twice the log-likelihood at `mu`; for a Gaussian the weighted residual sum of squares.
+    pub deviance: f64,
+}
+
+/// Everything a fit may ask of the data. `mu` always belongs to the functions listed in `active`.
+///
+/// A provider takes mu, an m-vector, and never hands out anything of length N: one whose rows live on other machines
+/// sends mu there and adds up what comes back. Columns are normalised to unit (sample-weighted) length behind the
+/// seam, so that the loop has no units; [`Statistics::norms`] undoes it at the end.
+pub trait Statistics {
+    /// Sum of the sample weights; N without them.
+    fn n_obs(&self) -> f64;
+
+    /// K.
+    fn n_basis(&self) -> usize;
+
+    /// The distribution of the targets.
+    fn likelihood(&self) -> Likelihood;
+
+    /// Length of each original column; 0 for columns that can never enter.
+    fn norms(&self) -> &[f64];
+
+    /// What Gaussian targets were divided by, so that their spread is 1; 1 for the other likelihoods.
+    fn target_scale(&self) -> f64;
+
+    /// The deviance alone: what a line search asks.
+    ///
+    /// # Errors
+    /// Whatever the provider meets; [`Error::Interrupted`](crate::Error::Interrupted) when asked to end.
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64>;
+
+    /// Active-only: the m x m weighted Gram matrix (leading block of `gram`) and the gradient; returns the deviance.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn local(&mut self, active: &[usize], mu: &[f64], gram: &mut DMatrix<f64>, gradient: &mut [f64]) -> Result<f64>;
+
+    /// Active-only gradient at `mu`, for the fixed weights of a Gaussian; returns the deviance.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64>;
+
+    /// Dictionary-wide: one pass that brings the Gram columns of `wanted`, diagonal and gradient of all K.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
+
+    /// The Gram matrix among `js` (|js| x |js|) under the weights of the last sweep.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn gram_among(&mut self, js: &[usize]) -> Result<DMatrix<f64>>;
+}

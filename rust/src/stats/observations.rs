@@ -1,0 +1,365 @@
+//! Rows in memory: a design, its targets, and a likelihood.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nalgebra::DMatrix;
+
+use super::columns::{Columns, append_column};
+use super::design::Design;
+use super::{Statistics, Sweep};
+use crate::linalg::blas::{add_transpose_product, axpy, dot};
+use crate::linalg::parallel::map_pieces;
+use crate::{Error, Likelihood, Result};
+
+/// Rows handled at a time: a block of columns this high stays in the second-level cache.
+const ROW_BLOCK: usize = 2048;
+/// Columns handled at a time by one thread.
+const COLUMN_BLOCK: usize = 64;
+
+thread_local! {
+    /// Where lazy designs evaluate their blocks; kept from one block to the next.
+    static BLOCK_BUFFER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// [`Statistics`] of rows that this process can see.
+///
+/// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
+/// `mu` last asked about.
+pub struct Observations<'a> {
+    design: &'a dyn Design,
+    likelihood: Likelihood,
+    target: Vec<f64>,
+    weights: Option<Vec<f64>>,
+    n_obs: f64,
+    norms: Vec<f64>,
+    columns: Columns,
+    packed: Vec<f64>,
+    packed_for: Vec<usize>,
+    working: Vec<f64>,
+    residual: Vec<f64>,
+    constant_deviance: f64,
+    target_scale: f64,
+    cancel: Option<&'a AtomicBool>,
+}
+
+impl<'a> Observations<'a> {
+    /// Joins a design with its targets and optional sample weights.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for input outside the likelihood's domain;
+    /// [`Error::NonFinite`] also when a basis function overflows.
+    pub fn new(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        mut target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        check_rows(design.n_rows(), likelihood, &target, weights.as_deref())?;
+        let n = target.len();
+        let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
+        let n_obs = (0..n).map(weight).sum();
+        let target_scale = if likelihood.is_linear() { spread(&target, weight) } else { 1.0 };
+        target.iter_mut().for_each(|t| *t /= target_scale);
+        let constant_deviance = (0..n).map(|row| weight(row) * likelihood.constant_deviance(target[row])).sum();
+        let mut this = Self {
+            design,
+            likelihood,
+            weights,
+            n_obs,
+            norms: Vec::new(),
+            columns: Columns::default(),
+            packed: Vec::new(),
+            packed_for: Vec::new(),
+            working: vec![1.0; n],
+            residual: vec![0.0; n],
+            constant_deviance,
+            target_scale,
+            target,
+            cancel: None,
+        };
+        this.norms = this.column_norms()?;
+        Ok(this)
+    }
+
+    /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
+    #[must_use]
+    pub fn cancelled_by(mut self, flag: &'a AtomicBool) -> Self {
+        self.cancel = Some(flag);
+        self
+    }
+
+    fn check_cancel(&self) -> Result<()> {
+        if self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Weighted length of each column; 0 where it is too small to divide by.
+    fn column_norms(&self) -> Result<Vec<f64>> {
+        let squares = self.over_blocks(0, |block, out, _| {
+            for (c, out) in out.iter_mut().enumerate() {
+                let column = block.values.column(c, block.rows.len());
+                *out += match &self.weights {
+                    None => dot(column, column),
+                    Some(w) => weighted_square(column, &w[block.rows.clone()]),
+                };
+            }
+        })?;
+        if squares.diag.iter().any(|s| !s.is_finite()) {
+            let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        Ok(squares.diag.iter().map(|&s| if s > 1e-290 { s.sqrt() } else { 0.0 }).collect())
+    }
+
+    /// Visits every block of the design: `visit(block, diag, products)` adds to the sums of its columns.
+    /// `products` is (columns of the block) x `n_products`.
+    fn over_blocks(&self, n_products: usize, visit: impl Fn(&Visit<'_>, &mut [f64], &mut [f64]) + Sync) -> Result<Sums> {
+        let (n, k) = (self.design.n_rows(), self.design.n_basis());
+        let pieces = map_pieces(k.div_ceil(COLUMN_BLOCK), |piece| -> Result<(Vec<f64>, Vec<f64>)> {
+            let columns = piece * COLUMN_BLOCK..((piece + 1) * COLUMN_BLOCK).min(k);
+            let mut diag = vec![0.0; columns.len()];
+            let mut products = vec![0.0; columns.len() * n_products];
+            for rows in row_blocks(n) {
+                self.check_cancel()?;
+                BLOCK_BUFFER.with_borrow_mut(|buffer| {
+                    let values = self.design.block(rows.clone(), columns.clone(), buffer);
+                    visit(&Visit { values, rows }, &mut diag, &mut products);
+                });
+            }
+            Ok((diag, products))
+        });
+        let mut sums = Sums { diag: Vec::with_capacity(k), products: vec![Vec::with_capacity(k); n_products] };
+        for piece in pieces {
+            let (diag, products) = piece?;
+            for (column, part) in sums.products.iter_mut().zip(products.chunks_exact(diag.len())) {
+                column.extend_from_slice(part);
+            }
+            sums.diag.extend(diag);
+        }
+        Ok(sums)
+    }
+
+    /// Brings `packed` to the active columns, N x m.
+    fn pack(&mut self, active: &[usize]) {
+        if self.packed_for != active {
+            self.columns.gather(self.design, &self.norms, active, &mut self.packed);
+            self.packed_for.clear();
+            self.packed_for.extend_from_slice(active);
+        }
+    }
+
+    /// Brings `working` and `residual` to `mu` and returns the deviance.
+    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        self.check_cancel()?;
+        self.pack(active);
+        let n = self.target.len();
+        let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
+            let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
+            let mut eta = vec![0.0; rows.len()];
+            for (k, &mu) in mu.iter().enumerate() {
+                axpy(mu, &self.packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
+            }
+            let mut working = Vec::with_capacity(rows.len());
+            let mut deviance = 0.0;
+            for (row, eta) in rows.zip(&mut eta) {
+                let at = self.likelihood.working(*eta, self.target[row]);
+                let w = self.weights.as_ref().map_or(1.0, |w| w[row]);
+                working.push(w * at.weight);
+                *eta = w * at.residual;
+                deviance += w * at.deviance;
+            }
+            (working, eta, deviance)
+        });
+        self.working.clear();
+        self.residual.clear();
+        let mut deviance = self.constant_deviance;
+        for (working, residual, part) in pieces {
+            self.working.extend(working);
+            self.residual.extend(residual);
+            deviance += part;
+        }
+        Ok(deviance)
+    }
+
+    /// W times the columns in `packed`.
+    fn weighted(&self, packed: &[f64]) -> Vec<f64> {
+        let n = self.target.len();
+        packed.chunks_exact(n).flat_map(|column| column.iter().zip(&self.working).map(|(v, w)| v * w)).collect()
+    }
+
+    fn active_gradient(&self, gradient: &mut [f64]) {
+        let n = self.target.len();
+        for (g, column) in gradient.iter_mut().zip(self.packed.chunks_exact(n)) {
+            *g = dot(column, &self.residual);
+        }
+    }
+
+    /// Phi^T W Phi of the m columns side by side in `columns`.
+    fn gram_of(&self, columns: &[f64], m: usize) -> DMatrix<f64> {
+        let n = self.target.len();
+        let weighted = self.weighted(columns);
+        let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
+            let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
+            let mut out = vec![0.0; m * m];
+            add_transpose_product(&columns[rows.start..], n, &weighted[rows.start..], n, rows.len(), &mut out, m);
+            out
+        });
+        let mut gram = DMatrix::zeros(m, m);
+        for piece in pieces {
+            axpy(1.0, &piece, gram.as_mut_slice());
+        }
+        // The two triangles differ in the last bits; the factor reads one and the gradients the other.
+        gram.fill_upper_triangle_with_lower_triangle();
+        gram
+    }
+}
+
+/// One block as [`Observations::over_blocks`] shows it.
+struct Visit<'a> {
+    values: super::Block<'a>,
+    rows: Range<usize>,
+}
+
+/// What [`Observations::over_blocks`] adds up.
+struct Sums {
+    diag: Vec<f64>,
+    products: Vec<Vec<f64>>,
+}
+
+/// The rules a set of rows has to meet before anything is computed from it.
+fn check_rows(n: usize, likelihood: Likelihood, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
+    if n == 0 {
+        return Err(Error::Invalid { what: "X has no rows; at least one is needed".into() });
+    }
+    Error::check_len("y", n, target.len())?;
+    Error::check_finite("y", target)?;
+    if let Some(w) = weights {
+        Error::check_len("sample_weight", n, w.len())?;
+        Error::check_finite("sample_weight", w)?;
+        if w.iter().any(|&w| w <= 0.0) {
+            return Err(Error::Invalid {
+                what: "sample_weight must be positive here; leave out the rows that weigh nothing".into(),
+            });
+        }
+    }
+    likelihood.check_targets(target)
+}
+
+/// The unit of the targets: their weighted standard deviation; for constant targets their size; for zeros 1.
+fn spread(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
+    // Spreads below this fraction of the size are rounding errors of a constant.
+    const CONSTANT: f64 = 1e-13;
+    let size = target.iter().fold(0.0_f64, |m, t| m.max(t.abs()));
+    if size == 0.0 {
+        return 1.0;
+    }
+    let total: f64 = (0..target.len()).map(&weight).sum();
+    // Divided by the size first, so that no square over- or underflows.
+    let mean = target.iter().enumerate().map(|(n, t)| weight(n) * (t / size)).sum::<f64>() / total;
+    let variance = target.iter().enumerate().map(|(n, t)| weight(n) * (t / size - mean).powi(2)).sum::<f64>() / total;
+    let deviation = variance.sqrt();
+    if deviation > CONSTANT { size * deviation } else { size }
+}
+
+fn row_blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(ROW_BLOCK).map(move |start| start..(start + ROW_BLOCK).min(n))
+}
+
+fn weighted_square(column: &[f64], weights: &[f64]) -> f64 {
+    column.iter().zip(weights).map(|(v, w)| v * v * w).sum()
+}
+
+impl Statistics for Observations<'_> {
+    fn n_obs(&self) -> f64 {
+        self.n_obs
+    }
+
+    fn n_basis(&self) -> usize {
+        self.design.n_basis()
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        self.likelihood
+    }
+
+    fn norms(&self) -> &[f64] {
+        &self.norms
+    }
+
+    fn target_scale(&self) -> f64 {
+        self.target_scale
+    }
+
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        self.move_to(active, mu)
+    }
+
+    fn local(&mut self, active: &[usize], mu: &[f64], gram: &mut DMatrix<f64>, gradient: &mut [f64]) -> Result<f64> {
+        let deviance = self.move_to(active, mu)?;
+        self.active_gradient(gradient);
+        let m = active.len();
+        gram.view_mut((0, 0), (m, m)).copy_from(&self.gram_of(&self.packed, m));
+        Ok(deviance)
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let deviance = self.move_to(active, mu)?;
+        self.active_gradient(gradient);
+        Ok(deviance)
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        let deviance = self.move_to(active, mu)?;
+        let n = self.target.len();
+        let mut columns = Vec::new();
+        self.columns.gather(self.design, &self.norms, wanted, &mut columns);
+        let mut right = self.weighted(&columns);
+        right.extend_from_slice(&self.residual);
+        let fixed = self.likelihood.is_linear();
+        let sums = self.over_blocks(wanted.len() + 1, |block, diag, products| {
+            let rows = &block.rows;
+            let (values, stride) = (block.values.data, block.values.stride);
+            add_transpose_product(values, stride, &right[rows.start..], n, rows.len(), products, diag.len());
+            if !fixed {
+                for (c, diag) in diag.iter_mut().enumerate() {
+                    *diag += weighted_square(block.values.column(c, rows.len()), &self.working[rows.clone()]);
+                }
+            }
+        })?;
+        Ok(self.normalise(sums, fixed, deviance))
+    }
+
+    fn gram_among(&mut self, js: &[usize]) -> Result<DMatrix<f64>> {
+        self.check_cancel()?;
+        // Most of a shortlist never enters the model, so its columns are not kept.
+        let mut columns = Vec::with_capacity(js.len() * self.target.len());
+        for &j in js {
+            append_column(self.design, &self.norms, j, &mut columns);
+        }
+        Ok(self.gram_of(&columns, js.len()))
+    }
+}
+
+impl Observations<'_> {
+    /// Sums over original columns, turned into those over unit-norm columns.
+    fn normalise(&self, sums: Sums, fixed: bool, deviance: f64) -> Sweep {
+        let scale = |values: &mut [f64]| {
+            for (v, &norm) in values.iter_mut().zip(&self.norms) {
+                *v = if norm > 0.0 { *v / norm } else { 0.0 };
+            }
+        };
+        let Sums { mut diag, products: mut gram } = sums;
+        if fixed {
+            for (d, &norm) in diag.iter_mut().zip(&self.norms) {
+                *d = if norm > 0.0 { 1.0 } else { 0.0 };
+            }
+        } else {
+            scale(&mut diag);
+            scale(&mut diag);
+        }
+        gram.iter_mut().for_each(|column| scale(column));
+        let gradient = gram.pop().unwrap_or_default();
+        Sweep { diag, gradient, gram, deviance }
+    }
+}
