@@ -13,7 +13,7 @@ use crate::linalg::parallel::map_pieces;
 use crate::stats::{Statistics, Sweep};
 
 /// Candidates whose factors are computed side by side.
-const LANES: usize = 32;
+pub(super) const LANES: usize = 32;
 
 /// S, Q and Gram columns over the dictionary.
 ///
@@ -59,29 +59,61 @@ impl Dictionary {
 
     /// Drops columns of functions long gone once they outnumber those in use.
     fn forget_spare_columns(&mut self, state: &State) {
-        const SPARE: usize = 64;
+        const SPARE: usize = 256;
         if self.gram.len() > 2 * state.len() + SPARE {
             self.gram.retain(|j, _| state.active.contains(j));
         }
     }
 
-    fn active_columns(&self, state: &State) -> Vec<&[f64]> {
+    pub(super) fn n_basis(&self) -> usize {
+        self.diag.len()
+    }
+
+    /// phi_i^T of the residual at the state's reference.
+    pub(super) fn gradient(&self, i: usize) -> f64 {
+        self.gradient[i]
+    }
+
+    pub(super) fn factors_of(&self, i: usize) -> Factors {
+        self.factors[i]
+    }
+
+    /// Whether each function is a candidate: outside the model and not a zero column.
+    pub(super) fn outside(&self, state: &State) -> Vec<bool> {
+        let mut outside: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
+        state.active.iter().for_each(|&j| outside[j] = false);
+        outside
+    }
+
+    /// Whether S is more than the rounding that is left of an almost dependent function.
+    pub(super) fn resolves(&self, i: usize, f: Factors, state: &State) -> bool {
+        f.s > ALIGNED * state.beta * self.diag[i]
+    }
+
+    /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
+    pub(super) fn scaled_lanes(&self, columns: &[&[f64]], first: usize, beta: f64) -> Vec<[f64; LANES]> {
+        let end = (first + LANES).min(self.n_basis());
+        let mut lanes = vec![[0.0; LANES]; columns.len()];
+        for (lanes, column) in lanes.iter_mut().zip(columns) {
+            for (v, g) in lanes.iter_mut().zip(&column[first..end]) {
+                *v = beta * g;
+            }
+        }
+        lanes
+    }
+
+    pub(super) fn active_columns(&self, state: &State) -> Vec<&[f64]> {
         state.active.iter().map(|j| self.gram[j].as_slice()).collect()
     }
 
     /// S and Q of every candidate: equations (24) and (25).
     fn factors_of_all(&self, state: &State) -> Vec<Factors> {
         let columns = self.active_columns(state);
-        let lower = packed_lower(state);
+        let lower = pack_lower(state);
         let n_basis = self.diag.len();
         let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {
             let range = piece * LANES..((piece + 1) * LANES).min(n_basis);
-            let mut v = vec![[0.0; LANES]; columns.len()];
-            for (v, column) in v.iter_mut().zip(&columns) {
-                for (v, g) in v.iter_mut().zip(&column[range.clone()]) {
-                    *v = state.beta * g;
-                }
-            }
+            let mut v = self.scaled_lanes(&columns, range.start, state.beta);
             solve_lanes(&lower, &mut v);
             let overlap = square_lanes(&v);
             let factors = range.zip(overlap).map(|(i, overlap)| {
@@ -94,11 +126,9 @@ impl Dictionary {
 
     /// Whether candidate `i` is worth its place now.
     fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
-        // What is left of an almost dependent function is rounding, and so would its gain be.
-        let resolved = f.s > ALIGNED * state.beta * self.diag[i];
         // A function that keeps coming back for next to nothing must not keep the loop alive.
         let least = if self.entries[i] < LEAST_ENTRIES { LEAST_GAIN } else { 1e-3 };
-        let gain = if resolved { f.gain_of_adding() } else { 0.0 };
+        let gain = if self.resolves(i, f, state) { f.gain_of_adding() } else { 0.0 };
         if gain > least && f.optimal_alpha().is_some() { gain } else { 0.0 }
     }
 
@@ -108,15 +138,14 @@ impl Dictionary {
         (0..self.factors.len()).any(|i| {
             self.entries[i] >= LEAST_ENTRIES
                 && !state.active.contains(&i)
-                && self.factors[i].s > ALIGNED * state.beta * self.diag[i]
+                && self.resolves(i, self.factors[i], state)
                 && self.factors[i].gain_of_adding() > WORTH_TELLING
         })
     }
 
     /// Candidates outside with most to gain, best first.
     fn shortlist(&self, state: &State) -> Vec<usize> {
-        let mut outside = vec![true; self.factors.len()];
-        state.active.iter().for_each(|&j| outside[j] = false);
+        let outside = self.outside(state);
         let mut ranked: Vec<(u64, usize)> = (0..self.factors.len())
             .filter(|&i| outside[i])
             .map(|i| (self.gain(i, self.factors[i], state), i))
@@ -223,13 +252,13 @@ impl Conditional {
 }
 
 /// Rows of the factor one after another, each up to and with its diagonal.
-fn packed_lower(state: &State) -> Vec<f64> {
+pub(super) fn pack_lower(state: &State) -> Vec<f64> {
     let m = state.len();
     (0..m).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|(i, j)| state.chol().get(i, j)).collect()
 }
 
 /// Solves L v = b for `LANES` right-hand sides at once; row k of `v` holds element k of each.
-fn solve_lanes(lower: &[f64], v: &mut [[f64; LANES]]) {
+pub(super) fn solve_lanes(lower: &[f64], v: &mut [[f64; LANES]]) {
     let mut row_start = 0;
     for k in 0..v.len() {
         let row = &lower[row_start..=row_start + k];
@@ -254,4 +283,19 @@ fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
         }
     }
     sums
+}
+
+/// Solves L^T v = b for `LANES` right-hand sides at once.
+pub(super) fn solve_lanes_transposed(lower: &[f64], v: &mut [[f64; LANES]]) {
+    for k in (0..v.len()).rev() {
+        let row = &lower[k * (k + 1) / 2..=k * (k + 3) / 2];
+        let (above, rest) = v.split_at_mut(k);
+        let solved = &mut rest[0];
+        solved.iter_mut().for_each(|s| *s /= row[k]);
+        for (coefficient, target) in row.iter().zip(above) {
+            for lane in 0..LANES {
+                target[lane] -= coefficient * solved[lane];
+            }
+        }
+    }
 }

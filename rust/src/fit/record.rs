@@ -14,6 +14,8 @@ pub enum Action {
     Reestimate(usize),
     /// Took a function out of the model.
     Delete(usize),
+    /// Replaced part of the model by something better.
+    Search,
     /// Moved the noise level.
     Noise,
     /// Moved all alphas (and the noise level where it is estimated) together.
@@ -30,6 +32,7 @@ impl Action {
             Self::Add(j) => ("add", Some(j)),
             Self::Reestimate(j) => ("reestimate", Some(j)),
             Self::Delete(j) => ("delete", Some(j)),
+            Self::Search => ("search", None),
             Self::Noise => ("noise", None),
             Self::Joint => ("joint", None),
             Self::Mode => ("mode", None),

@@ -9,6 +9,7 @@ use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::record::{Halt, Recorder};
+use super::search::search;
 use super::settings::{LOOSE_TOL, Noise, Rules};
 use super::state::State;
 use crate::stats::Statistics;
@@ -27,6 +28,7 @@ pub(super) fn maximise(
     let mut dictionary = Dictionary::new(stats.n_basis());
     let mut noise = None;
     let mut waiting = (rules.noise == Noise::Estimated).then_some(range);
+    let mut searched = false;
     let mut tol = LOOSE_TOL.max(rules.tol);
     loop {
         let mut settled = inner::converge(state, noise, tol, recorder)?;
@@ -37,6 +39,12 @@ pub(super) fn maximise(
         if waiting.is_some() {
             noise = waiting.take();
             continue;
+        }
+        if !searched {
+            searched = true;
+            if search(stats, &dictionary, state, noise, recorder)? {
+                continue;
+            }
         }
         if tol > rules.tol || inner::residual(state, noise) > rules.tol {
             // The pass may have moved the state by what rounding had left; look once more from there.
@@ -58,5 +66,22 @@ fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> 
         Settled::Stalled => Status::Stalled,
         Settled::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => Status::NoiseFloor,
         Settled::Converged => Status::Converged,
+    }
+}
+
+/// The paper's loop alone, loosely settled: what a search runs from each of its starting points.
+pub(super) fn climb(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    let mut dictionary = Dictionary::new(stats.n_basis());
+    loop {
+        inner::converge(state, noise, LOOSE_TOL, recorder)?;
+        dictionary.refresh(stats, state)?;
+        if dictionary.add_block(stats, state, recorder)? == 0 {
+            return Ok(());
+        }
     }
 }

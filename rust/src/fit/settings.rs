@@ -78,6 +78,19 @@ pub(super) const LEAST_GAIN: f64 = 1e-7;
 /// Candidates compared with one another before a block is added.
 pub(super) const SHORTLIST: usize = 32;
 
+/// Functions that a search takes out together. On 36 sinc problems (K <= 251) one round with 4 raised the evidence by 0.9
+/// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
+pub(super) const NEIGHBOURHOOD: usize = 4;
+
+/// A search considers the whole dictionary up to this size.
+pub(super) const POOL: usize = 256;
+
+/// Beyond it, this many candidates for the place of each active function.
+pub(super) const STAND_INS: usize = 6;
+
+/// A search has to raise the evidence by this many nats to count.
+pub(super) const LEAST_IMPROVEMENT: f64 = 0.01;
+
 /// Functions added between two passes over the dictionary.
 pub(super) const BLOCK: usize = 8;
 

@@ -55,6 +55,14 @@ pub trait Statistics {
     /// What Gaussian targets were divided by, so that their spread is 1; 1 for the other likelihoods.
     fn target_scale(&self) -> f64;
 
+    /// Whether the caller has asked for the end, for loops that ask nothing else for a while.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted) then.
+    fn check_cancel(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The deviance alone: what a line search asks.
     ///
     /// # Errors

@@ -90,10 +90,6 @@ impl<'a> Observations<'a> {
         self
     }
 
-    fn check_cancel(&self) -> Result<()> {
-        if self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) { Err(Error::Interrupted) } else { Ok(()) }
-    }
-
     /// Weighted length of each column; 0 where it is too small to divide by.
     fn column_norms(&self) -> Result<Vec<f64>> {
         let squares = self.over_blocks(0, |block, out, _| {
@@ -289,6 +285,10 @@ impl Statistics for Observations<'_> {
 
     fn target_scale(&self) -> f64 {
         self.target_scale
+    }
+
+    fn check_cancel(&self) -> Result<()> {
+        if self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {

@@ -1,0 +1,71 @@
+"""Checks of arguments that are no arrays. Knows neither arrays nor scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from ._types import Settings
+
+
+def check_real(name: str, value: object, *, positive: bool = False) -> float:
+    """Return ``value`` as a float; TypeError if it is no real number, ValueError if not finite (or not positive)."""
+    kind = "a positive number" if positive else "a finite number"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number) or (positive and number <= 0.0):
+        raise ValueError(f"{name} must be {kind}, got {value!r}")
+    return number
+
+
+def check_integer(name: str, value: object, *, least: int) -> int:
+    """Return ``value`` as an int; TypeError if it is no integer, ValueError if below ``least``."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def check_n_jobs(n_jobs: object) -> int | None:
+    """Return the number of threads, None for one per core."""
+    if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
+        return None
+    try:
+        return check_integer("n_jobs", n_jobs, least=1)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}") from None
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return ``value`` as a bool; TypeError if it is neither that nor an integer."""
+    if not isinstance(value, (bool, np.bool_, numbers.Integral)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_settings(estimator: Any) -> Settings:
+    """Check the constructor arguments that every estimator has."""
+    if estimator.callback is not None and not callable(estimator.callback):
+        raise TypeError(f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}")
+    if not isinstance(estimator.verbose, bool):
+        check_integer("verbose", estimator.verbose, least=0)
+    return Settings(
+        noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
+        tol=check_real("tol", estimator.tol, positive=True),
+        max_iter=check_integer("max_iter", estimator.max_iter, least=1),
+        n_threads=check_n_jobs(estimator.n_jobs),
+    )
+
+
+def _noise_variance(value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        return check_real("noise_variance", value, positive=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}; leave it None to have it estimated") from None

@@ -1,0 +1,189 @@
+"""What all estimators share: validate, build the design, fit in the core, publish attributes.
+
+Two axes, free of one another: the *basis* (`KernelBasis`: one function per training row; `ColumnBasis`: the columns
+of X) and the *task* (regression, classification; see their modules).
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from ._arguments import check_settings
+from ._design import Design, Layout
+from ._types import FloatArray, IntArray, Likelihood, Problem
+from ._validation import Training, check_training, check_X
+from ._watch import Watch
+
+if TYPE_CHECKING:
+    from . import _core
+
+#: How a fit may end, best first; several fits end as the worst of them. With it, what to do about it.
+_REMEDIES = {
+    "converged": "",
+    "stopped": "",
+    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit can tell y is "
+    "free of noise. Set noise_variance to the noise you expect",
+    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
+    "stalled": "rounding stands between the model and a certified optimum, as it does when basis functions depend on one "
+    "another almost exactly. Scale X, change the kernel width, or raise tol",
+}
+
+#: Rows predicted at a time, so that memory does not grow with their number.
+_PREDICT_ROWS = 8192
+
+
+class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
+    """Template of all estimators."""
+
+    if TYPE_CHECKING:
+        tol: float
+        max_iter: int
+        n_jobs: int | None
+        verbose: int
+        callback: Any
+        # After a fit.
+        active_: IntArray
+        alpha_: FloatArray
+        mu_: FloatArray
+        sigma_: FloatArray
+
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+
+    @abstractmethod
+    def _design(self, training: Training) -> Design:
+        """Return the dictionary for these rows, ready for the core; publishes what it is made of."""
+
+    @abstractmethod
+    def _dense(self, training: Training) -> FloatArray:
+        """Return the dictionary of the fitted model as an N x K matrix, evaluated in NumPy alone."""
+
+    @abstractmethod
+    def _layout(self, training: Training) -> Layout:
+        """Return which column of the dictionary is which function."""
+
+    @abstractmethod
+    def _publish_basis(self, training: Training) -> None:
+        """Publish attributes that depend on the kind of basis; those of the posterior are there."""
+
+    @abstractmethod
+    def _functions(self, X: FloatArray) -> FloatArray:
+        """Return the active functions at these rows, (n, n_active)."""
+
+    @abstractmethod
+    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        """Return the target of each fit; ``reset``: learn the classes."""
+
+    @abstractmethod
+    def _check_likelihood(self) -> Likelihood:
+        """Return the likelihood, checked."""
+
+    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and what belongs to the likelihood."""
+        (posterior,) = posteriors
+        self.active_ = layout.names(posterior.active.astype(np.intp))
+        self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
+
+    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        settings = check_settings(self)
+        likelihood = self._check_likelihood()
+        training = check_training(self, X, y, sample_weight, labels=self._labels)
+        targets = self._targets(training.y, reset=True)
+        design = self._design(training)
+        name = type(self).__name__
+        watch = Watch(name, self.callback, bool(self.verbose), design.layout, likelihood == "gaussian", len(targets))
+        posteriors = []
+        for target in targets:
+            posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
+            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            posteriors.append(posterior)
+        self._n_samples = training.n_samples
+        self._publish_record(posteriors)
+        self._publish_posteriors(posteriors, design.layout)
+        self._publish_basis(training)
+        if remedy := _REMEDIES[self.status_]:
+            message = f"{name} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _publish_record(self, posteriors: list[_core.Posterior]) -> None:
+        self._log_evidences = [posterior.log_evidence for posterior in posteriors]
+        self.log_marginal_likelihood_ = float(sum(self._log_evidences))
+        self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
+        self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
+        self.status_ = max((posterior.status for posterior in posteriors), key=list(_REMEDIES).index)
+
+    def _output_weights(self) -> FloatArray:
+        """Posterior means, (n_outputs, n_active)."""
+        return np.atleast_2d(self.mu_.T)
+
+    def _bias_weights(self) -> FloatArray:
+        """Posterior mean of the bias for each output; 0 where it is not in the model."""
+        return self._output_weights()[:, self.active_ == -1].sum(axis=1)
+
+    def _moments(self, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
+        """Return mean and variance of the linear predictor, each (n, n_outputs); the variance only if asked for."""
+        check_is_fitted(self)
+        values = check_X(self, X, reset=False)
+        weights = self._output_weights()
+        sigmas = np.reshape(self.sigma_, (-1, *self.sigma_.shape[-2:]))
+        means = np.empty((len(values), len(weights)))
+        variances = np.empty_like(means) if variance else None
+        for start in range(0, len(values), _PREDICT_ROWS):
+            part = slice(start, start + _PREDICT_ROWS)
+            phi = self._functions(values[part])
+            means[part] = phi @ weights.T
+            if variances is not None:
+                for output, sigma in enumerate(sigmas):
+                    # Rounding can leave a tiny negative where there is next to no variance.
+                    variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
+        return means, variances
+
+    def _problems(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Iterator[Problem]:
+        """Yield each fit of this estimator as arrays; X, y and sample_weight must be those it was fitted to."""
+        check_is_fitted(self)
+        training = check_training(self, X, y, sample_weight, labels=self._labels, reset=False)
+        if training.n_samples != self._n_samples:
+            raise ValueError(
+                f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
+            )
+        likelihood = self._check_likelihood()
+        Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
+        for output, (target, evidence) in enumerate(zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)):
+            alpha = self.alpha_ if self.alpha_.ndim == 1 else self.alpha_[:, output]
+            used = np.isfinite(alpha)
+            yield Problem(
+                Phi=Phi,
+                target=target,
+                weights=training.weights,
+                active=columns[used],
+                alpha=alpha[used],
+                beta=getattr(self, "beta_", 1.0),
+                noise=self._noise_state(likelihood),
+                likelihood=likelihood,
+                log_evidence=evidence,
+            )
+
+    def _noise_state(self, likelihood: Likelihood) -> Literal["estimated", "fixed", "floor", "none"]:
+        if likelihood != "gaussian":
+            return "none"
+        if getattr(self, "noise_variance", None) is not None:
+            return "fixed"
+        return "floor" if self.status_ == "noise_floor" else "estimated"
+
+
+def _joint_path(traces: list[NDArray[np.float64]]) -> FloatArray:
+    """Sum of the log evidences of fits made one after another: those still to come stand at their start."""
+    path = np.array([sum(trace[0] for trace in traces)])
+    for trace in traces:
+        path = np.concatenate([path, path[-1] + (trace[1:] - trace[0])])
+    path[-1] = sum(trace[-1] for trace in traces)
+    return path

@@ -1,0 +1,118 @@
+"""The two kinds of basis: kernels about the training rows, and the columns of X."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._arguments import check_flag, check_n_jobs
+from ._base import SparseBayesEstimator
+from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from ._resolve import is_precomputed, resolve
+from ._types import FloatArray, IntArray, KernelSpec
+from ._validation import Training, check_square
+from .kernels import Kernel, Linear
+
+
+class KernelBasis(SparseBayesEstimator):
+    """One function per kernel and training row, k(., x_n), after a bias."""
+
+    if TYPE_CHECKING:
+        kernel: KernelSpec
+        gamma: float | str
+        degree: int
+        coef0: float
+        fit_intercept: bool
+        kernel_: Kernel | list[Kernel] | str
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags
+
+    def _layout(self, training: Training) -> Layout:
+        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, training.rows)
+
+    def _design(self, training: Training) -> Design:
+        layout, X = self._layout(training), training.X
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            return DenseDesign([X[:, training.rows]], layout)
+        kernels = resolve(
+            self.kernel,
+            X=X,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            sample_weight=training.weights,
+        )
+        self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+        cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+        if len(cores) == len(kernels):
+            return KernelDesign(X, cores, layout)
+        return DenseDesign([evaluate(kernel, X, X, check_n_jobs(self.n_jobs)) for kernel in kernels], layout)
+
+    def _dense(self, training: Training) -> FloatArray:
+        X = training.X
+        values = [X[:, training.rows]] if is_precomputed(self.kernel_) else [k(X, X) for k in self._kernels()]
+        return DenseDesign(values, self._layout(training)).Phi
+
+    def _kernels(self) -> list[Kernel]:
+        return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
+
+    def _publish_basis(self, training: Training) -> None:
+        functions = self.active_[self.active_ >= 0]
+        self.relevance_: IntArray = np.unique(functions % training.n_samples)
+        self.intercept_ = self._bias_weights()
+        for name in ("relevance_vectors_", "dual_coef_", "coef_"):
+            self.__dict__.pop(name, None)  # of an earlier fit with another kernel
+        if not is_precomputed(self.kernel_):
+            self.relevance_vectors_ = training.X[np.searchsorted(training.rows, self.relevance_)]
+        if not isinstance(self.kernel_, list):
+            self.dual_coef_ = self._output_weights()[:, self.active_ >= 0]
+            if isinstance(self.kernel_, Linear):
+                self.coef_ = self.dual_coef_ @ self.relevance_vectors_
+
+    def _functions(self, X: FloatArray) -> FloatArray:
+        phi = np.ones((len(X), len(self.active_)))
+        if is_precomputed(self.kernel_):
+            phi[:, self.active_ >= 0] = X[:, self.relevance_]
+            return phi
+        block, row = np.divmod(self.active_, self._n_samples)
+        for p, kernel in enumerate(self._kernels()):
+            columns = np.flatnonzero(block == p)
+            if len(columns) > 0:
+                centres = self.relevance_vectors_[np.searchsorted(self.relevance_, row[columns])]
+                phi[:, columns] = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
+        return phi
+
+
+class ColumnBasis(SparseBayesEstimator):
+    """The columns of X as they are, after a bias if there is one."""
+
+    if TYPE_CHECKING:
+        fit_intercept: bool
+
+    def _layout(self, training: Training) -> Layout:
+        n_features = training.X.shape[1]
+        return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
+
+    def _design(self, training: Training) -> Design:
+        return DenseDesign([training.X], self._layout(training))
+
+    def _dense(self, training: Training) -> FloatArray:
+        return DenseDesign([training.X], self._layout(training)).Phi
+
+    def _publish_basis(self, training: Training) -> None:
+        functions = self.active_ >= 0
+        coef = np.zeros((len(self._output_weights()), training.X.shape[1]))
+        coef[:, self.active_[functions]] = self._output_weights()[:, functions]
+        self.coef_ = coef if self._labels else coef[0]
+        self.intercept_ = self._bias_weights()
+
+    def _functions(self, X: FloatArray) -> FloatArray:
+        phi = np.ones((len(X), len(self.active_)))
+        phi[:, self.active_ >= 0] = X[:, self.active_[self.active_ >= 0]]
+        return phi

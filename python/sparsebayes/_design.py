@@ -1,0 +1,139 @@
+"""Dictionaries of basis functions over the training rows, and the call into the core that fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from . import _core
+from ._types import FloatArray, IntArray, Likelihood, Settings
+from .kernels import Kernel
+
+#: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision.
+CoreCallback = Callable[[int, str, int, float, float, int, float], bool]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each function of the dictionary stands: its column, and its name in ``active_``.
+
+    Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second, and so on. A
+    block is a kernel and its functions are training rows, or the block is X and they are its columns. Names count
+    all ``size`` functions of a block, kept or not; the bias is -1.
+    """
+
+    bias: bool
+    size: int
+    kept: IntArray
+
+    def names(self, columns: IntArray) -> IntArray:
+        """Return what ``active_`` calls these columns."""
+        block, function = np.divmod(columns - int(self.bias), len(self.kept))
+        return np.where(columns < int(self.bias), -1, block * self.size + self.kept[function])
+
+    def name(self, column: int) -> int:
+        """Return what ``active_`` calls one column."""
+        return int(self.names(np.array([column]))[0])
+
+    def columns(self, names: IntArray) -> IntArray:
+        """Return the columns of functions named as in ``active_``."""
+        block, function = np.divmod(names, self.size)
+        inside = int(self.bias) + block * len(self.kept) + np.searchsorted(self.kept, function)
+        return np.where(names < 0, 0, inside)
+
+
+class Design(Protocol):
+    """A dictionary of basis functions, evaluated at the training rows."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which column is which function."""
+
+    def fit(
+        self,
+        target: FloatArray,
+        weights: FloatArray | None,
+        likelihood: Likelihood,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.Posterior:
+        """Fit the model of these functions to ``target``."""
+
+
+@dataclass(frozen=True)
+class DenseDesign:
+    """Functions given by their values: blocks of columns side by side, after the bias."""
+
+    blocks: list[FloatArray]
+    layout: Layout
+
+    @cached_property
+    def Phi(self) -> FloatArray:
+        """N x K matrix of all values, in Fortran order."""
+        n_rows = len(self.blocks[0])
+        blocks = [*([np.ones((n_rows, 1))] if self.layout.bias else []), *self.blocks]
+        return np.concatenate(blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F"))
+
+    def fit(
+        self,
+        target: FloatArray,
+        weights: FloatArray | None,
+        likelihood: Likelihood,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.Posterior:
+        """Fit the model of these functions to ``target``."""
+        return _core.fit_dense(
+            self.Phi,
+            target,
+            weights,
+            likelihood=likelihood,
+            noise_variance=settings.noise_variance,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
+        )
+
+
+@dataclass(frozen=True)
+class KernelDesign:
+    """Kernel functions about the training rows themselves, all of them kernels of the core."""
+
+    X: FloatArray
+    kernels: list[_core.Kernel]
+    layout: Layout
+
+    def fit(
+        self,
+        target: FloatArray,
+        weights: FloatArray | None,
+        likelihood: Likelihood,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.Posterior:
+        """Fit the model of these functions to ``target``."""
+        return _core.fit_kernel(
+            self.X,
+            self.X,
+            self.kernels,
+            target,
+            weights,
+            bias=self.layout.bias,
+            likelihood=likelihood,
+            noise_variance=settings.noise_variance,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
+        )
+
+
+def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None) -> FloatArray:
+    """Return k(X, Z), from the core where it knows the kernel."""
+    core = kernel.to_core()
+    return kernel(X, Z) if core is None else core.matrix(X, Z, n_threads=n_threads)

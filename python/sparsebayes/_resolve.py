@@ -1,0 +1,84 @@
+"""From what ``kernel=`` takes to kernel objects with every parameter known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from ._arguments import check_integer, check_real
+from ._types import FloatArray, KernelLike, KernelSpec
+from .kernels import Custom, Gaussian, Kernel, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+
+#: Kernels by name, from (gamma, degree, coef0).
+_NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
+    "rbf": lambda gamma, degree, coef0: Gaussian(gamma**-0.5),
+    "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
+    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
+    "linear": lambda gamma, degree, coef0: Linear(),
+    "sigmoid": lambda gamma, degree, coef0: Sigmoid(gamma, coef0),
+    "linear_spline": lambda gamma, degree, coef0: LinearSpline(),
+}
+
+
+def is_precomputed(kernel: object) -> bool:
+    """Tell whether ``kernel`` says that X holds kernel values."""
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def resolve(
+    kernel: KernelSpec,
+    *,
+    X: FloatArray,
+    gamma: float | str = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    sample_weight: FloatArray | None = None,
+) -> list[Kernel]:
+    """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
+
+    ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own. Every
+    parameter is checked, used or not.
+    """
+    parameters = (_gamma(gamma, X, sample_weight), check_integer("degree", degree, least=1), check_real("coef0", coef0))
+    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    if not entries:
+        raise ValueError("kernel is an empty list; give at least one kernel")
+    kernels = [_resolve_one(entry, parameters) for entry in entries]
+    for entry in kernels:
+        entry.check_features(X.shape[1])
+    return kernels
+
+
+def _resolve_one(kernel: KernelLike, parameters: tuple[float, int, float]) -> Kernel:
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str) and kernel in _NAMED:
+        return _NAMED[kernel](*parameters)
+    if is_precomputed(kernel):
+        raise ValueError("kernel='precomputed' stands alone; put the precomputed columns of several kernels side by side")
+    if callable(kernel) and not isinstance(kernel, type):
+        return Custom(kernel)
+    names = ", ".join(map(repr, [*_NAMED, "precomputed"]))
+    kind = ValueError if isinstance(kernel, str) else TypeError
+    raise kind(
+        f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; got {kernel!r}"
+    )
+
+
+def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
+    """Return gamma as scikit-learn's support vector machines understand it; a weight counts as that many rows."""
+    if not isinstance(gamma, str):
+        try:
+            return check_real("gamma", gamma, positive=True)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; 'scale' and 'auto' adapt it to X") from None
+    if gamma == "auto":
+        return 1.0 / X.shape[1]
+    if gamma != "scale":
+        raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
+    row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    mean = np.average(X.mean(axis=1), weights=row_weights)
+    variance = np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights)
+    return float(1.0 / (X.shape[1] * variance)) if variance > 0.0 else 1.0

@@ -1,0 +1,89 @@
+"""Names for the types that cross module borders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from .kernels import Kernel
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
+Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson"]
+KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
+#: One kernel as a user may name it.
+KernelLike: TypeAlias = "str | Kernel | KernelFunction"
+#: What ``kernel=`` takes: one kernel, or several for a multi-kernel dictionary.
+KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
+
+
+class StepRecord(NamedTuple):
+    """One step of a fit, as ``callback`` sees it.
+
+    Attributes
+    ----------
+    iteration : int
+        1 for the first step of a fit (classification with more than two classes: of each class's fit).
+    action : str
+        ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003, section 4,
+        steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together) or ``"mode"`` (the posterior
+        mode found anew, for likelihoods other than the Gaussian).
+    index : int or None
+        The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
+    gain : float
+        Gain in log marginal likelihood, in nats.
+    log_marginal_likelihood : float
+        Its value after the step.
+    n_active : int
+        Functions in the model after the step.
+    noise_variance : float or None
+        Noise variance after the step; None for likelihoods without one.
+    """
+
+    iteration: int
+    action: str
+    index: int | None
+    gain: float
+    log_marginal_likelihood: float
+    n_active: int
+    noise_variance: float | None
+
+
+Callback: TypeAlias = Callable[[StepRecord], Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked settings of a fit, as the core takes them."""
+
+    noise_variance: float | None
+    tol: float
+    max_iter: int
+    n_threads: int | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fit written out with dense arrays: what a certificate is computed from."""
+
+    #: Design matrix, N x K, in the column order of the dictionary.
+    Phi: FloatArray
+    #: Targets, length N; 0 and 1 for classification.
+    target: FloatArray
+    #: Sample weights, length N, or None.
+    weights: FloatArray | None
+    #: Indices of the columns in the model, ascending.
+    active: IntArray
+    #: Prior precision of each active weight.
+    alpha: FloatArray
+    #: Noise precision; 1 for likelihoods without one.
+    beta: float
+    noise: Literal["estimated", "fixed", "floor", "none"]
+    likelihood: Likelihood
+    #: Log marginal likelihood as the fit reported it.
+    log_evidence: float

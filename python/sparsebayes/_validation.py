@@ -1,0 +1,106 @@
+"""The only place where arrays from outside are checked and coerced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from ._types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Training:
+    """Checked training data, without the rows that weigh nothing."""
+
+    #: N x d, float64, C order.
+    X: FloatArray
+    #: Length N: floats for regression, labels as given for classification.
+    y: NDArray[Any]
+    #: Length N and positive, or None where every row counts once.
+    weights: FloatArray | None
+    #: Where each row was in the data given, ascending.
+    rows: IntArray
+    #: Rows in the data given.
+    n_samples: int
+
+
+def check_training(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, labels: bool, reset: bool = True
+) -> Training:
+    """Check training data: numbers, finite, shapes that agree, weights that make sense.
+
+    ``labels``: y holds class labels. ``reset``: remember the features of X in ``estimator``; else compare with them.
+    """
+    values = check_X(estimator, X, reset=reset)
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+    with naming("y"):
+        target = column_or_1d(y, warn=True)
+        if labels:
+            assert_all_finite(target, input_name="y")
+            check_classification_targets(target)
+        else:
+            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y").astype(np.float64)
+    n = len(values)
+    if len(target) != n:
+        raise ValueError(f"X and y must have the same number of rows, got {n} and {len(target)}")
+    weights = check_weights(sample_weight, values)
+    rows = np.arange(n) if weights is None else np.flatnonzero(weights)
+    if len(rows) < n and weights is not None:
+        values, target, weights = values[rows], target[rows], weights[rows]
+    if weights is not None and (weights == 1.0).all():
+        weights = None
+    return Training(values, target, weights, rows, n)
+
+
+def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
+    """Check X and return it as finite float64 in C order; a view where it already is that."""
+    with naming("X"):
+        values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
+        return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def check_weights(sample_weight: ArrayLike | None, X: FloatArray) -> FloatArray | None:
+    """Check sample weights: one per row, finite, none negative, not all zero."""
+    if sample_weight is None:
+        return None
+    with naming("sample_weight"):
+        weights: FloatArray = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
+        )
+        if not weights.any():
+            raise ValueError(
+                "sample_weight is zero for every row (Sample weights must contain at least one non-zero number)"
+            )
+        return weights
+
+
+def check_square(training: Training) -> None:
+    """Check that precomputed training values have a column for each row."""
+    shape = (training.n_samples, training.X.shape[1])
+    if shape[0] != shape[1]:
+        raise ValueError(
+            f"X must be square for kernel='precomputed', one row and one column per training sample, got shape {shape}"
+        )
+
+
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """See to it that a complaint about ``argument`` says so."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{argument}\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{argument}: {error}") from error

@@ -1,0 +1,170 @@
+//! Large-neighbourhood search: a few neighbouring functions out together, and the greedy scheme fills the gap.
+//!
+//! Optima at which no single addition, deletion, re-estimation or exchange gains still differ by several nats on the
+//! same problem. Each trial here takes out an active function with those most aligned with it and lets the ordinary
+//! scheme go on from there; a better result replaces the model. Trials consult only a [`Pool`] of functions: the active
+//! ones and, for each, those that would serve best in its place. So a search costs one small Gram matrix, and nothing
+//! else that grows with the rows or the dictionary.
+
+use std::ops::ControlFlow;
+
+use super::dictionary::{Dictionary, LANES, pack_lower, solve_lanes, solve_lanes_transposed};
+use super::joint::NoiseRange;
+use super::pool::Pool;
+use super::record::{Action, Halt, Recorder};
+use super::sequential::climb;
+use super::settings::{LEAST_IMPROVEMENT, NEIGHBOURHOOD, POOL, STAND_INS};
+use super::state::{Entrant, State};
+use crate::linalg::parallel::map_pieces;
+use crate::stats::Statistics;
+
+/// Looks for a better model in the neighbourhood of each active function; whether one was found.
+///
+/// Call right after [`Dictionary::refresh`]. The state then stands at the better model, loosely settled.
+pub(super) fn search(
+    stats: &mut dyn Statistics,
+    dictionary: &Dictionary,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    recorder: &mut Recorder<'_>,
+) -> Result<bool, Halt> {
+    if state.len() <= NEIGHBOURHOOD {
+        return Ok(false);
+    }
+    let members = dictionary.members_of_pool(state);
+    let gram = stats.gram_among(&members)?;
+    let mut pool = Pool::about(state, dictionary, &members, gram);
+    let mut best = Model::of(state, &members);
+    let before = best.evidence;
+    for seed in best.active.clone() {
+        stats.check_cancel()?;
+        if !best.active.contains(&seed) {
+            continue;
+        }
+        let mut trial = best.state_without(&pool.nearest(seed, &best.active), &pool)?;
+        let mut unwatched = |_: &super::Step| ControlFlow::Continue(());
+        let mut unrecorded = Recorder::new(&trial, usize::MAX, 1.0, &mut unwatched);
+        climb(&mut pool, &mut trial, noise, &mut unrecorded)?;
+        if trial.log_evidence() > best.evidence + LEAST_IMPROVEMENT {
+            best = Model::of_local(&trial);
+        }
+    }
+    if best.evidence <= before + LEAST_IMPROVEMENT {
+        return Ok(false);
+    }
+    *state = best.state_without(&[], &pool)?;
+    state.active.iter_mut().for_each(|i| *i = members[*i]);
+    recorder.step(Action::Search, None, state)?;
+    Ok(true)
+}
+
+/// A model over the pool: functions by their place in it.
+struct Model {
+    active: Vec<usize>,
+    alpha: Vec<f64>,
+    beta: f64,
+    evidence: f64,
+}
+
+impl Model {
+    fn of_local(state: &State) -> Self {
+        Self {
+            active: state.active.clone(),
+            alpha: state.alpha.clone(),
+            beta: state.beta,
+            evidence: state.log_evidence(),
+        }
+    }
+
+    fn of(state: &State, members: &[usize]) -> Self {
+        let mut this = Self::of_local(state);
+        // Every active function is a member, and members ascend.
+        this.active.iter_mut().for_each(|j| *j = members.partition_point(|m| m < j));
+        this
+    }
+
+    /// The posterior of this model less the functions in `out`.
+    fn state_without(&self, out: &[usize], pool: &Pool) -> Result<State, Halt> {
+        let mut state = State::empty(self.beta, pool.target_sq, pool.n_obs);
+        for (&index, &alpha) in self.active.iter().zip(&self.alpha).filter(|(i, _)| !out.contains(i)) {
+            let gram: Vec<f64> = state.active.iter().map(|&j| pool.gram[(index, j)]).collect();
+            let gram_self = pool.gram[(index, index)];
+            state.add(&Entrant { index, gram: &gram, gram_self, gradient: pool.projections[index] }, alpha)?;
+        }
+        state.recompute()?;
+        Ok(state)
+    }
+}
+
+impl Pool {
+    /// The active functions most aligned with `seed`, itself among them.
+    fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
+        let mut nearest = active.to_vec();
+        let alignment = |i: usize| self.gram[(seed, i)].abs();
+        nearest.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
+        nearest.truncate(NEIGHBOURHOOD);
+        nearest
+    }
+}
+
+impl Dictionary {
+    /// Active functions and those that could stand in for one of them, ascending; the whole dictionary if it is small.
+    fn members_of_pool(&self, state: &State) -> Vec<usize> {
+        let mut wanted = self.outside(state);
+        if wanted.iter().filter(|&&o| o).count() + state.len() > POOL {
+            wanted.fill(false);
+            self.stand_ins(state).into_iter().for_each(|i| wanted[i] = true);
+        }
+        state.active.iter().for_each(|&j| wanted[j] = true);
+        (0..wanted.len()).filter(|&i| wanted[i]).collect()
+    }
+
+    /// For each active function the candidates that would gain most were it to leave.
+    ///
+    /// Taking k out changes the factors of candidate i by appendix A.4, with `u_i = beta Sigma Phi^T phi_i`. Gains
+    /// rise with q^2 / s, so no logarithm is needed to rank them.
+    fn stand_ins(&self, state: &State) -> Vec<usize> {
+        let columns = self.active_columns(state);
+        let lower = pack_lower(state);
+        let outside = self.outside(state);
+        let n_basis = self.n_basis();
+        let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {
+            let first = piece * LANES;
+            let mut u = self.scaled_lanes(&columns, first, state.beta);
+            solve_lanes(&lower, &mut u);
+            solve_lanes_transposed(&lower, &mut u);
+            let ranked = u.iter().enumerate().map(|(k, u)| {
+                let mut best = Best::default();
+                for i in (first..(first + LANES).min(n_basis)).filter(|&i| outside[i]) {
+                    let factors = self.factors_of(i).without(u[i - first], state.sigma[(k, k)], state.mu[k]);
+                    if self.resolves(i, factors, state) {
+                        best.offer(factors.q * (factors.q / factors.s), i);
+                    }
+                }
+                best
+            });
+            ranked.collect::<Vec<Best>>()
+        });
+        let mut best: Vec<Best> = vec![Best::default(); state.len()];
+        for piece in pieces {
+            for (best, offered) in best.iter_mut().zip(piece) {
+                offered.0.into_iter().for_each(|(score, i)| best.offer(score, i));
+            }
+        }
+        best.into_iter().flat_map(|b| b.0).map(|(_, i)| i).collect()
+    }
+}
+
+/// The few best-scored candidates, best first.
+#[derive(Clone, Default)]
+struct Best(Vec<(f64, usize)>);
+
+impl Best {
+    fn offer(&mut self, score: f64, i: usize) {
+        let place = self.0.partition_point(|b| b.0 >= score);
+        if place < STAND_INS {
+            self.0.insert(place, (score, i));
+            self.0.truncate(STAND_INS);
+        }
+    }
+}
