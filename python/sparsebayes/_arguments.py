@@ -12,7 +12,7 @@ from ._types import Settings
 
 
 def check_real(name: str, value: object, *, positive: bool = False) -> float:
-    """Return ``value`` as a float; TypeError if it is no real number, ValueError if not finite (or not positive)."""
+    """Return ``value`` as a float; TypeError if no real number, ValueError if not finite or positive."""
     kind = "a positive number" if positive else "a finite number"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {kind}, got {value!r}")
@@ -38,7 +38,9 @@ def check_n_jobs(n_jobs: object) -> int | None:
     try:
         return check_integer("n_jobs", n_jobs, least=1)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}") from None
+        raise type(error)(
+            f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}"
+        ) from None
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -51,7 +53,9 @@ def check_flag(name: str, value: object) -> bool:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments that every estimator has."""
     if estimator.callback is not None and not callable(estimator.callback):
-        raise TypeError(f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}")
+        raise TypeError(
+            f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}"
+        )
     if not isinstance(estimator.verbose, bool):
         check_integer("verbose", estimator.verbose, least=0)
     return Settings(

@@ -1,7 +1,7 @@
 """What all estimators share: validate, build the design, fit in the core, publish attributes.
 
-Two axes, free of one another: the *basis* (`KernelBasis`: one function per training row; `ColumnBasis`: the columns
-of X) and the *task* (regression, classification; see their modules).
+Two axes, free of one another: the *basis* (`KernelBasis`: one function per training row; `ColumnBasis`: the
+columns of X) and the *task* (regression, classification; see their modules).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _REMEDIES = {
     "converged": "",
     "stopped": "",
-    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit can tell y is "
-    "free of noise. Set noise_variance to the noise you expect",
+    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
+    "can tell y is free of noise. Set noise_variance to the noise you expect",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
-    "stalled": "rounding stands between the model and a certified optimum, as it does when basis functions depend on one "
-    "another almost exactly. Scale X, change the kernel width, or raise tol",
+    "stalled": "rounding stands between the model and a certified optimum, as it does when basis functions "
+    "depend on one another almost exactly. Scale X, change the kernel width, or raise tol",
 }
 
 #: Rows predicted at a time, so that memory does not grow with their number.
@@ -100,7 +100,9 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         targets = self._targets(training.y, reset=True)
         design = self._design(training)
         name = type(self).__name__
-        watch = Watch(name, self.callback, bool(self.verbose), design.layout, likelihood == "gaussian", len(targets))
+        watch = Watch(
+            name, self.callback, bool(self.verbose), design.layout, likelihood == "gaussian", len(targets)
+        )
         posteriors = []
         for target in targets:
             posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
@@ -111,7 +113,9 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
         if remedy := _REMEDIES[self.status_]:
-            message = f"{name} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
+            message = (
+                f"{name} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
+            )
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def _publish_record(self, posteriors: list[_core.Posterior]) -> None:
@@ -127,10 +131,11 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
 
     def _bias_weights(self) -> FloatArray:
         """Posterior mean of the bias for each output; 0 where it is not in the model."""
-        return self._output_weights()[:, self.active_ == -1].sum(axis=1)
+        bias: FloatArray = self._output_weights()[:, self.active_ == -1].sum(axis=1)
+        return bias
 
     def _moments(self, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
-        """Return mean and variance of the linear predictor, each (n, n_outputs); the variance only if asked for."""
+        """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
         check_is_fitted(self)
         values = check_X(self, X, reset=False)
         weights = self._output_weights()
@@ -147,8 +152,10 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                     variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
         return means, variances
 
-    def _problems(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Iterator[Problem]:
-        """Yield each fit of this estimator as arrays; X, y and sample_weight must be those it was fitted to."""
+    def _problems(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Iterator[Problem]:
+        """Yield each fit of this estimator as arrays; give it the data it was fitted to."""
         check_is_fitted(self)
         training = check_training(self, X, y, sample_weight, labels=self._labels, reset=False)
         if training.n_samples != self._n_samples:
@@ -157,7 +164,9 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
             )
         likelihood = self._check_likelihood()
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
-        for output, (target, evidence) in enumerate(zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)):
+        for output, (target, evidence) in enumerate(
+            zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
+        ):
             alpha = self.alpha_ if self.alpha_.ndim == 1 else self.alpha_[:, output]
             used = np.isfinite(alpha)
             yield Problem(

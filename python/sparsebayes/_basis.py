@@ -27,6 +27,7 @@ class KernelBasis(SparseBayesEstimator):
         kernel_: Kernel | list[Kernel] | str
 
     def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn is to know about this estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags

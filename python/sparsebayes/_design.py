@@ -21,9 +21,9 @@ CoreCallback = Callable[[int, str, int, float, float, int, float], bool]
 class Layout:
     """Where each function of the dictionary stands: its column, and its name in ``active_``.
 
-    Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second, and so on. A
-    block is a kernel and its functions are training rows, or the block is X and they are its columns. Names count
-    all ``size`` functions of a block, kept or not; the bias is -1.
+    Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second, and so
+    on. A block is a kernel and its functions are training rows, or the block is X and they are its columns.
+    Names count all ``size`` functions of a block, kept or not; the bias is -1.
     """
 
     bias: bool
@@ -76,7 +76,9 @@ class DenseDesign:
         """N x K matrix of all values, in Fortran order."""
         n_rows = len(self.blocks[0])
         blocks = [*([np.ones((n_rows, 1))] if self.layout.bias else []), *self.blocks]
-        return np.concatenate(blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F"))
+        return np.concatenate(
+            blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F")
+        )
 
     def fit(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,11 +38,15 @@ def resolve(
 ) -> list[Kernel]:
     """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
 
-    ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own. Every
-    parameter is checked, used or not.
+    ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
+    Every parameter is checked, used or not.
     """
-    parameters = (_gamma(gamma, X, sample_weight), check_integer("degree", degree, least=1), check_real("coef0", coef0))
-    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    parameters = (
+        _gamma(gamma, X, sample_weight),
+        check_integer("degree", degree, least=1),
+        check_real("coef0", coef0),
+    )
+    entries: Sequence[Any] = kernel if isinstance(kernel, (list, tuple)) else [kernel]
     if not entries:
         raise ValueError("kernel is an empty list; give at least one kernel")
     kernels = [_resolve_one(entry, parameters) for entry in entries]
@@ -57,18 +61,21 @@ def _resolve_one(kernel: KernelLike, parameters: tuple[float, int, float]) -> Ke
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](*parameters)
     if is_precomputed(kernel):
-        raise ValueError("kernel='precomputed' stands alone; put the precomputed columns of several kernels side by side")
+        raise ValueError(
+            "kernel='precomputed' stands alone; put the precomputed columns of several kernels side by side"
+        )
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
     names = ", ".join(map(repr, [*_NAMED, "precomputed"]))
     kind = ValueError if isinstance(kernel, str) else TypeError
     raise kind(
-        f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; got {kernel!r}"
+        f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; "
+        f"got {kernel!r}"
     )
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
-    """Return gamma as scikit-learn's support vector machines understand it; a weight counts as that many rows."""
+    """Return gamma as scikit-learn's SVMs understand it; a weight counts as that many rows."""
     if not isinstance(gamma, str):
         try:
             return check_real("gamma", gamma, positive=True)
@@ -80,5 +87,5 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
     row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = np.average(X.mean(axis=1), weights=row_weights)
-    variance = np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights)
-    return float(1.0 / (X.shape[1] * variance)) if variance > 0.0 else 1.0
+    variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
+    return 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,8 @@ KernelLike: TypeAlias = "str | Kernel | KernelFunction"
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
 
 
-class StepRecord(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StepRecord:
     """One step of a fit, as ``callback`` sees it.
 
     Attributes
@@ -30,9 +31,9 @@ class StepRecord(NamedTuple):
     iteration : int
         1 for the first step of a fit (classification with more than two classes: of each class's fit).
     action : str
-        ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003, section 4,
-        steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together) or ``"mode"`` (the posterior
-        mode found anew, for likelihoods other than the Gaussian).
+        ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003,
+        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together) or
+        ``"mode"`` (the posterior mode found anew, for likelihoods other than the Gaussian).
     index : int or None
         The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
     gain : float

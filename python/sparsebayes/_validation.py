@@ -34,11 +34,18 @@ class Training:
 
 
 def check_training(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, labels: bool, reset: bool = True
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    *,
+    labels: bool,
+    reset: bool = True,
 ) -> Training:
     """Check training data: numbers, finite, shapes that agree, weights that make sense.
 
-    ``labels``: y holds class labels. ``reset``: remember the features of X in ``estimator``; else compare with them.
+    ``labels``: y holds class labels. ``reset``: remember the features of X in ``estimator``; else compare
+    with them.
     """
     values = check_X(estimator, X, reset=reset)
     if y is None:
@@ -80,7 +87,7 @@ def check_weights(sample_weight: ArrayLike | None, X: FloatArray) -> FloatArray 
         )
         if not weights.any():
             raise ValueError(
-                "sample_weight is zero for every row (Sample weights must contain at least one non-zero number)"
+                "sample_weight is zero in every row. Sample weights must contain at least one non-zero number"
             )
         return weights
 
@@ -90,7 +97,8 @@ def check_square(training: Training) -> None:
     shape = (training.n_samples, training.X.shape[1])
     if shape[0] != shape[1]:
         raise ValueError(
-            f"X must be square for kernel='precomputed', one row and one column per training sample, got shape {shape}"
+            "X must be square for kernel='precomputed', one row and one column per training sample, "
+            f"got shape {shape}"
         )
 
 

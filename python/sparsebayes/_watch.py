@@ -15,12 +15,18 @@ _INTERVAL = 0.1
 class Watch:
     """Turns the core's steps into records for the callback and a progress line on standard error.
 
-    Once the callback has asked to stop, the current fit ends, and so does each later one of the same estimator after
-    its first step.
+    Once the callback has asked to stop, the current fit ends, and so does each later one of the same
+    estimator after its first step.
     """
 
     def __init__(
-        self, name: str, callback: Callback | None, verbose: bool, layout: Layout, has_noise: bool, n_fits: int
+        self,
+        name: str,
+        callback: Callback | None,
+        verbose: bool,
+        layout: Layout,
+        has_noise: bool,
+        n_fits: int,
     ) -> None:
         self._name = name
         self._callback = callback
@@ -44,7 +50,14 @@ class Watch:
             sys.stderr.write("\n")
 
     def _step(
-        self, iteration: int, action: str, column: int, gain: float, evidence: float, n_active: int, beta: float
+        self,
+        iteration: int,
+        action: str,
+        column: int,
+        gain: float,
+        evidence: float,
+        n_active: int,
+        beta: float,
     ) -> bool:
         if self._stopped:
             return True
@@ -60,6 +73,8 @@ class Watch:
 
     def _show(self, iteration: int, n_active: int, evidence: float, end: str) -> None:
         which = f" {self._fit}/{self._n_fits}" if self._n_fits > 1 else ""
-        line = f"{self._name}{which}: step {iteration}, {n_active} functions, log evidence {evidence:.6g}{end}"
+        line = (
+            f"{self._name}{which}: step {iteration}, {n_active} functions, log evidence {evidence:.6g}{end}"
+        )
         sys.stderr.write(f"\r{line:<78}")
         sys.stderr.flush()

@@ -1,26 +1,24 @@
 r"""Kernels: what they are, how they combine, and their values in plain NumPy.
 
-A kernel object is immutable, hashable and picklable; ``kernel(X, Z)`` is its matrix of values. ``+`` and ``*`` combine
-kernels into sums and products:
+A kernel object is immutable, hashable and picklable; ``kernel(X, Z)`` is its matrix of values. ``+`` and
+``*`` combine kernels into sums and products:
 
 >>> from sparsebayes.kernels import Gaussian, Linear
 >>> Gaussian(2.0) + Linear() * Gaussian([1.0, 5.0])
 Gaussian(width=2.0) + Linear() * Gaussian(width=(1.0, 5.0))
 
-Unlike in a support vector machine a kernel need not be positive definite here: it only makes the basis functions
-:math:`\phi_n(x) = k(x, x_n)` of a linear model (Tipping 2001, section 2).
+Unlike in a support vector machine a kernel need not be positive definite here: it only makes the basis
+functions :math:`\phi_n(x) = k(x, x_n)` of a linear model (Tipping 2001, section 2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from functools import reduce
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from . import _core
+from ._algebra import Kernel, Product, Sum
 from ._arguments import check_integer, check_real
 from ._types import FloatArray, KernelFunction
 
@@ -38,60 +36,12 @@ __all__ = [
 ]
 
 
-class Kernel:
-    """A kernel k(x, z). Base of the classes of this module; give ``Custom`` a function to make your own."""
-
-    __slots__ = ()
-
-    def __call__(self, X: ArrayLike, Z: ArrayLike) -> FloatArray:
-        """Evaluate the kernel for every pair of rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        Z : array-like of shape (m, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-
-        Raises
-        ------
-        ValueError
-            If X and Z do not have the same number of columns, or not the number the kernel was made for.
-        """
-        x, z = np.asarray(X, dtype=np.float64), np.asarray(Z, dtype=np.float64)
-        if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
-            raise ValueError(
-                f"X and Z must be two-dimensional with the same number of columns, got shapes {x.shape} and {z.shape}"
-            )
-        self.check_features(x.shape[1])
-        return self._values(x, z)
-
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        raise NotImplementedError
-
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if the kernel was made for another number of inputs than ``n_features``."""
-
-    def to_core(self) -> _core.Kernel | None:
-        """Return the compiled core's own version of this kernel, or None where it has none."""
-        return None
-
-    def __add__(self, other: object) -> Sum:
-        """Return the sum of two kernels."""
-        return Sum((self, _kernel("+", other)))
-
-    def __mul__(self, other: object) -> Product:
-        """Return the product of two kernels."""
-        return Product((self, _kernel("*", other)))
-
-
 @dataclass(frozen=True, slots=True)
 class Gaussian(Kernel):
     """The Gaussian (radial basis function) kernel, exp(-|x - z|^2 / width^2).
 
-    With one width per input, exp(-sum_d (x_d - z_d)^2 / width_d^2). In scikit-learn's terms gamma = 1 / width^2.
+    With one width per input, exp(-sum_d (x_d - z_d)^2 / width_d^2). In scikit-learn's terms gamma = 1 /
+    width^2.
 
     Parameters
     ----------
@@ -112,13 +62,16 @@ class Gaussian(Kernel):
     width: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
         width = self.width
         if np.ndim(width) == 0:
             value: float | tuple[float, ...] = _width(width)
         elif np.ndim(width) == 1 and np.size(width) > 0:
             value = tuple(_width(w) for w in width)  # type: ignore[union-attr] # a sequence, by ndim
         else:
-            raise ValueError(f"width must be a number or a sequence of one per input, got shape {np.shape(width)}")
+            raise ValueError(
+                f"width must be a number or a sequence of one per input, got shape {np.shape(width)}"
+            )
         object.__setattr__(self, "width", value)
 
     def _inverse_squares(self) -> list[float]:
@@ -168,6 +121,7 @@ class Laplacian(Kernel):
     gamma: float
 
     def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
@@ -207,6 +161,7 @@ class Polynomial(Kernel):
     coef0: float = 0.0
 
     def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
         object.__setattr__(self, "degree", check_integer("degree", self.degree, least=1))
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
@@ -262,6 +217,7 @@ class Sigmoid(Kernel):
     coef0: float = 0.0
 
     def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
 
@@ -306,8 +262,8 @@ class Custom(Kernel):
     Parameters
     ----------
     function : callable
-        Called with float64 arrays of shapes (n, n_features) and (m, n_features), which it must not change; returns
-        real, finite values of shape (n, m).
+        Called with float64 arrays of shapes (n, n_features) and (m, n_features), which it must not change;
+        returns real, finite values of shape (n, m).
 
     Raises
     ------
@@ -324,6 +280,7 @@ class Custom(Kernel):
     function: KernelFunction
 
     def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
         if not callable(self.function):
             raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
 
@@ -331,83 +288,21 @@ class Custom(Kernel):
         values = np.asarray(self.function(_read_only(x), _read_only(z)))
         if values.shape != (len(x), len(z)):
             raise ValueError(
-                f"a kernel function must return an array of shape {(len(x), len(z))}, one row for each row of X and "
-                f"one column for each row of Z; the one given as kernel returned shape {values.shape}"
+                f"a kernel function must return an array of shape {(len(x), len(z))}, one row for each row of "
+                f"X and one column for each row of Z; the one given as kernel returned shape {values.shape}"
             )
         if values.dtype.kind not in "fiub":
             raise TypeError(
-                f"a kernel function must return real numbers; the one given as kernel returned dtype {values.dtype}"
+                "a kernel function must return real numbers; "
+                f"the one given as kernel returned dtype {values.dtype}"
             )
         result = values.astype(np.float64)
         if not np.isfinite(result).all():
-            raise ValueError("a kernel function must return finite values; the one given as kernel returned NaN or infinity")
+            raise ValueError(
+                "a kernel function must return finite values; "
+                "the one given as kernel returned NaN or infinity"
+            )
         return result
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Sum(Kernel):
-    """The sum of kernels; what ``+`` makes.
-
-    Parameters
-    ----------
-    terms : sequence of Kernel
-        At least one; sums among them are taken apart.
-    """
-
-    terms: tuple[Kernel, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", _flatten("terms", self.terms, Sum))
-
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return reduce(np.add, (term(x, z) for term in self.terms))
-
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if a term was made for another number of inputs than ``n_features``."""
-        for term in self.terms:
-            term.check_features(n_features)
-
-    def to_core(self) -> _core.Kernel | None:
-        """Return the compiled core's own version of this kernel, or None where a term has none."""
-        parts = _all_to_core(self.terms)
-        return None if parts is None else _core.Kernel.sum(parts)
-
-    def __repr__(self) -> str:
-        """Return the terms with plus signs between."""
-        return " + ".join(map(repr, self.terms))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Product(Kernel):
-    """The product of kernels; what ``*`` makes.
-
-    Parameters
-    ----------
-    factors : sequence of Kernel
-        At least one; products among them are taken apart.
-    """
-
-    factors: tuple[Kernel, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", _flatten("factors", self.factors, Product))
-
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return reduce(np.multiply, (factor(x, z) for factor in self.factors))
-
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if a factor was made for another number of inputs than ``n_features``."""
-        for factor in self.factors:
-            factor.check_features(n_features)
-
-    def to_core(self) -> _core.Kernel | None:
-        """Return the compiled core's own version of this kernel, or None where a factor has none."""
-        parts = _all_to_core(self.factors)
-        return None if parts is None else _core.Kernel.product(parts)
-
-    def __repr__(self) -> str:
-        """Return the factors with asterisks between."""
-        return " * ".join(f"({factor!r})" if isinstance(factor, Sum) else repr(factor) for factor in self.factors)
 
 
 def _width(value: object) -> float:
@@ -415,30 +310,6 @@ def _width(value: object) -> float:
     if not 1e-150 <= width <= 1e150:  # its square and the inverse of that have to be numbers too
         raise ValueError(f"width must be between 1e-150 and 1e150, got {width}; rescale X")
     return width
-
-
-def _kernel(operator: str, other: object) -> Kernel:
-    if isinstance(other, Kernel):
-        return other
-    remedy = "wrap a function in kernels.Custom" if callable(other) else "kernels combine with kernels only"
-    raise TypeError(f"cannot apply {operator} to a kernel and {other!r}: {remedy}")
-
-
-def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
-    flat: list[Kernel] = []
-    for kernel in kernels:
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"{name} must be kernel objects, got {kernel!r}; wrap a function in kernels.Custom")
-        flat.extend(getattr(kernel, fields(kind)[0].name) if isinstance(kernel, kind) else [kernel])
-    if not flat:
-        raise ValueError(f"{name} must hold at least one kernel")
-    return tuple(flat)
-
-
-def _all_to_core(kernels: Iterable[Kernel]) -> list[_core.Kernel] | None:
-    parts = [kernel.to_core() for kernel in kernels]
-    found = [part for part in parts if part is not None]
-    return found if len(found) == len(parts) else None
 
 
 def _read_only(array: FloatArray) -> FloatArray:

@@ -2,12 +2,422 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
-from typing_extensions import Self
+from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
+from ._basis import ColumnBasis, KernelBasis
+from ._types import Callback, FloatArray, KernelSpec, Likelihood
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from . import _core
+    from ._design import Layout
+
+__all__ = ["RVR", "SparseBayesRegressor"]
+
+
+class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+    """Targets that are numbers: one fit, a Gaussian likelihood unless told otherwise."""
+
+    _labels = False
+
+    if TYPE_CHECKING:
+        noise_variance: float | None
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model by maximising its marginal likelihood.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row: 2 counts like two equal rows, 0 like none.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an argument of the wrong kind or outside its domain; the message names it and the remedy.
+        NumericalError
+            If the arithmetic broke down on valid input.
+        KeyboardInterrupt
+            On Ctrl-C, within a second; the estimator is then as before the call.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        return [labels_or_values]
+
+    def _check_likelihood(self) -> Likelihood:
+        return "gaussian"
+
+    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        super()._publish_posteriors(posteriors, layout)
+        self.beta_ = posteriors[0].beta
+        self.noise_variance_ = 1.0 / self.beta_
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, with error bars if wanted.
+
+        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
+        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        return_std : bool, default=False
+            Whether to return the predictive standard deviation too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,)
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        mean, variance = self._moments(X, variance=return_std)
+        if variance is None:
+            return mean[:, 0]
+        return mean[:, 0], np.sqrt(self.noise_variance_ + variance[:, 0])
+
+
+class RVR(KernelBasis, _Regression):
+    r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
+
+    .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
+        \epsilon \sim N(0, \beta^{-1})
+
+    The precisions :math:`\alpha` and :math:`\beta` maximise the marginal likelihood (Tipping & Faul 2003,
+    equation 7); most :math:`\alpha_j` go to infinity there, and take their functions out of the model. The
+    rows whose functions stay are the relevance vectors.
+
+    Parameters
+    ----------
+    kernel : str, kernel object, callable, or list of these, default="rbf"
+        ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
+        `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
+        A list makes a dictionary of every kernel about every training row.
+    gamma : {"scale", "auto"} or positive float, default="scale"
+        Of the kernels given by name ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+        1 / (n_features * variance of X), ``"auto"`` 1 / n_features.
+    degree : int, default=3
+        Of ``"poly"``.
+    coef0 : float, default=0.0
+        Of ``"poly"`` and ``"sigmoid"``.
+    fit_intercept : bool, default=True
+        Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    noise_variance : positive float, optional
+        Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    tol : positive float, default=1e-6
+        At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
+        2003, section 4.4), and no function outside has anything to gain.
+    max_iter : int, default=100_000
+        Largest number of steps; each changes a function, the noise level, or all hyperparameters together.
+    n_jobs : int, optional
+        Threads; None or -1: one per core. The result does not depend on it.
+    verbose : int, default=0
+        1: a progress line on standard error.
+    callback : callable, optional
+        Called with a `sparsebayes.StepRecord` after each step; returning True stops the fit with the model as
+        it then is, and ``status_`` ``"stopped"``.
+
+    Attributes
+    ----------
+    active_ : ndarray of shape (n_active,), int
+        Functions in the model, ascending: the training row, and -1 for the bias. With several kernels row n
+        of kernel p is ``p * n_samples + n``.
+    alpha_ : ndarray of shape (n_active,)
+        Prior precisions of the weights.
+    mu_ : ndarray of shape (n_active,)
+        Posterior mean of the weights.
+    sigma_ : ndarray of shape (n_active, n_active)
+        Posterior covariance of the weights.
+    beta_, noise_variance_ : float
+        Noise precision and its inverse.
+    log_marginal_likelihood_ : float
+        Log evidence in nats, constants included.
+    log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
+        The log evidence at the start and after each step.
+    n_iter_ : int
+        Steps taken.
+    status_ : str
+        ``"converged"``; ``"noise_floor"``: likewise, but the noise estimate is at its floor; ``"max_iter"``;
+        ``"stopped"`` by the callback; ``"stalled"``: rounding stands in the way of a certified optimum.
+    relevance_ : ndarray of shape (n_relevance,), int
+        Training rows with a function in the model, ascending.
+    relevance_vectors_ : ndarray of shape (n_relevance, n_features)
+        Those rows; not with ``kernel="precomputed"``.
+    dual_coef_ : ndarray of shape (1, n_relevance)
+        Their weights; not with a list of kernels.
+    intercept_ : ndarray of shape (1,)
+        Weight of the bias, 0 where it was pruned.
+    coef_ : ndarray of shape (1, n_features)
+        Weights over the columns of X; with a linear kernel only.
+    kernel_ : kernel object, list of these, or "precomputed"
+        The kernel with all its parameters.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
+    ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
+    our ``mu_``.
+
+    References
+    ----------
+    M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
+
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
+    AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import RVR
+    >>> X = np.linspace(-10, 10, 100)[:, None]
+    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.cos(37 * np.arange(100))
+    >>> model = RVR(gamma=0.1).fit(X, y)
+    >>> model.status_, len(model.relevance_) < 20
+    ('converged', True)
+    >>> mean, std = model.predict([[0.0]], return_std=True)
+    >>> bool(abs(mean[0] - 1.0) < 3 * std[0])
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: KernelSpec = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        noise_variance: float | None = None,
+        tol: float = 1e-6,
+        max_iter: int = 100_000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.noise_variance = noise_variance
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+
+class SparseBayesRegressor(ColumnBasis, _Regression):
+    r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
+
+    The model of `RVR` with :math:`\phi_j` the j-th column of X, as in Tipping (2001), section 2: automatic
+    relevance determination over the columns. With ``likelihood="poisson"`` y are counts of mean
+    :math:`\exp(w^T \phi)`, through the Laplace approximation (Tipping & Faul 2003, section 2.2).
+
+    Parameters
+    ----------
+    likelihood : {"gaussian", "poisson"}, default="gaussian"
+        Distribution of y given the linear predictor.
+    fit_intercept : bool, default=False
+        Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
+        given.
+    noise_variance : positive float, optional
+        Variance of the noise; None: estimated, down to a floor of var(y) / 1e6. Only with a Gaussian
+        likelihood.
+    tol, max_iter, n_jobs, verbose, callback
+        As for `RVR`.
+
+    Attributes
+    ----------
+    active_ : ndarray of shape (n_active,), int
+        Functions in the model, ascending: the column of X, and -1 for the bias.
+    alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
+        As for `RVR`. With a Poisson likelihood the log evidence is its Laplace approximation (Tipping 2001),
+        and the end is a fixed point of its classic updates, which treat the working weights as constants.
+    beta_, noise_variance_ : float
+        Noise precision and its inverse; not with a Poisson likelihood.
+    coef_ : ndarray of shape (n_features,)
+        Posterior mean of the weights of all columns, 0 for those not in the model.
+    intercept_ : ndarray of shape (1,)
+        Weight of the bias.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
+    ``lambda_`` our ``alpha_``.
+
+    References
+    ----------
+    M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
+
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
+    AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import SparseBayesRegressor
+    >>> x = np.linspace(-1, 1, 50)
+    >>> basis = np.polynomial.legendre.legvander(x, 9)
+    >>> noise = np.random.default_rng(0).normal(size=50)
+    >>> y = 3 * basis[:, 2] - basis[:, 5] + 0.01 * noise
+    >>> model = SparseBayesRegressor().fit(basis, y)
+    >>> model.active_
+    array([2, 5])
+    >>> model.coef_[[2, 5]].round(1)
+    array([ 3., -1.])
+    """
+
+    def __init__(
+        self,
+        *,
+        likelihood: Literal["gaussian", "poisson"] = "gaussian",
+        fit_intercept: bool = False,
+        noise_variance: float | None = None,
+        tol: float = 1e-6,
+        max_iter: int = 100_000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.likelihood = likelihood
+        self.fit_intercept = fit_intercept
+        self.noise_variance = noise_variance
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn is to know about this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.likelihood == "poisson"
+        return tags
+
+    def _check_likelihood(self) -> Likelihood:
+        if self.likelihood not in ("gaussian", "poisson"):
+            raise ValueError(f"likelihood must be 'gaussian' or 'poisson', got {self.likelihood!r}")
+        if self.likelihood == "poisson" and self.noise_variance is not None:
+            raise ValueError(
+                "noise_variance must be None with likelihood='poisson', which has its own; "
+                f"got {self.noise_variance}"
+            )
+        return self.likelihood
+
+    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        if self.likelihood == "poisson" and (labels_or_values < 0.0).any():
+            raise ValueError(
+                "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
+            )
+        return [labels_or_values]
+
+    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        super()._publish_posteriors(posteriors, layout)
+        if self.likelihood == "poisson":
+            del self.beta_, self.noise_variance_
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, with error bars if wanted.
+
+        Gaussian likelihood: mean :math:`m = \mu^T \phi(x)` and variance :math:`\beta^{-1} + v` with
+        :math:`v = \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). Poisson likelihood: the mean
+        at the mode, :math:`\exp(m)`, and the standard deviation of a count whose log mean is Gaussian with
+        mean m and variance v: :math:`e^{m + v/2} + (e^v - 1) e^{2m + v}` is its square.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Values of the basis functions.
+        return_std : bool, default=False
+            Whether to return the predictive standard deviation too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,)
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "beta_"):
+            # Two calls, for the sake of the overloads.
+            return super().predict(X, return_std=True) if return_std else super().predict(X)
+        means, variances = self._moments(X, variance=return_std)
+        mean = means[:, 0]
+        # Far from the data a count may well be expected to be infinite.
+        with np.errstate(over="ignore"):
+            if variances is None:
+                return np.exp(mean)
+            variance = variances[:, 0]
+            spread = np.exp(mean + variance / 2) + np.expm1(variance) * np.exp(2 * mean + variance)
+            return np.exp(mean), np.sqrt(spread)
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        float
+            1 is best; 0 is as good as the mean of y.
+        """
+        if self.likelihood != "poisson":
+            return float(super().score(X, y, sample_weight))
+        tiny = np.finfo(np.float64).tiny
+        mean = np.clip(self.predict(X), tiny, None)
+        return float(d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1))

@@ -83,10 +83,10 @@ pub(super) const SHORTLIST: usize = 32;
 pub(super) const NEIGHBOURHOOD: usize = 4;
 
 /// A search considers the whole dictionary up to this size.
-pub(super) const POOL: usize = 256;
+pub(super) const POOL: usize = 512;
 
 /// Beyond it, this many candidates for the place of each active function.
-pub(super) const STAND_INS: usize = 6;
+pub(super) const STAND_INS: usize = 12;
 
 /// A search has to raise the evidence by this many nats to count.
 pub(super) const LEAST_IMPROVEMENT: f64 = 0.01;
