@@ -139,7 +139,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         check_is_fitted(self)
         values = check_X(self, X, reset=False)
         weights = self._output_weights()
-        sigmas = np.reshape(self.sigma_, (-1, *self.sigma_.shape[-2:]))
+        sigmas = self.sigma_ if self.sigma_.ndim == 3 else self.sigma_[np.newaxis]
         means = np.empty((len(values), len(weights)))
         variances = np.empty_like(means) if variance else None
         for start in range(0, len(values), _PREDICT_ROWS):

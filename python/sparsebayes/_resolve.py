@@ -82,10 +82,10 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error}; 'scale' and 'auto' adapt it to X") from None
     if gamma == "auto":
-        return 1.0 / X.shape[1]
+        return 1.0 / float(X.shape[1])
     if gamma != "scale":
         raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
     row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = np.average(X.mean(axis=1), weights=row_weights)
     variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
-    return 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
+    return float(1.0 / (X.shape[1] * variance)) if variance > 0.0 else 1.0

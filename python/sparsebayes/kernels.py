@@ -91,7 +91,8 @@ class Gaussian(Kernel):
         """Raise ValueError if there is one width per input and not ``n_features`` of them."""
         if isinstance(self.width, tuple) and len(self.width) not in (1, n_features):
             raise ValueError(
-                f"width has {len(self.width)} values but X has {n_features} features; give one width, or one per feature"
+                f"width has {len(self.width)} values but X has {n_features} features; "
+                "give one width, or one per feature"
             )
 
     def to_core(self) -> _core.Kernel:
@@ -288,8 +289,8 @@ class Custom(Kernel):
         values = np.asarray(self.function(_read_only(x), _read_only(z)))
         if values.shape != (len(x), len(z)):
             raise ValueError(
-                f"a kernel function must return an array of shape {(len(x), len(z))}, one row for each row of "
-                f"X and one column for each row of Z; the one given as kernel returned shape {values.shape}"
+                f"a kernel function must return an array of shape {(len(x), len(z))}, one row per row of X "
+                f"and one column per row of Z; the one given as kernel returned shape {values.shape}"
             )
         if values.dtype.kind not in "fiub":
             raise TypeError(

@@ -301,7 +301,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
     >>> noise = np.random.default_rng(0).normal(size=50)
     >>> y = 3 * basis[:, 2] - basis[:, 5] + 0.01 * noise
     >>> model = SparseBayesRegressor().fit(basis, y)
-    >>> model.active_
+    >>> np.flatnonzero(abs(model.coef_) > 0.1)
     array([2, 5])
     >>> model.coef_[[2, 5]].round(1)
     array([ 3., -1.])

@@ -13,7 +13,7 @@ use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
 use super::sequential::climb;
-use super::settings::{LEAST_IMPROVEMENT, NEIGHBOURHOOD, POOL, STAND_INS};
+use super::settings::{LEAST_IMPROVEMENT, MOST_TRIALS, NEIGHBOURHOOD, POOL, STAND_INS};
 use super::state::{Entrant, State};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::Statistics;
@@ -36,7 +36,7 @@ pub(super) fn search(
     let mut pool = Pool::about(state, dictionary, &members, gram);
     let mut best = Model::of(state, &members);
     let before = best.evidence;
-    for seed in best.active.clone() {
+    for seed in seeds(state, &best) {
         stats.check_cancel()?;
         if !best.active.contains(&seed) {
             continue;
@@ -56,6 +56,14 @@ pub(super) fn search(
     state.active.iter_mut().for_each(|i| *i = members[*i]);
     recorder.step(Action::Search, None, state)?;
     Ok(true)
+}
+
+/// Where to look, by place in the pool: the functions whose loss would cost least first, for there the model is loosest.
+fn seeds(state: &State, model: &Model) -> Vec<usize> {
+    let mut order: Vec<(f64, usize)> =
+        (0..state.len()).map(|k| (-state.factors(k).gain_of_deleting(state.alpha[k]), model.active[k])).collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    order.into_iter().take(MOST_TRIALS).map(|(_, i)| i).collect()
 }
 
 /// A model over the pool: functions by their place in it.

@@ -10,7 +10,7 @@ use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::record::{Halt, Recorder};
 use super::search::search;
-use super::settings::{LOOSE_TOL, Noise, Rules};
+use super::settings::{LOOSE_TOL, Noise, Rules, TRIAL_TOL};
 use super::state::State;
 use crate::stats::Statistics;
 
@@ -78,7 +78,7 @@ pub(super) fn climb(
 ) -> Result<(), Halt> {
     let mut dictionary = Dictionary::new(stats.n_basis());
     loop {
-        inner::converge(state, noise, LOOSE_TOL, recorder)?;
+        inner::converge(state, noise, TRIAL_TOL, recorder)?;
         dictionary.refresh(stats, state)?;
         if dictionary.add_block(stats, state, recorder)? == 0 {
             return Ok(());

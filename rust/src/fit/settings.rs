@@ -82,6 +82,9 @@ pub(super) const SHORTLIST: usize = 32;
 /// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
 pub(super) const NEIGHBOURHOOD: usize = 4;
 
+/// Neighbourhoods that a search tries.
+pub(super) const MOST_TRIALS: usize = 48;
+
 /// A search considers the whole dictionary up to this size.
 pub(super) const POOL: usize = 512;
 
@@ -102,6 +105,9 @@ pub(super) const ALIGNED: f64 = 1e-11;
 
 /// Between passes the active set is settled to this; to `tol` once the dictionary has nothing to offer.
 pub(super) const LOOSE_TOL: f64 = 1e-2;
+
+/// Trials of a search are settled to this.
+pub(super) const TRIAL_TOL: f64 = 0.1;
 
 /// One function at a time while a step gains more nats than this; then all of them together.
 pub(super) const COARSE_GAIN: f64 = 0.05;
