@@ -124,7 +124,7 @@ fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     const MOST_STEPS: usize = 200;
     let m = state.len();
     let active = state.active.clone();
-    let mut mu = state.mu.clone();
+    let mut mu = starting_point(stats, state)?;
     let mut gram = DMatrix::zeros(m, m);
     let mut gradient = vec![0.0; m];
     let mut chol = Cholesky::with_capacity(m.max(1));
@@ -145,6 +145,20 @@ fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
         deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     }
     state.set_data(&mu, &gradient, deviance, Some(&gram))
+}
+
+/// The mean of the quadratic model, unless the likelihood itself is better off where that model was made, or at zero:
+/// a large step leaves the region where the model means anything.
+fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>> {
+    let mut best = (f64::INFINITY, vec![0.0; state.len()]);
+    for mu in [&state.mu[..], state.reference()] {
+        let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
+        // False for NaN.
+        if height < best.0 {
+            best = (height, mu.to_vec());
+        }
+    }
+    Ok(best.1)
 }
 
 /// Minus twice the penalised log-likelihood, halved: what the mode minimises.

@@ -116,6 +116,11 @@ impl State {
         Factors { s, q }
     }
 
+    /// The point about which the quadratic model of the data is made.
+    pub(super) fn reference(&self) -> &[f64] {
+        &self.reference
+    }
+
     /// `u = beta Sigma g`, and with it S and Q.
     fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, f64, f64) {
         let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();

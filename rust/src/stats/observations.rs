@@ -193,6 +193,9 @@ impl<'a> Observations<'a> {
 
     /// Phi^T W Phi of the m columns side by side in `columns`.
     fn gram_of(&self, columns: &[f64], m: usize) -> DMatrix<f64> {
+        if m == 0 {
+            return DMatrix::zeros(0, 0);
+        }
         let n = self.target.len();
         let weighted = self.weighted(columns);
         let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
