@@ -1,35 +1,336 @@
-//! Kernels (temporary).
+//! Kernels, over points stored feature by feature.
+
 use std::ops::Range;
-#[allow(missing_docs)]
-#[derive(Debug, Clone, PartialEq)]
-pub enum Kernel { Gaussian { inverse_square_widths: Vec<f64> }, Laplacian { gamma: f64 }, Polynomial { degree: u32, gamma: f64, coef0: f64 }, Linear, Sigmoid { gamma: f64, coef0: f64 }, LinearSpline, Sum(Vec<Kernel>), Product(Vec<Kernel>) }
-#[allow(missing_docs)]
+
+use crate::linalg::simd::{dispatch, exp};
+
+/// Points whose values of one feature lie side by side, so that a loop over points is a loop over memory.
 #[derive(Debug, Clone)]
-pub struct Points { n: usize, d: usize, data: Vec<f64> }
-#[allow(missing_docs)]
-impl Points {
-    pub fn from_rows(x: &[f64], n: usize, d: usize) -> Self { let mut data = vec![0.0; n*d]; for i in 0..n { for k in 0..d { data[k*n+i] = x[i*d+k]; } } Self { n, d, data } }
-    pub fn n_points(&self) -> usize { self.n }
-    pub fn n_features(&self) -> usize { self.d }
+pub struct Points {
+    n_points: usize,
+    n_features: usize,
+    values: Vec<f64>,
 }
-#[allow(missing_docs)]
+
+impl Points {
+    /// From a row-major table of `n_points` x `n_features` values.
+    ///
+    /// # Panics
+    /// If `rows` is shorter than that.
+    #[must_use]
+    pub fn from_rows(rows: &[f64], n_points: usize, n_features: usize) -> Self {
+        let mut values = vec![0.0; n_points * n_features];
+        for (i, row) in rows.chunks_exact(n_features.max(1)).enumerate().take(n_points) {
+            for (d, &value) in row.iter().enumerate() {
+                values[d * n_points + i] = value;
+            }
+        }
+        Self { n_points, n_features, values }
+    }
+
+    /// Number of points.
+    #[must_use]
+    pub fn n_points(&self) -> usize {
+        self.n_points
+    }
+
+    /// Number of features.
+    #[must_use]
+    pub fn n_features(&self) -> usize {
+        self.n_features
+    }
+}
+
+/// A kernel k(x, z). A closed set: what the loop evaluates lazily and a predictor without Python has to know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kernel {
+    /// `exp(-sum_d w_d (x_d - z_d)^2)`, w being one weight for all inputs or one for each.
+    Gaussian {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+    },
+    /// `exp(-gamma sum_d |x_d - z_d|)`.
+    Laplacian {
+        /// Inverse width.
+        gamma: f64,
+    },
+    /// `(gamma x.z + coef0)^degree`.
+    Polynomial {
+        /// Degree.
+        degree: u32,
+        /// Factor of the inner product.
+        gamma: f64,
+        /// Constant term.
+        coef0: f64,
+    },
+    /// `x.z`.
+    Linear,
+    /// `tanh(gamma x.z + coef0)`.
+    Sigmoid {
+        /// Factor of the inner product.
+        gamma: f64,
+        /// Constant term.
+        coef0: f64,
+    },
+    /// `prod_d [1 + xz + xz m - (x + z) m^2 / 2 + m^3 / 3]` with m = min(x, z): Tipping (2001), section 4.
+    LinearSpline,
+    /// The sum of kernels.
+    Sum(Vec<Kernel>),
+    /// The product of kernels.
+    Product(Vec<Kernel>),
+}
+
+/// Points evaluated at a time: their partial sums stay in the first-level cache.
+const CHUNK: usize = 512;
+
+/// A run of points: the values of feature d are `values[d * stride + start..][..len]`.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    values: &'a [f64],
+    stride: usize,
+    start: usize,
+    len: usize,
+}
+
+impl<'a> Run<'a> {
+    fn feature(&self, d: usize) -> &'a [f64] {
+        &self.values[d * self.stride + self.start..][..self.len]
+    }
+}
+
 impl Kernel {
-    pub fn validate(&self, _d: usize) -> Result<(), String> { Ok(()) }
-    pub fn eval(&self, x: &[f64], z: &[f64]) -> f64 {
-        let dot = || x.iter().zip(z).map(|(a,b)| a*b).sum::<f64>();
+    /// Checks the parameters against the number of inputs; the message names the parameter and the remedy.
+    ///
+    /// # Errors
+    /// The message.
+    pub fn validate(&self, n_features: usize) -> Result<(), String> {
+        let finite = |name: &str, value: f64| {
+            if value.is_finite() { Ok(()) } else { Err(format!("kernel parameter {name} must be finite, got {value}")) }
+        };
         match self {
-            Kernel::Gaussian { inverse_square_widths: w } => (-x.iter().zip(z).enumerate().map(|(i,(a,b))| w[if w.len()==1 {0} else {i}]*(a-b)*(a-b)).sum::<f64>()).exp(),
-            Kernel::Laplacian { gamma } => (-gamma*x.iter().zip(z).map(|(a,b)| (a-b).abs()).sum::<f64>()).exp(),
-            Kernel::Polynomial { degree, gamma, coef0 } => (gamma*dot()+coef0).powi(*degree as i32),
-            Kernel::Linear => dot(),
-            Kernel::Sigmoid { gamma, coef0 } => (gamma*dot()+coef0).tanh(),
-            Kernel::LinearSpline => x.iter().zip(z).map(|(&a,&b)| { let m = a.min(b); 1.0 + a*b + a*b*m - 0.5*(a+b)*m*m + m*m*m/3.0 }).product(),
-            Kernel::Sum(k) => k.iter().map(|k| k.eval(x,z)).sum(),
-            Kernel::Product(k) => k.iter().map(|k| k.eval(x,z)).product(),
+            Self::Gaussian { inverse_square_widths: w } => {
+                if w.len() != 1 && w.len() != n_features {
+                    let got = w.len();
+                    return Err(format!("kernel width must be one number or one for each of {n_features} inputs, got {got}"));
+                }
+                if w.iter().any(|w| !w.is_finite() || *w < 0.0) {
+                    return Err("kernel width must be positive, and not so small that its square vanishes".into());
+                }
+                Ok(())
+            }
+            Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!("kernel parameter gamma must not be negative, got {gamma}")),
+            Self::Laplacian { gamma } => finite("gamma", *gamma),
+            Self::Polynomial { gamma, coef0, .. } | Self::Sigmoid { gamma, coef0 } => {
+                finite("gamma", *gamma)?;
+                finite("coef0", *coef0)
+            }
+            Self::Linear | Self::LinearSpline => Ok(()),
+            Self::Sum(parts) | Self::Product(parts) => {
+                if parts.is_empty() {
+                    return Err("a sum or product of kernels needs at least one".into());
+                }
+                parts.iter().try_for_each(|part| part.validate(n_features))
+            }
         }
     }
-    pub fn column_into(&self, p: &Points, centre: &[f64], rows: Range<usize>, out: &mut [f64]) {
-        let mut x = vec![0.0; p.d];
-        for (o, i) in out.iter_mut().zip(rows) { for k in 0..p.d { x[k] = p.data[k*p.n+i]; } *o = self.eval(&x, centre); }
+
+    /// k(x, z) for one pair.
+    #[must_use]
+    pub fn eval(&self, x: &[f64], z: &[f64]) -> f64 {
+        let mut out = [0.0];
+        self.fill(Run { values: x, stride: 1, start: 0, len: 1 }, z, &mut out);
+        out[0]
+    }
+
+    /// k(x_n, centre) for the points in `rows`; to the bit what [`Kernel::eval`] gives for each.
+    ///
+    /// # Panics
+    /// If `rows` reaches beyond the points, or `out` is shorter than it.
+    pub fn column_into(&self, points: &Points, centre: &[f64], rows: Range<usize>, out: &mut [f64]) {
+        let chunks = rows.clone().step_by(CHUNK).zip(out[..rows.len()].chunks_mut(CHUNK));
+        dispatch(|| {
+            for (start, out) in chunks {
+                let run = Run { values: &points.values, stride: points.n_points, start, len: out.len() };
+                self.fill(run, centre, out);
+            }
+        });
+    }
+
+    /// At most `CHUNK` values.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
+    fn fill(&self, x: Run<'_>, z: &[f64], out: &mut [f64]) {
+        match self {
+            Self::Gaussian { inverse_square_widths: w } => {
+                accumulate(x, z, out, |d, x, z| {
+                    let weight = if w.len() == 1 { 1.0 } else { w[d] };
+                    let difference = x - z;
+                    weight * (difference * difference)
+                });
+                let scale = if w.len() == 1 { w[0] } else { 1.0 };
+                out.iter_mut().for_each(|v| *v = exp(-scale * *v));
+            }
+            Self::Laplacian { gamma } => {
+                accumulate(x, z, out, |_, x, z| (x - z).abs());
+                out.iter_mut().for_each(|v| *v = exp(-gamma * *v));
+            }
+            Self::Linear => accumulate(x, z, out, |_, x, z| x * z),
+            Self::Polynomial { degree, gamma, coef0 } => {
+                accumulate(x, z, out, |_, x, z| x * z);
+                out.iter_mut().for_each(|v| *v = power(gamma * *v + coef0, *degree));
+            }
+            Self::Sigmoid { gamma, coef0 } => {
+                accumulate(x, z, out, |_, x, z| x * z);
+                out.iter_mut().for_each(|v| *v = (gamma * *v + coef0).tanh());
+            }
+            Self::LinearSpline => {
+                out.fill(1.0);
+                for (d, &z) in z.iter().enumerate() {
+                    out.iter_mut().zip(x.feature(d)).for_each(|(v, &x)| *v *= spline(x, z));
+                }
+            }
+            Self::Sum(parts) => combine(parts, x, z, out, |v, part| *v += part),
+            Self::Product(parts) => combine(parts, x, z, out, |v, part| *v *= part),
+        }
+    }
+}
+
+/// out_n = sum_d term(d, x_nd, z_d).
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `fill`
+fn accumulate(x: Run<'_>, z: &[f64], out: &mut [f64], term: impl Fn(usize, f64, f64) -> f64) {
+    out.fill(0.0);
+    for (d, &z) in z.iter().enumerate() {
+        out.iter_mut().zip(x.feature(d)).for_each(|(v, &x)| *v += term(d, x, z));
+    }
+}
+
+/// Joins the values of several kernels. Not inlined: it calls `fill` on its parts.
+fn combine(parts: &[Kernel], x: Run<'_>, z: &[f64], out: &mut [f64], join: impl Fn(&mut f64, f64)) {
+    let Some((first, rest)) = parts.split_first() else { return };
+    dispatch(|| first.fill(x, z, out));
+    let mut buffer = [0.0; CHUNK];
+    for part in rest {
+        let values = &mut buffer[..out.len()];
+        dispatch(|| part.fill(x, z, values));
+        out.iter_mut().zip(values.iter()).for_each(|(v, &part)| join(v, part));
+    }
+}
+
+/// One factor of the linear spline kernel.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `fill`
+fn spline(x: f64, z: f64) -> f64 {
+    let m = if x < z { x } else { z };
+    1.0 + x * z + x * z * m - 0.5 * (x + z) * (m * m) + m * m * m / 3.0
+}
+
+/// base^degree by repeated squaring.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `fill`
+fn power(mut base: f64, mut degree: u32) -> f64 {
+    let mut result = 1.0;
+    while degree > 0 {
+        if degree & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        degree >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernels() -> Vec<Kernel> {
+        let gaussian = Kernel::Gaussian { inverse_square_widths: vec![0.3] };
+        let spline = Kernel::LinearSpline;
+        vec![
+            gaussian.clone(),
+            Kernel::Gaussian { inverse_square_widths: vec![0.3, 0.1, 2.0] },
+            Kernel::Laplacian { gamma: 0.7 },
+            Kernel::Polynomial { degree: 3, gamma: 0.5, coef0: 1.0 },
+            Kernel::Linear,
+            Kernel::Sigmoid { gamma: 0.2, coef0: -0.3 },
+            spline.clone(),
+            Kernel::Sum(vec![gaussian.clone(), Kernel::Linear]),
+            Kernel::Product(vec![gaussian.clone(), Kernel::Sum(vec![Kernel::Linear, spline])]),
+        ]
+    }
+
+    fn naive(kernel: &Kernel, x: &[f64], z: &[f64]) -> f64 {
+        let pairs = || x.iter().copied().zip(z.iter().copied());
+        let inner: f64 = pairs().map(|(x, z)| x * z).sum();
+        match kernel {
+            Kernel::Gaussian { inverse_square_widths: w } => {
+                let weighted = pairs().enumerate().map(|(d, (x, z))| w[d.min(w.len() - 1)] * (x - z).powi(2));
+                (-weighted.sum::<f64>()).exp()
+            }
+            Kernel::Laplacian { gamma } => (-gamma * pairs().map(|(x, z)| (x - z).abs()).sum::<f64>()).exp(),
+            Kernel::Polynomial { degree, gamma, coef0 } => (gamma * inner + coef0).powi((*degree).try_into().unwrap()),
+            Kernel::Linear => inner,
+            Kernel::Sigmoid { gamma, coef0 } => (gamma * inner + coef0).tanh(),
+            Kernel::LinearSpline => pairs()
+                .map(|(x, z)| {
+                    let m = x.min(z);
+                    1.0 + x * z + x * z * m - (x + z) / 2.0 * m.powi(2) + m.powi(3) / 3.0
+                })
+                .product(),
+            Kernel::Sum(parts) => parts.iter().map(|k| naive(k, x, z)).sum(),
+            Kernel::Product(parts) => parts.iter().map(|k| naive(k, x, z)).product(),
+        }
+    }
+
+    fn points(n: usize) -> Vec<f64> {
+        (0..n * 3).map(|i| (f64::from(u32::try_from(i).unwrap()) * 0.7).sin() * 2.0).collect()
+    }
+
+    #[test]
+    fn every_kernel_agrees_with_its_formula_and_is_symmetric() {
+        let x = points(20);
+        for kernel in kernels() {
+            for pair in x.chunks_exact(6) {
+                let (a, b) = pair.split_at(3);
+                let expected = naive(&kernel, a, b);
+                assert!((kernel.eval(a, b) - expected).abs() <= 1e-13 * (1.0 + expected.abs()), "{kernel:?}");
+                assert!((kernel.eval(b, a) - expected).abs() <= 1e-13 * (1.0 + expected.abs()), "{kernel:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_agree_with_single_pairs_to_the_bit_in_any_range() {
+        let n = 1100;
+        let rows = points(n);
+        let stored = Points::from_rows(&rows, n, 3);
+        let centre = [0.3, -0.2, 1.1];
+        for kernel in kernels() {
+            for range in [0..n, 3..n - 2, 511..514, 7..7] {
+                let mut out = vec![f64::NAN; range.len()];
+                kernel.column_into(&stored, &centre, range.clone(), &mut out);
+                for (i, value) in range.zip(out) {
+                    assert_eq!(value.to_bits(), kernel.eval(&rows[i * 3..i * 3 + 3], &centre).to_bits(), "{kernel:?} {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused() {
+        for kernel in [
+            Kernel::Gaussian { inverse_square_widths: vec![1.0, 2.0] },
+            Kernel::Gaussian { inverse_square_widths: vec![-1.0] },
+            Kernel::Laplacian { gamma: -1.0 },
+            Kernel::Polynomial { degree: 2, gamma: f64::NAN, coef0: 0.0 },
+            Kernel::Sum(vec![]),
+            Kernel::Product(vec![Kernel::Laplacian { gamma: f64::INFINITY }]),
+        ] {
+            assert!(kernel.validate(3).is_err(), "{kernel:?}");
+        }
+        for kernel in kernels() {
+            assert_eq!(kernel.validate(3), Ok(()));
+        }
     }
 }

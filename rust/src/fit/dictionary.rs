@@ -10,6 +10,7 @@ use super::settings::{ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, SH
 use super::state::{Entrant, State};
 use crate::Result;
 use crate::linalg::parallel::map_pieces;
+use crate::linalg::simd::dispatch;
 use crate::stats::{Statistics, Sweep};
 
 /// Candidates whose factors are computed side by side.
@@ -259,20 +260,22 @@ pub(super) fn pack_lower(state: &State) -> Vec<f64> {
 
 /// Solves L v = b for `LANES` right-hand sides at once; row k of `v` holds element k of each.
 pub(super) fn solve_lanes(lower: &[f64], v: &mut [[f64; LANES]]) {
-    let mut row_start = 0;
-    for k in 0..v.len() {
-        let row = &lower[row_start..=row_start + k];
-        let (solved, rest) = v.split_at_mut(k);
-        let target = &mut rest[0];
-        for (coefficient, source) in row.iter().zip(solved.iter()) {
-            for lane in 0..LANES {
-                target[lane] -= coefficient * source[lane];
+    dispatch(|| {
+        let mut row_start = 0;
+        for k in 0..v.len() {
+            let row = &lower[row_start..=row_start + k];
+            let (solved, rest) = v.split_at_mut(k);
+            let target = &mut rest[0];
+            for (coefficient, source) in row.iter().zip(solved.iter()) {
+                for lane in 0..LANES {
+                    target[lane] -= coefficient * source[lane];
+                }
             }
+            let pivot = row[k];
+            target.iter_mut().for_each(|t| *t /= pivot);
+            row_start += k + 1;
         }
-        let pivot = row[k];
-        target.iter_mut().for_each(|t| *t /= pivot);
-        row_start += k + 1;
-    }
+    });
 }
 
 fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
@@ -287,15 +290,17 @@ fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
 
 /// Solves L^T v = b for `LANES` right-hand sides at once.
 pub(super) fn solve_lanes_transposed(lower: &[f64], v: &mut [[f64; LANES]]) {
-    for k in (0..v.len()).rev() {
-        let row = &lower[k * (k + 1) / 2..=k * (k + 3) / 2];
-        let (above, rest) = v.split_at_mut(k);
-        let solved = &mut rest[0];
-        solved.iter_mut().for_each(|s| *s /= row[k]);
-        for (coefficient, target) in row.iter().zip(above) {
-            for lane in 0..LANES {
-                target[lane] -= coefficient * solved[lane];
+    dispatch(|| {
+        for k in (0..v.len()).rev() {
+            let row = &lower[k * (k + 1) / 2..=k * (k + 3) / 2];
+            let (above, rest) = v.split_at_mut(k);
+            let solved = &mut rest[0];
+            solved.iter_mut().for_each(|s| *s /= row[k]);
+            for (coefficient, target) in row.iter().zip(above) {
+                for lane in 0..LANES {
+                    target[lane] -= coefficient * solved[lane];
+                }
             }
         }
-    }
+    });
 }
