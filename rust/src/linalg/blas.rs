@@ -1,9 +1,11 @@
 //! Products of slices, in column-major storage and fixed order.
 
+use super::simd::dispatch;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 
 /// Inner product.
 #[must_use]
+#[inline]
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     // Eight partial sums let the additions overlap; their order is fixed, so the result is too.
     let mut sums = [0.0_f64; 8];
@@ -50,17 +52,25 @@ pub fn add_transpose_product(a: &[f64], a_stride: usize, b: &[f64], b_stride: us
     // the memory it spans, and reads past its end (0.35.0).
     const SMALL: usize = 5;
     if n.min(p).min(r) <= SMALL {
-        for (j, out) in out.chunks_exact_mut(p.max(1)).enumerate() {
-            for (i, out) in out.iter_mut().enumerate() {
-                *out += dot(&a[i * a_stride..i * a_stride + n], &b[j * b_stride..j * b_stride + n]);
-            }
-        }
+        small_transpose_product(a, a_stride, b, b_stride, n, out, p);
         return;
     }
     let a_t = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(a, Dyn(p), Dyn(n), Dyn(a_stride), Dyn(1));
     let b = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(b, Dyn(n), Dyn(r), Dyn(1), Dyn(b_stride));
     let mut out = DMatrixViewMut::from_slice_generic(out, Dyn(p), Dyn(r));
     out.gemm(1.0, &a_t, &b, 1.0);
+}
+
+/// The same, one inner product at a time: each column of A is read once, while it is in the first-level cache.
+fn small_transpose_product(a: &[f64], a_stride: usize, b: &[f64], b_stride: usize, n: usize, out: &mut [f64], p: usize) {
+    dispatch(|| {
+        for i in 0..p {
+            let column = &a[i * a_stride..i * a_stride + n];
+            for (j, out) in out.iter_mut().skip(i).step_by(p).enumerate() {
+                *out += dot(column, &b[j * b_stride..j * b_stride + n]);
+            }
+        }
+    });
 }
 
 #[cfg(test)]
