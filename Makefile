@@ -1,0 +1,104 @@
+# The only entry points: people, hooks and CI all call these.
+# `make` alone prints what there is.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+# The rust-toolchain file names the channel; nothing here does.
+export CARGO_TERM_COLOR ?= never
+export RUSTDOCFLAGS ?= -D warnings
+
+.DEFAULT_GOAL := help
+.PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-fastrvm \
+	wheel lock clean ci
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+# --- environment -----------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: requirements/demo.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Either environment can build; whichever target asked first has installed maturin.
+$(VENV)/build.stamp: $(RUST_SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+install: $(VENV)/dev.stamp ## Create .venv with everything needed for development
+	@$(MAKE) --no-print-directory $(VENV)/build.stamp
+
+build: install ## Compile the extension into .venv (release mode)
+
+# --- the two commands ------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/demo.stamp ## Train on real data beside scikit-learn's SVMs and print a table
+	@$(MAKE) --no-print-directory $(VENV)/build.stamp
+	$(BIN)/python examples/demo.py
+
+test: test-core test-python ## Run the Rust and the Python tests
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+test-core: ## Run the Rust tests, with threads and without
+	cargo test --locked --quiet
+	cargo test --locked --quiet --no-default-features --lib --tests
+
+test-python: install ## Run the Python tests and doctests
+	$(BIN)/python -m pytest
+
+lint: install ## Lint Rust, Python and the Rust documentation
+	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	cargo doc --locked --quiet --no-deps
+	$(BIN)/ruff check .
+
+format: install ## Format Rust and Python in place
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: install ## Fail if anything is not formatted
+	cargo fmt --all --check
+	$(BIN)/ruff format --check .
+
+typecheck: install ## Check the types of the Python package
+	$(BIN)/mypy
+
+stubs: install ## Check the stubs of the extension against the binary
+	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
+
+ci: format-check lint typecheck stubs test ## Everything CI runs
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+bench: ## Run the Rust benchmarks
+	cargo bench --locked
+
+bench-fastrvm: install ## Time and evidence beside fastrvm
+	$(BIN)/python benches/python/bench_fastrvm.py
+
+wheel: install ## Build a wheel into dist/
+	$(BIN)/maturin build --release --locked --out dist
+
+# A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
+LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
+	--no-annotate pyproject.toml
+
+lock: ## Renew the lock files (needs uv)
+	$(LOCK) --group dev -o requirements/dev.txt
+	$(LOCK) --group build --group demo -o requirements/demo.txt
+	cargo update
+
+clean: ## Remove everything that was built
+	rm -rf $(VENV) target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python -name '*.so' -delete
