@@ -95,7 +95,7 @@ LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashe
 	--no-annotate pyproject.toml
 
 lock: ## Renew the lock files (needs uv)
-	$(LOCK) --group dev -o requirements/dev.txt
+	$(LOCK) --group development -o requirements/dev.txt
 	$(LOCK) --group build --group demo -o requirements/demo.txt
 	cargo update
 

@@ -59,6 +59,10 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has come to its end."""
+        return hasattr(self, "mu_")
+
     @abstractmethod
     def _design(self, training: Training) -> Design:
         """Return the dictionary for these rows, ready for the core; publishes what it is made of."""
@@ -120,8 +124,8 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
 
     def _publish_record(self, posteriors: list[_core.Posterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]
-        self.log_marginal_likelihood_ = float(sum(self._log_evidences))
         self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
+        self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1])
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
         self.status_ = max((posterior.status for posterior in posteriors), key=list(_REMEDIES).index)
 
@@ -189,10 +193,10 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         return "floor" if self.status_ == "noise_floor" else "estimated"
 
 
-def _joint_path(traces: list[NDArray[np.float64]]) -> FloatArray:
+def _joint_path(traces: list[FloatArray]) -> FloatArray:
     """Sum of the log evidences of fits made one after another: those still to come stand at their start."""
-    path = np.array([sum(trace[0] for trace in traces)])
-    for trace in traces:
-        path = np.concatenate([path, path[-1] + (trace[1:] - trace[0])])
-    path[-1] = sum(trace[-1] for trace in traces)
-    return path
+    starts, ends = [trace[:1] for trace in traces], [trace[-1:] for trace in traces]
+    parts = [np.sum(starts, axis=0)]
+    for k, trace in enumerate(traces):
+        parts.append(trace[1:] + np.sum([*ends[:k], *starts[k + 1 :]], axis=0))
+    return np.concatenate(parts)

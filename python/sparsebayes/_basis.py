@@ -33,14 +33,18 @@ class KernelBasis(SparseBayesEstimator):
         return tags
 
     def _layout(self, training: Training) -> Layout:
-        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, training.rows)
+        rows = training.rows
+        if not is_precomputed(self.kernel):
+            # Equal rows have equal functions; the first stands for all. So a row given twice is one of weight 2.
+            rows = rows[np.sort(np.unique(training.X, axis=0, return_index=True)[1])]
+        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows)
 
     def _design(self, training: Training) -> Design:
         layout, X = self._layout(training), training.X
         if is_precomputed(self.kernel):
             check_square(training)
             self.kernel_ = "precomputed"
-            return DenseDesign([X[:, training.rows]], layout)
+            return DenseDesign([X[:, layout.kept]], layout)
         kernels = resolve(
             self.kernel,
             X=X,
@@ -50,15 +54,18 @@ class KernelBasis(SparseBayesEstimator):
             sample_weight=training.weights,
         )
         self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+        centres = training.at(layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
-            return KernelDesign(X, cores, layout)
-        return DenseDesign([evaluate(kernel, X, X, check_n_jobs(self.n_jobs)) for kernel in kernels], layout)
+            return KernelDesign(X, centres, cores, layout)
+        n_threads = check_n_jobs(self.n_jobs)
+        return DenseDesign([evaluate(kernel, X, centres, n_threads) for kernel in kernels], layout)
 
     def _dense(self, training: Training) -> FloatArray:
-        X = training.X
-        values = [X[:, training.rows]] if is_precomputed(self.kernel_) else [k(X, X) for k in self._kernels()]
-        return DenseDesign(values, self._layout(training)).Phi
+        layout, X = self._layout(training), training.X
+        if is_precomputed(self.kernel_):
+            return DenseDesign([X[:, layout.kept]], layout).Phi
+        return DenseDesign([kernel(X, training.at(layout.kept)) for kernel in self._kernels()], layout).Phi
 
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
@@ -70,7 +77,7 @@ class KernelBasis(SparseBayesEstimator):
         for name in ("relevance_vectors_", "dual_coef_", "coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
-            self.relevance_vectors_ = training.X[np.searchsorted(training.rows, self.relevance_)]
+            self.relevance_vectors_ = training.at(self.relevance_)
         if not isinstance(self.kernel_, list):
             self.dual_coef_ = self._output_weights()[:, self.active_ >= 0]
             if isinstance(self.kernel_, Linear):

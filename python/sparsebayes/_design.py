@@ -104,9 +104,10 @@ class DenseDesign:
 
 @dataclass(frozen=True)
 class KernelDesign:
-    """Kernel functions about the training rows themselves, all of them kernels of the core."""
+    """Kernel functions about training rows, all of them kernels of the core."""
 
     X: FloatArray
+    centres: FloatArray
     kernels: list[_core.Kernel]
     layout: Layout
 
@@ -121,7 +122,7 @@ class KernelDesign:
         """Fit the model of these functions to ``target``."""
         return _core.fit_kernel(
             self.X,
-            self.X,
+            self.centres,
             self.kernels,
             target,
             weights,

@@ -32,8 +32,9 @@ class StepRecord:
         1 for the first step of a fit (classification with more than two classes: of each class's fit).
     action : str
         ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003,
-        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together) or
-        ``"mode"`` (the posterior mode found anew, for likelihoods other than the Gaussian).
+        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together),
+        ``"search"`` (part of the model replaced by something better) or ``"mode"`` (the posterior mode found
+        anew, for likelihoods other than the Gaussian).
     index : int or None
         The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
     gain : float

@@ -6,15 +6,22 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
 from ._types import FloatArray, IntArray
+
+#: What the core can read in place; `numpy.require` copies what is otherwise.
+_PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
+    "C_CONTIGUOUS",
+    "ALIGNED",
+    "ENSUREARRAY",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,11 @@ class Training:
     rows: IntArray
     #: Rows in the data given.
     n_samples: int
+
+    def at(self, rows: IntArray) -> FloatArray:
+        """Return these rows of X, counted as in the data given."""
+        values: FloatArray = self.X[np.searchsorted(self.rows, rows)]
+        return values
 
 
 def check_training(
@@ -61,7 +73,7 @@ def check_training(
     n = len(values)
     if len(target) != n:
         raise ValueError(f"X and y must have the same number of rows, got {n} and {len(target)}")
-    weights = check_weights(sample_weight, values)
+    weights = check_weights(sample_weight, n)
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     if len(rows) < n and weights is not None:
         values, target, weights = values[rows], target[rows], weights[rows]
@@ -74,22 +86,30 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
     """Check X and return it as finite float64 in C order; a view where it already is that."""
     with naming("X"):
         values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
-        return np.ascontiguousarray(values, dtype=np.float64)
+        if values.dtype.kind not in "fiub":
+            raise TypeError(f"X must hold real numbers, got dtype {values.dtype}; convert it to float")
+        return np.require(values, np.float64, _PLAIN)
 
 
-def check_weights(sample_weight: ArrayLike | None, X: FloatArray) -> FloatArray | None:
-    """Check sample weights: one per row, finite, none negative, not all zero."""
+def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray | None:
+    """Check sample weights: one per row (or one for all), finite, none negative, not all zero."""
     if sample_weight is None:
         return None
     with naming("sample_weight"):
-        weights: FloatArray = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
-        )
-        if not weights.any():
+        given = np.full(n_samples, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
+        weights = check_array(given, dtype="numeric", ensure_2d=False, input_name="sample_weight")
+        if weights.shape != (n_samples,):
             raise ValueError(
-                "sample_weight is zero in every row. Sample weights must contain at least one non-zero number"
+                f"sample_weight must have the shape ({n_samples},), one per row, got {weights.shape}"
             )
-        return weights
+        if (weights < 0).any():
+            raise ValueError("sample_weight must not be negative; weight 0 leaves a row out")
+        if not weights.any():
+            # The words in parentheses are scikit-learn's.
+            raise ValueError(
+                "sample_weight is zero in every row (it must contain at least one non-zero number)"
+            )
+        return np.require(weights, np.float64, _PLAIN)
 
 
 def check_square(training: Training) -> None:

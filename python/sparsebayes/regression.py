@@ -54,7 +54,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         NumericalError
             If the arithmetic broke down on valid input.
         KeyboardInterrupt
-            On Ctrl-C, within a second; the estimator is then as before the call.
+            On Ctrl-C, within a second.
 
         Warns
         -----

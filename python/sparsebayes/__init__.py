@@ -1,0 +1,56 @@
+"""Sparse Bayesian learning: the relevance vector machine family, trained fast.
+
+>>> from sparsebayes import RVR
+>>> RVR(gamma=0.5)
+RVR(gamma=0.5)
+
+Estimators are loaded when first touched, so that importing the package loads neither scikit-learn nor SciPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._core import NumericalError, __version__
+from ._types import StepRecord
+
+if TYPE_CHECKING:
+    from . import inspection, kernels
+    from .classification import RVC, SparseBayesClassifier
+    from .regression import RVR, SparseBayesRegressor
+
+#: Where each name that is loaded on first touch lives; modules stand for themselves.
+_LAZY = {
+    "RVC": "classification",
+    "RVR": "regression",
+    "SparseBayesClassifier": "classification",
+    "SparseBayesRegressor": "regression",
+    "inspection": "",
+    "kernels": "",
+}
+
+__all__ = [
+    "RVC",
+    "RVR",
+    "NumericalError",
+    "SparseBayesClassifier",
+    "SparseBayesRegressor",
+    "StepRecord",
+    "__version__",
+    "inspection",
+    "kernels",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f".{_LAZY[name] or name}", __name__)
+    value = getattr(module, name) if _LAZY[name] else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,158 @@
+"""What every kernel can do, and the sums and products that combine them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import reduce
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _core
+from ._types import FloatArray
+
+
+class Kernel:
+    """A kernel k(x, z). Base of the classes of this module; give ``Custom`` a function to make your own."""
+
+    __slots__ = ()
+
+    def __call__(self, X: ArrayLike, Z: ArrayLike) -> FloatArray:
+        """Evaluate the kernel for every pair of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        Z : array-like of shape (m, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+
+        Raises
+        ------
+        ValueError
+            If X and Z do not have the same number of columns, or not the number the kernel was made for.
+        """
+        x, z = np.asarray(X, dtype=np.float64), np.asarray(Z, dtype=np.float64)
+        if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
+            raise ValueError(
+                f"X and Z must be matrices with the same number of columns, got {x.shape} and {z.shape}"
+            )
+        self.check_features(x.shape[1])
+        return self._values(x, z)
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if the kernel was made for another number of inputs than ``n_features``."""
+
+    def to_core(self) -> _core.Kernel | None:
+        """Return the compiled core's own version of this kernel, or None where it has none."""
+        return None
+
+    def __add__(self, other: object) -> Sum:
+        """Return the sum of two kernels."""
+        return Sum((self, _kernel("+", other)))
+
+    def __mul__(self, other: object) -> Product:
+        """Return the product of two kernels."""
+        return Product((self, _kernel("*", other)))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sum(Kernel):
+    """The sum of kernels; what ``+`` makes.
+
+    Parameters
+    ----------
+    terms : sequence of Kernel
+        At least one; sums among them are taken apart.
+    """
+
+    terms: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
+        object.__setattr__(self, "terms", _flatten("terms", self.terms, Sum))
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return reduce(np.add, (term(x, z) for term in self.terms))
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if a term was made for another number of inputs than ``n_features``."""
+        for term in self.terms:
+            term.check_features(n_features)
+
+    def to_core(self) -> _core.Kernel | None:
+        """Return the compiled core's own version of this kernel, or None where a term has none."""
+        parts = _all_to_core(self.terms)
+        return None if parts is None else _core.Kernel.sum(parts)
+
+    def __repr__(self) -> str:
+        """Return the terms with plus signs between."""
+        return " + ".join(map(repr, self.terms))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Product(Kernel):
+    """The product of kernels; what ``*`` makes.
+
+    Parameters
+    ----------
+    factors : sequence of Kernel
+        At least one; products among them are taken apart.
+    """
+
+    factors: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
+        object.__setattr__(self, "factors", _flatten("factors", self.factors, Product))
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return reduce(np.multiply, (factor(x, z) for factor in self.factors))
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if a factor was made for another number of inputs than ``n_features``."""
+        for factor in self.factors:
+            factor.check_features(n_features)
+
+    def to_core(self) -> _core.Kernel | None:
+        """Return the compiled core's own version of this kernel, or None where a factor has none."""
+        parts = _all_to_core(self.factors)
+        return None if parts is None else _core.Kernel.product(parts)
+
+    def __repr__(self) -> str:
+        """Return the factors with asterisks between."""
+        return " * ".join(
+            f"({factor!r})" if isinstance(factor, Sum) else repr(factor) for factor in self.factors
+        )
+
+
+def _kernel(operator: str, other: object) -> Kernel:
+    if isinstance(other, Kernel):
+        return other
+    remedy = "wrap a function in kernels.Custom" if callable(other) else "kernels combine with kernels only"
+    raise TypeError(f"cannot apply {operator} to a kernel and {other!r}: {remedy}")
+
+
+def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
+    flat: list[Kernel] = []
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(
+                f"{name} must be kernel objects, got {kernel!r}; wrap a function in kernels.Custom"
+            )
+        flat.extend(getattr(kernel, fields(kind)[0].name) if isinstance(kernel, kind) else [kernel])
+    if not flat:
+        raise ValueError(f"{name} must hold at least one kernel")
+    return tuple(flat)
+
+
+def _all_to_core(kernels: Iterable[Kernel]) -> list[_core.Kernel] | None:
+    parts = [kernel.to_core() for kernel in kernels]
+    found = [part for part in parts if part is not None]
+    return found if len(found) == len(parts) else None

@@ -1,0 +1,384 @@
+"""Classification: `RVC` on kernels about the training rows, `SparseBayesClassifier` on any basis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import SparseBayesEstimator
+from ._basis import ColumnBasis, KernelBasis
+from ._types import Callback, FloatArray, KernelSpec, Likelihood
+from ._validation import naming
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from . import _core
+    from ._design import Layout
+
+__all__ = ["RVC", "SparseBayesClassifier"]
+
+
+class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+    """Targets that are class labels: Bernoulli, one fit for two classes and one per class for more."""
+
+    _labels = True
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model by maximising the Laplace approximation of its marginal likelihood.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
+        y : array-like of shape (n_samples,)
+            Class labels of any type, at least two different ones.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row: 2 counts like two equal rows, 0 like none.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an argument of the wrong kind or outside its domain; the message names it and the remedy.
+        NumericalError
+            If the arithmetic broke down on valid input.
+        KeyboardInterrupt
+            On Ctrl-C, within a second.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _check_likelihood(self) -> Likelihood:
+        return "bernoulli"
+
+    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        if reset:
+            with naming("y"):
+                self.classes_ = np.unique(labels_or_values)
+            if len(self.classes_) < 2:
+                raise ValueError(
+                    f"y holds one class only, {self.classes_[0]!r} (rows of zero weight do not count); "
+                    "a classifier needs at least two"
+                )
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [(labels_or_values == label).astype(np.float64) for label in positive]
+
+    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        if len(posteriors) == 1:
+            super()._publish_posteriors(posteriors, layout)
+            return
+        columns = np.unique(np.concatenate([posterior.active for posterior in posteriors]))
+        m, c = len(columns), len(posteriors)
+        self.active_ = layout.names(columns.astype(np.intp))
+        self.alpha_, self.mu_, self.sigma_ = np.full((m, c), np.inf), np.zeros((m, c)), np.zeros((c, m, m))
+        for output, posterior in enumerate(posteriors):
+            at = np.searchsorted(columns, posterior.active)
+            self.alpha_[at, output] = posterior.alpha
+            self.mu_[at, output] = posterior.mu
+            self.sigma_[output][np.ix_(at, at)] = posterior.sigma
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_classes)
+            Two classes: the log odds of the second. More: one column per class, of that class against the
+            rest.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        means, _ = self._moments(X, variance=False)
+        return means[:, 0] if means.shape[1] == 1 else means
+
+    def predict_proba(self, X: ArrayLike, *, moderate: bool = True) -> FloatArray:
+        r"""Return class probabilities.
+
+        Uncertainty about the weights draws probabilities towards one half: with m and v the posterior mean
+        and variance of the linear predictor, :math:`\sigma(\kappa m)` with :math:`\kappa = (1 + \pi v /
+        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        moderate : bool, default=True
+            False: the plain sigmoid of the mode, :math:`\sigma(m)`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Columns as in ``classes_``; rows sum to 1.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        means, variances = self._moments(X, variance=moderate)
+        logits = means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances)
+        if logits.shape[1] == 1:
+            logits = np.hstack([-logits, logits])
+        # Through logarithms: the ratios survive where every probability is too small for a float.
+        log_p = -np.logaddexp(0.0, -logits)
+        p: FloatArray = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        return p
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class, as `predict_proba` sees it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels out of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        check_is_fitted(self)
+        if len(self.classes_) == 2:
+            winners = (self.decision_function(X) > 0.0).astype(np.intp)
+        else:
+            winners = np.argmax(self.predict_proba(X), axis=1)
+        labels: NDArray[Any] = self.classes_[winners]
+        return labels
+
+
+class RVC(KernelBasis, _Classification):
+    r"""Relevance vector classification: a sparse Bayesian logistic model on kernels about the training rows.
+
+    .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
+
+    The precisions :math:`\alpha` maximise the marginal likelihood in its Laplace approximation (Tipping &
+    Faul 2003, section 2.2); most of them go to infinity there, and take their functions out of the model.
+    More than two classes are fitted one against the rest, and their probabilities divided by their sum.
+
+    Parameters
+    ----------
+    kernel : str, kernel object, callable, or list of these, default="rbf"
+        ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
+        `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
+        A list makes a dictionary of every kernel about every training row.
+    gamma : {"scale", "auto"} or positive float, default="scale"
+        Of the kernels given by name ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+        1 / (n_features * variance of X), ``"auto"`` 1 / n_features.
+    degree : int, default=3
+        Of ``"poly"``.
+    coef0 : float, default=0.0
+        Of ``"poly"`` and ``"sigmoid"``.
+    fit_intercept : bool, default=True
+        Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    tol : positive float, default=1e-6
+        At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
+        function outside has anything to gain.
+    max_iter : int, default=100_000
+        Largest number of steps of each fit.
+    n_jobs : int, optional
+        Threads; None or -1: one per core. The result does not depend on it.
+    verbose : int, default=0
+        1: a progress line on standard error.
+    callback : callable, optional
+        Called with a `sparsebayes.StepRecord` after each step; returning True stops the fit with the model as
+        it then is, and ``status_`` ``"stopped"``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    active_ : ndarray of shape (n_active,), int
+        Functions in the model (of any class), ascending: the training row, and -1 for the bias. With several
+        kernels row n of kernel p is ``p * n_samples + n``.
+    alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
+        Prior precisions of the weights. With more than two classes a column for each; inf where a class does
+        not use a function.
+    mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
+        Posterior mode of the weights; likewise, 0.
+    sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
+        Posterior covariance of the weights at the mode; likewise, 0.
+    log_marginal_likelihood_ : float
+        Laplace approximation of the log evidence in nats (Tipping 2001); the sum over the fits.
+    log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
+        The same at the start and after each step of each fit in turn. It need not rise at every step: finding
+        the mode anew can lower it.
+    n_iter_ : int
+        Steps taken, in all fits.
+    status_ : str
+        ``"converged"``, ``"max_iter"``, ``"stopped"`` by the callback, or ``"stalled"``: rounding stands in
+        the way of a certified optimum. Of several fits the worst.
+    relevance_ : ndarray of shape (n_relevance,), int
+        Training rows with a function in the model, ascending.
+    relevance_vectors_ : ndarray of shape (n_relevance, n_features)
+        Those rows; not with ``kernel="precomputed"``.
+    dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
+        Their weights; not with a list of kernels.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Weight of the bias, 0 where it was pruned.
+    coef_ : ndarray of shape (1 or n_classes, n_features)
+        Weights over the columns of X; with a linear kernel only.
+    kernel_ : kernel object, list of these, or "precomputed"
+        The kernel with all its parameters.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    What is certified at the end is the classic fixed point, which treats the weights B of the Laplace
+    approximation as constants in :math:`\alpha`; it is close to, and not exactly, a stationary point of the
+    approximation itself.
+
+    Names elsewhere: the dual coefficients of libsvm are our ``mu_``, whose sign is free here: a relevance
+    vector may vote against its own class.
+
+    References
+    ----------
+    M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
+
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
+    AISTATS.
+
+    D. J. C. MacKay (1992). The evidence framework applied to classification networks. Neural Computation 4,
+    720-736.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import RVC
+    >>> angle = np.linspace(0, 6, 60)
+    >>> X = np.c_[np.cos(angle), np.sin(angle)] * np.tile([1.0, 2.0], 30)[:, None]
+    >>> y = np.tile(["in", "out"], 30)
+    >>> model = RVC().fit(X, y)
+    >>> model.predict([[0.0, 0.9], [2.1, 0.0]])
+    array(['in', 'out'], dtype='<U3')
+    """
+
+    def __init__(
+        self,
+        kernel: KernelSpec = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 100_000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+
+class SparseBayesClassifier(ColumnBasis, _Classification):
+    """Sparse Bayesian logistic regression on any basis: the columns of X are the basis functions.
+
+    The model of `RVC` with the columns of X in place of the kernel functions, as in Tipping (2001), section
+    3: automatic relevance determination over the columns.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default=False
+        Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
+        given.
+    tol, max_iter, n_jobs, verbose, callback
+        As for `RVC`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    active_ : ndarray of shape (n_active,), int
+        Functions in the model (of any class), ascending: the column of X, and -1 for the bias.
+    alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
+        As for `RVC`.
+    coef_ : ndarray of shape (1 or n_classes, n_features)
+        Posterior mode of the weights of all columns, 0 for those not in the model.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Weight of the bias.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Names elsewhere: scikit-learn's linear models call the posterior mode ``coef_``, and so do we.
+
+    References
+    ----------
+    M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
+
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
+    AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import SparseBayesClassifier
+    >>> x = np.linspace(-1, 1, 80)
+    >>> basis = np.c_[np.ones(80), x, x**2, np.cos(37 * np.arange(80))]
+    >>> model = SparseBayesClassifier().fit(basis, x**2 + 0.1 * np.sin(29 * np.arange(80)) > 0.3)
+    >>> model.active_
+    array([0, 2])
+    """
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = False,
+        tol: float = 1e-6,
+        max_iter: int = 100_000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback

@@ -1,0 +1,39 @@
+"""Data that several test files share."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@pytest.fixture
+def sinc() -> Arrays:
+    """One-dimensional sinc with noise 0.1, 80 rows."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-10, 10, (80, 1)), axis=0)
+    return X, np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=80)
+
+
+@pytest.fixture
+def surface() -> Arrays:
+    """Two inputs on different scales, smooth, noise 0.1, 90 rows."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(90, 2)) * [1.0, 3.0]
+    return X, np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + 0.1 * rng.normal(size=90)
+
+
+@pytest.fixture
+def classes() -> Arrays:
+    """Two overlapping classes 0 and 1 with a curved border, 150 rows."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(150, 2))
+    return X, (X[:, 0] * X[:, 1] + 0.4 * rng.normal(size=150) > 0).astype(float)
+
+
+@pytest.fixture
+def three() -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Three overlapping classes in a row, 120 rows."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(120, 2))
+    return X, np.array(["a", "b", "c"])[np.digitize(X[:, 0] + 0.4 * rng.normal(size=120), [-0.5, 0.5])]

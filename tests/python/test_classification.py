@@ -1,0 +1,236 @@
+"""Classification: the Bernoulli model, moderation, one against the rest."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sparsebayes import RVC, SparseBayesClassifier
+from sparsebayes.kernels import Gaussian
+
+
+def sigmoid(eta):
+    return 1.0 / (1.0 + np.exp(-eta))
+
+
+def functions(model, X):
+    """Active functions at X, written out."""
+    inside = model.active_[model.active_ >= 0]
+    values = (
+        X[:, inside]
+        if isinstance(model, SparseBayesClassifier)
+        else model.kernel_(X, model.relevance_vectors_)
+    )
+    return np.hstack([np.ones((len(X), len(model.active_) - len(inside))), values])
+
+
+def test_two_classes_publish_one_model(classes):
+    X, y = classes
+    model = RVC(Gaussian(1.0)).fit(X, y)
+    m, inside = len(model.active_), model.active_ >= 0
+    assert model.status_ == "converged"
+    assert model.alpha_.shape == model.mu_.shape == (m,)
+    assert model.sigma_.shape == (m, m)
+    assert model.log_marginal_likelihood_path_.shape == (model.n_iter_ + 1,)
+    assert model.log_marginal_likelihood_path_[-1] == model.log_marginal_likelihood_
+    assert not hasattr(model, "beta_")
+    np.testing.assert_array_equal(model.classes_, [0, 1])
+    np.testing.assert_array_equal(model.relevance_vectors_, X[model.relevance_])
+    np.testing.assert_array_equal(model.dual_coef_, [model.mu_[inside]])
+    assert model.intercept_.shape == (1,)
+    assert model.score(X, y) > 0.75
+    assert len(model.relevance_) < 20
+
+
+def test_the_mode_and_the_evidence_are_those_of_the_laplace_approximation(classes):
+    X, y = classes
+    model = RVC(Gaussian(1.0), tol=1e-9).fit(X, y)
+    Phi = functions(model, X)
+    p = sigmoid(Phi @ model.mu_)
+    # The gradient of the log posterior is nought at its mode.
+    np.testing.assert_allclose(Phi.T @ (y - p), model.alpha_ * model.mu_, atol=1e-6)
+    H = np.diag(model.alpha_) + Phi.T @ ((p * (1 - p))[:, np.newaxis] * Phi)
+    np.testing.assert_allclose(model.sigma_, np.linalg.inv(H), rtol=1e-5, atol=1e-7)
+    fit = np.sum(np.where(y == 1, np.log(p), np.log1p(-p)))
+    prior = 0.5 * np.sum(np.log(model.alpha_) - model.alpha_ * model.mu_**2)
+    evidence = fit + prior - 0.5 * np.linalg.slogdet(H)[1]
+    np.testing.assert_allclose(model.log_marginal_likelihood_, evidence, rtol=1e-7)
+
+
+def test_probabilities_are_moderated_by_the_variance_unless_told_otherwise(classes):
+    X, y = classes
+    model = RVC(Gaussian(1.0)).fit(X, y)
+    new = np.vstack([X, 10.0 * X[:20]])
+    phi = functions(model, new)
+    eta = phi @ model.mu_
+    variance = np.einsum("ni,ij,nj->n", phi, model.sigma_, phi)
+    np.testing.assert_allclose(model.decision_function(new), eta, rtol=1e-9, atol=1e-12)
+    plain = model.predict_proba(new, moderate=False)
+    moderated = model.predict_proba(new)
+    np.testing.assert_allclose(plain[:, 1], sigmoid(eta), rtol=1e-9)
+    np.testing.assert_allclose(moderated[:, 1], sigmoid(eta / np.sqrt(1 + np.pi / 8 * variance)), rtol=1e-9)
+    np.testing.assert_allclose(moderated.sum(axis=1), 1.0, rtol=1e-14)
+    assert (np.abs(moderated - 0.5) <= np.abs(plain - 0.5) + 1e-15).all()
+    np.testing.assert_array_equal(model.predict(new), (eta > 0).astype(float))
+
+
+def test_three_classes_are_fitted_one_against_the_rest(three):
+    X, y = three
+    model = RVC(Gaussian(1.5)).fit(X, y)
+    ones = [RVC(Gaussian(1.5)).fit(X, y == label) for label in "abc"]
+    m = len(model.active_)
+    assert model.mu_.shape == model.alpha_.shape == (m, 3)
+    assert model.sigma_.shape == (3, m, m)
+    assert model.dual_coef_.shape == (3, len(model.relevance_))
+    assert model.intercept_.shape == (3,)
+    np.testing.assert_array_equal(model.active_, np.unique(np.concatenate([one.active_ for one in ones])))
+    for output, one in enumerate(ones):
+        used = np.isin(model.active_, one.active_)
+        np.testing.assert_array_equal(np.isfinite(model.alpha_[:, output]), used)
+        np.testing.assert_array_equal(model.alpha_[used, output], one.alpha_)
+        np.testing.assert_array_equal(model.mu_[used, output], one.mu_)
+        np.testing.assert_array_equal(model.mu_[~used, output], 0.0)
+        np.testing.assert_array_equal(model.sigma_[output][np.ix_(used, used)], one.sigma_)
+        np.testing.assert_array_equal(model.sigma_[output][~used], 0.0)
+    for moderate in (True, False):
+        each = np.column_stack([one.predict_proba(X, moderate=moderate)[:, 1] for one in ones])
+        expected = each / each.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(model.predict_proba(X, moderate=moderate), expected, rtol=1e-9)
+    decisions = np.column_stack([one.decision_function(X) for one in ones])
+    np.testing.assert_allclose(model.decision_function(X), decisions, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(axis=1)])
+
+
+def test_the_record_of_several_fits_is_one(three):
+    X, y = three
+    model = RVC(Gaussian(1.5)).fit(X, y)
+    ones = [RVC(Gaussian(1.5)).fit(X, y == label) for label in "abc"]
+    path = model.log_marginal_likelihood_path_
+    assert model.n_iter_ == sum(one.n_iter_ for one in ones) == len(path) - 1
+    assert model.log_marginal_likelihood_ == path[-1]
+    assert path[-1] == pytest.approx(sum(one.log_marginal_likelihood_ for one in ones))
+    assert path[0] == pytest.approx(sum(one.log_marginal_likelihood_path_[0] for one in ones))
+    # The first fit moves while the others stand at their start.
+    first = ones[0].log_marginal_likelihood_path_
+    np.testing.assert_allclose(np.diff(path[: len(first)]), np.diff(first), atol=1e-9)
+
+
+def test_classes_too_improbable_for_a_float_still_have_ratios(three):
+    X, y = three
+    model = SparseBayesClassifier(fit_intercept=True).fit(X, y)
+    p = model.predict_proba(1e5 * X)
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    p = model.predict_proba(1e5 * X, moderate=False)
+    assert np.isfinite(p).all()
+
+
+def test_columns_have_a_weight_for_each_class(three):
+    X, y = three
+    model = SparseBayesClassifier(fit_intercept=True).fit(X, y)
+    assert model.coef_.shape == (3, 2)
+    np.testing.assert_allclose(
+        X @ model.coef_.T + model.intercept_, model.decision_function(X), rtol=1e-9, atol=1e-12
+    )
+    two = SparseBayesClassifier(fit_intercept=True).fit(X, y == "a")
+    assert two.coef_.shape == (1, 2)
+    assert two.intercept_.shape == (1,)
+
+
+def test_a_linear_kernel_publishes_weights_over_the_inputs(three):
+    X, y = three
+    model = RVC("linear").fit(X, y)
+    assert model.coef_.shape == (3, 2)
+    np.testing.assert_allclose(
+        X @ model.coef_.T + model.intercept_, model.decision_function(X), rtol=1e-8, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("y_name", ["classes", "three"])
+def test_precomputed_callable_and_named_kernels_agree(request, y_name):
+    X, y = request.getfixturevalue(y_name)
+    kernel = Gaussian(1.5)
+    named = RVC(kernel, tol=1e-8).fit(X, y).predict_proba(X)
+    precomputed = RVC("precomputed", tol=1e-8).fit(kernel(X, X), y).predict_proba(kernel(X, X))
+    function = RVC(lambda A, B: kernel(A, B), tol=1e-8).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(precomputed, named, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(function, named, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RVC(Gaussian(1.5), tol=1e-8), lambda: SparseBayesClassifier(tol=1e-8)]
+)
+@pytest.mark.parametrize("y_name", ["classes", "three"])
+def test_integer_weights_count_like_repeated_rows(request, make, y_name):
+    X, y = request.getfixturevalue(y_name)
+    n = np.random.default_rng(0).integers(0, 4, len(y))
+    weighted = make().fit(X, y, sample_weight=n)
+    repeated = make().fit(np.repeat(X, n, axis=0), np.repeat(y, n))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        weighted.log_marginal_likelihood_, repeated.log_marginal_likelihood_, rtol=1e-8
+    )
+
+
+def test_rows_of_no_weight_are_not_there_but_counted(three):
+    X, y = three
+    keep = np.random.default_rng(1).random(len(y)) < 0.7
+    weighted, removed = RVC().fit(X, y, sample_weight=keep), RVC().fit(X[keep], y[keep])
+    np.testing.assert_array_equal(weighted.predict_proba(X), removed.predict_proba(X))
+    np.testing.assert_array_equal(weighted.relevance_, np.flatnonzero(keep)[removed.relevance_])
+
+
+def test_a_class_of_no_weight_is_no_class(three):
+    X, y = three
+    model = RVC().fit(X, y, sample_weight=y != "b")
+    np.testing.assert_array_equal(model.classes_, ["a", "c"])
+    assert model.decision_function(X).shape == (len(y),)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("gap", [0.1, 5.0])
+@pytest.mark.parametrize("make", [RVC, lambda: SparseBayesClassifier(fit_intercept=True)])
+def test_separable_classes_give_finite_models(make, gap):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] > 0
+    X[:, 0] += np.where(y, gap, -gap)
+    model = make().fit(X, y)
+    assert model.score(X, y) == 1.0
+    for values in (
+        model.alpha_,
+        model.mu_,
+        model.sigma_,
+        model.log_marginal_likelihood_path_,
+        model.predict_proba(X),
+    ):
+        assert np.isfinite(values).all()
+
+
+def test_two_rows_of_two_classes_can_be_told_apart():
+    model = SparseBayesClassifier().fit([[-1.0], [1.0]], ["left", "right"])
+    assert model.predict_proba([[0.0]]) == pytest.approx(0.5)
+
+
+def test_the_worst_of_several_ends_is_the_status(three):
+    X, y = three
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = RVC(max_iter=5).fit(X, y)
+    assert model.status_ == "max_iter"
+    assert model.n_iter_ <= 15
+
+
+@pytest.mark.parametrize("y_name", ["classes", "three"])
+def test_problems_hold_each_fit(request, y_name):
+    X, y = request.getfixturevalue(y_name)
+    weights = np.arange(len(y)) % 3
+    model = RVC(Gaussian(1.5)).fit(X, y, weights)
+    problems = list(model._problems(X, y, weights))
+    assert len(problems) == (1 if y_name == "classes" else 3)
+    assert sum(p.log_evidence for p in problems) == pytest.approx(model.log_marginal_likelihood_)
+    decisions = np.reshape(model.decision_function(X[weights > 0]), (-1, len(problems)))
+    for output, problem in enumerate(problems):
+        assert (problem.likelihood, problem.noise, problem.beta) == ("bernoulli", "none", 1.0)
+        assert set(problem.target) == {0.0, 1.0}
+        np.testing.assert_array_equal(problem.weights, weights[weights > 0])
+        Phi = problem.Phi[:, problem.active]
+        mu = model.mu_[np.isfinite(model.alpha_[:, output]), output] if len(problems) > 1 else model.mu_
+        np.testing.assert_allclose(Phi @ mu, decisions[:, output], rtol=1e-8, atol=1e-9)

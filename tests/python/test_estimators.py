@@ -1,0 +1,149 @@
+"""The contract with scikit-learn: its own checks, parameters, cloning, pickling, pipelines, light imports."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import sparsebayes
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes.kernels import Gaussian, Linear
+
+ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
+
+
+def known_failures(estimator):
+    if isinstance(estimator, RVC):
+        return {
+            # The point of moderation: of two equal decision values the less certain is nearer to one half.
+            "check_decision_proba_consistency": "moderated probabilities rank differently, by design",
+        }
+    return {}
+
+
+# Some of the checks fit noise-free data or a single row, where a warning is right.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    [
+        RVR(),
+        # One check compares predictions of two fits to 1e-7; they agree to about tol.
+        RVC(tol=1e-8),
+        SparseBayesRegressor(),
+        # The straight lines that one check makes are out of reach without an intercept: exp(0) = 1.
+        SparseBayesRegressor(likelihood="poisson", fit_intercept=True),
+        SparseBayesClassifier(),
+        RVR(["rbf", "linear"], fit_intercept=False),
+    ],
+    expected_failed_checks=known_failures,
+)
+def test_scikit_learn_has_no_complaint(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_parameters_can_be_read_set_and_cloned(kind):
+    estimator = kind(tol=1e-4, n_jobs=1)
+    copy = clone(estimator).set_params(max_iter=7)
+    assert copy.get_params() == {**estimator.get_params(), "max_iter": 7}
+
+
+def test_kernel_objects_survive_cloning_and_printing():
+    kernel = Gaussian([1.0, 2.0]) + Linear()
+    copy = clone(RVR(kernel))
+    assert copy.kernel == kernel
+    assert repr(copy) == "RVR(kernel=Gaussian(width=(1.0, 2.0)) + Linear())"
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_fit_returns_self_and_leaves_parameters_alone(kind, classes):
+    estimator = kind()
+    before = estimator.get_params()
+    assert estimator.fit(*classes) is estimator
+    after = estimator.get_params()
+    assert all(after[name] is before[name] for name in before)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_pickled_estimators_predict_the_same_bits(kind, classes):
+    X, y = classes
+    model = kind().fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    assert copy.status_ == model.status_
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_predicting_before_fitting_is_an_error(kind):
+    with pytest.raises(NotFittedError):
+        kind().predict([[0.0]])
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_data_frames_keep_their_names(kind, classes):
+    X, y = classes
+    frame = pd.DataFrame(X, columns=["width", "height"])
+    model = kind().fit(frame, pd.Series(y))
+    assert list(model.feature_names_in_) == ["width", "height"]
+    assert model.n_features_in_ == 2
+    np.testing.assert_array_equal(model.predict(frame), kind().fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["height", "width"]])
+
+
+def test_tags_say_what_the_estimators_are():
+    assert is_regressor(RVR())
+    assert is_regressor(SparseBayesRegressor())
+    assert is_classifier(RVC())
+    assert is_classifier(SparseBayesClassifier())
+    assert get_tags(RVR("precomputed")).input_tags.pairwise
+    assert not get_tags(RVR()).input_tags.pairwise
+    assert get_tags(SparseBayesRegressor(likelihood="poisson")).target_tags.positive_only
+    for kind in ESTIMATORS:
+        assert get_tags(kind()).target_tags.required
+        assert not get_tags(kind()).input_tags.sparse
+
+
+def test_pipelines_and_searches_work(surface, classes):
+    search = GridSearchCV(RVR(), {"kernel": ["rbf", Gaussian(1.0), Gaussian(5.0)]}, cv=3).fit(*surface)
+    assert search.best_score_ > 0.8
+    assert cross_val_score(make_pipeline(StandardScaler(), RVC()), *classes, cv=3).mean() > 0.7
+
+
+def test_cross_validation_slices_precomputed_kernels(surface):
+    X, y = surface
+    kernel = Gaussian(3.0)
+    given = cross_val_score(RVR(kernel), X, y, cv=3)
+    np.testing.assert_allclose(cross_val_score(RVR("precomputed"), kernel(X, X), y, cv=3), given, rtol=1e-5)
+
+
+def test_fitting_again_forgets_the_first_fit(surface):
+    X, y = surface
+    model = RVR("linear").fit(X, y)
+    assert model.coef_.shape == (1, 2)
+    model.set_params(kernel="precomputed").fit(X @ X.T, y)
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "relevance_vectors_")
+
+
+def test_importing_the_package_loads_no_scikit_learn():
+    code = "import sys, sparsebayes, sparsebayes.kernels; print({'sklearn', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_public_names_are_listed_and_found():
+    assert set(sparsebayes.__all__) <= set(dir(sparsebayes))
+    assert sparsebayes.RVR is RVR
+    assert issubclass(sparsebayes.NumericalError, ArithmeticError)
+    assert sparsebayes.__version__.count(".") == 2
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        sparsebayes.nothing_of_the_kind  # noqa: B018

@@ -1,0 +1,202 @@
+"""Kernel objects: values, algebra, arguments, and what ``kernel=`` makes of names."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import pairwise
+from sparsebayes import RVR
+from sparsebayes._resolve import resolve
+from sparsebayes.kernels import (
+    Custom,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 3))
+
+STANDARD = [
+    Gaussian(1.5),
+    Gaussian([0.5, 1.0, 2.0]),
+    Laplacian(0.3),
+    Polynomial(3, 0.5, 1.0),
+    Linear(),
+    Sigmoid(0.2, -0.1),
+    LinearSpline(),
+]
+COMBINED = [
+    Gaussian(1.0) + Linear(),
+    Gaussian(1.0) * Linear(),
+    (Linear() + Sigmoid(0.1)) * Laplacian(0.2) + LinearSpline() * Gaussian([1.0, 2.0, 3.0]),
+]
+points = arrays(np.float64, st.tuples(st.integers(1, 4), st.just(3)), elements=st.floats(-20, 20))
+
+
+def spline_by_the_paper(x, z):
+    least = min(x, z)
+    return 1 + x * z + x * z * least - (x + z) / 2 * least**2 + least**3 / 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (Gaussian(2.0), pairwise.rbf_kernel(X, Z, gamma=0.25)),
+        (Gaussian([0.5, 1.0, 2.0]), pairwise.rbf_kernel(X / [0.5, 1.0, 2.0], Z / [0.5, 1.0, 2.0], gamma=1.0)),
+        (Laplacian(0.3), pairwise.laplacian_kernel(X, Z, gamma=0.3)),
+        (Polynomial(3, 0.5, 1.0), pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.5, coef0=1.0)),
+        (Linear(), X @ Z.T),
+        (Sigmoid(0.2, -0.1), pairwise.sigmoid_kernel(X, Z, gamma=0.2, coef0=-0.1)),
+        (
+            LinearSpline(),
+            [
+                [np.prod([spline_by_the_paper(*pair) for pair in zip(x, z, strict=True)]) for z in Z]
+                for x in X
+            ],
+        ),
+    ],
+)
+def test_kernels_have_the_values_of_their_formulas(kernel, expected):
+    np.testing.assert_allclose(kernel(X, Z), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", [*STANDARD, *COMBINED])
+@given(x=points, z=points)
+def test_the_core_and_numpy_agree(kernel, x, z):
+    ours, core = kernel(x, z), kernel.to_core().matrix(x, z)
+    assert core.shape == ours.shape
+    np.testing.assert_allclose(core, ours, rtol=1e-11, atol=1e-11 * max(1.0, abs(ours).max()))
+
+
+@pytest.mark.parametrize("kernel", [*STANDARD, *COMBINED])
+def test_the_core_gives_the_same_bits_on_any_number_of_threads(kernel):
+    core = kernel.to_core()
+    np.testing.assert_array_equal(core.matrix(X, Z, n_threads=1), core.matrix(X, Z, n_threads=2))
+
+
+def test_sums_and_products_combine_values():
+    a, b, c = Gaussian(1.0), Linear(), Sigmoid(0.1)
+    np.testing.assert_allclose((a + b + c)(X, Z), a(X, Z) + b(X, Z) + c(X, Z), rtol=1e-14)
+    np.testing.assert_allclose((a * b * c)(X, Z), a(X, Z) * b(X, Z) * c(X, Z), rtol=1e-14)
+    np.testing.assert_allclose((a * (b + c))(X, Z), a(X, Z) * (b(X, Z) + c(X, Z)), rtol=1e-14)
+
+
+def test_nested_sums_and_products_are_flattened():
+    a, b, c = Gaussian(1.0), Linear(), Sigmoid(0.1)
+    assert a + (b + c) == (a + b) + c == Sum([a, b, c])
+    assert a * (b * c) == (a * b) * c == Product([a, b, c])
+    assert repr(a * (b + c)) == "Gaussian(width=1.0) * (Linear() + Sigmoid(gamma=0.1, coef0=0.0))"
+
+
+@pytest.mark.parametrize("kernel", [*STANDARD, *COMBINED, Custom(np.dot)])
+def test_kernels_are_values(kernel):
+    for twin in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert twin == kernel
+        assert hash(twin) == hash(kernel)
+    assert kernel != LinearSpline() or kernel == LinearSpline()
+    with pytest.raises((AttributeError, TypeError)):
+        kernel.width = 3.0
+
+
+def test_kernels_that_differ_are_unequal():
+    assert len({*STANDARD, *COMBINED, *STANDARD}) == len(STANDARD) + len(COMBINED)
+    assert Gaussian(1) == Gaussian(1.0)
+    assert Gaussian(1.0) != Gaussian([1.0])
+
+
+def test_far_from_the_origin_nothing_cancels():
+    shift = 1e8
+    np.testing.assert_array_equal(Gaussian(1.0)([[shift]], [[shift + 1.0]]), np.exp([[-1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Gaussian(0), "width"),
+        (lambda: Gaussian(-1.0), "width"),
+        (lambda: Gaussian(np.nan), "width"),
+        (lambda: Gaussian("wide"), "width"),
+        (lambda: Gaussian([1.0, -1.0]), "width"),
+        (lambda: Gaussian([]), "width"),
+        (lambda: Gaussian([[1.0]]), "width"),
+        (lambda: Gaussian(1e-200), "width"),
+        (lambda: Gaussian(True), "width"),
+        (lambda: Laplacian(0.0), "gamma"),
+        (lambda: Polynomial(0), "degree"),
+        (lambda: Polynomial(1.5), "degree"),
+        (lambda: Polynomial(2, gamma=-1), "gamma"),
+        (lambda: Polynomial(2, coef0=np.inf), "coef0"),
+        (lambda: Sigmoid(-1.0), "gamma"),
+        (lambda: Sigmoid(1.0, "x"), "coef0"),
+        (lambda: Custom("rbf"), "function"),
+        (lambda: Sum([]), "terms"),
+        (lambda: Product(["rbf"]), "factors"),
+        (lambda: Gaussian(1.0) + "rbf", "kernel"),
+        (lambda: Gaussian(1.0) * np.dot, "kernels.Custom"),
+        (lambda: Gaussian([1.0, 2.0])(X, Z), "width"),
+        (lambda: Linear()(X, Z[:, :2]), "X and Z"),
+        (lambda: Linear()(X[0], Z), "X and Z"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(make, name):
+    with pytest.raises((ValueError, TypeError), match=name):
+        make()
+
+
+def test_integers_and_numpy_scalars_are_numbers():
+    assert Gaussian(np.float32(2)) == Gaussian(np.int64(2)) == Gaussian(2)
+    assert Gaussian(np.array([1, 2])) == Gaussian((1.0, 2.0))
+    assert Polynomial(np.int8(2), 1) == Polynomial(2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rbf", Gaussian(2.0)),
+        ("laplacian", Laplacian(0.25)),
+        ("poly", Polynomial(2, 0.25, 1.0)),
+        ("linear", Linear()),
+        ("sigmoid", Sigmoid(0.25, 1.0)),
+        ("linear_spline", LinearSpline()),
+    ],
+)
+def test_names_stand_for_kernels(name, expected):
+    assert resolve(name, X=X, gamma=0.25, degree=2, coef0=1) == [expected]
+
+
+def test_lists_may_mix_everything():
+    kernels = resolve(["rbf", Linear(), np.dot], X=X, gamma=1)
+    assert kernels == [Gaussian(1.0), Linear(), Custom(np.dot)]
+    assert all(isinstance(kernel, Kernel) for kernel in kernels)
+
+
+def test_gamma_means_what_it_does_in_scikit_learn():
+    assert resolve("laplacian", X=X, gamma="auto") == [Laplacian(1 / 3)]
+    (scaled,) = resolve("laplacian", X=X)
+    np.testing.assert_allclose(scaled.gamma, 1 / (3 * X.var()), rtol=1e-14)
+    assert resolve("laplacian", X=np.full((4, 3), 2.0)) == [Laplacian(1.0)]
+
+
+def test_gamma_counts_weighted_rows_as_often_as_their_weight():
+    weights = np.arange(1, 8)
+    (weighted,) = resolve("laplacian", X=X, sample_weight=weights.astype(float))
+    (repeated,) = resolve("laplacian", X=np.repeat(X, weights, axis=0))
+    np.testing.assert_allclose(weighted.gamma, repeated.gamma, rtol=1e-13)
+
+
+def test_the_fitted_kernel_is_published(surface):
+    data, target = surface
+    assert RVR(gamma=4).fit(data, target).kernel_ == Gaussian(0.5)
+    assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == [Linear(), Gaussian(1.0)]
+    assert RVR("precomputed").fit(data @ data.T, target).kernel_ == "precomputed"

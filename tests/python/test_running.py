@@ -1,0 +1,153 @@
+"""What goes on while a fit runs: the callback, the progress line, threads, Ctrl-C."""
+
+import _thread
+import threading
+import time
+
+import numpy as np
+import pytest
+from sparsebayes import RVC, RVR, SparseBayesRegressor, StepRecord
+from sparsebayes.kernels import Gaussian
+
+ACTIONS = {"add", "reestimate", "delete", "noise", "joint", "mode", "search"}
+
+
+def test_the_callback_sees_each_step(surface):
+    X, y = surface
+    records = []
+    model = RVR(callback=records.append).fit(X, y)
+    assert all(isinstance(record, StepRecord) for record in records)
+    assert [record.iteration for record in records] == list(range(1, model.n_iter_ + 1))
+    path = model.log_marginal_likelihood_path_
+    np.testing.assert_array_equal([record.log_marginal_likelihood for record in records], path[1:])
+    np.testing.assert_allclose([record.gain for record in records], np.diff(path), rtol=1e-6, atol=1e-7)
+    assert {record.action for record in records} <= ACTIONS
+    assert records[0].action == "add"
+    assert records[-1].n_active == len(model.active_)
+    assert records[-1].noise_variance == pytest.approx(model.noise_variance_)
+    # With nobody watching the model is the same.
+    np.testing.assert_array_equal(RVR().fit(X, y).mu_, model.mu_)
+
+
+def test_steps_name_functions_as_the_model_does(surface):
+    X, y = surface
+    keep = np.arange(90) % 2 == 1
+    present, searched = set(), []
+
+    def follow(record):
+        if record.action == "add":
+            present.add(record.index)
+        elif record.action == "delete":
+            present.remove(record.index)
+        elif record.action == "search":
+            searched.append(record)
+        elif record.action != "reestimate":
+            assert record.index is None
+        assert searched or len(present) == record.n_active
+
+    model = RVR(["rbf", "linear"], callback=follow).fit(X, y, sample_weight=keep)
+    assert searched or present == set(model.active_)
+    assert all(keep[name % 90] for name in present - {-1})
+
+
+def test_classifiers_have_no_noise_to_report(classes):
+    records = []
+    RVC(callback=records.append).fit(*classes)
+    assert {record.noise_variance for record in records} == {None}
+    assert "mode" in {record.action for record in records}
+
+
+@pytest.mark.parametrize("word", [True, np.True_, 1])
+def test_the_callback_can_stop_the_fit(surface, word):
+    X, y = surface
+    model = RVR(callback=lambda record: word if record.iteration == 5 else None).fit(X, y)
+    assert (model.status_, model.n_iter_) == ("stopped", 5)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_stopping_one_class_stops_the_others(three):
+    seen = []
+    model = RVC(callback=lambda record: seen.append(record) or len(seen) == 20).fit(*three)
+    assert len(seen) == 20
+    assert model.status_ == "stopped"
+    assert model.predict_proba(three[0]).shape == (120, 3)
+
+
+def test_an_error_in_the_callback_ends_the_fit_and_comes_through(surface):
+    def fail(record):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        RVR(callback=fail).fit(*surface)
+
+
+def test_fits_are_silent_unless_asked(surface, three, capfd):
+    RVR().fit(*surface)
+    assert capfd.readouterr() == ("", "")
+    RVR(verbose=1).fit(*surface)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "RVR: step" in err
+    assert err.rstrip().endswith("converged")
+    assert err.endswith("\n")
+    RVC(verbose=True).fit(*three)
+    assert "RVC 3/3: step" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear_spline", ["rbf", "laplacian"]])
+def test_the_number_of_threads_does_not_show_in_the_result(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=700)
+    first, *others = (RVR(kernel, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2, None, -1))
+    for other in others:
+        for name in ("active_", "mu_", "sigma_", "alpha_", "log_marginal_likelihood_path_"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(first, name))
+        np.testing.assert_array_equal(other.predict(X, return_std=True), first.predict(X, return_std=True))
+
+
+def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
+    X, y = surface
+    expected = RVR().fit(X, y).mu_
+    results = [None] * 8
+    start = threading.Barrier(8)
+
+    def work(k):
+        start.wait()
+        results[k] = RVR(n_jobs=1).fit(X, y).mu_
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("callback", [None, lambda record: None])
+@pytest.mark.parametrize("case", ["kernel", "columns", "classes"])
+def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
+    rng = np.random.default_rng(0)
+    if case == "columns":
+        X = rng.normal(size=(3000, 3000))
+        y, model = rng.normal(size=3000), SparseBayesRegressor(callback=callback)
+    else:
+        X = rng.uniform(-10, 10, (9000, 2))
+        y = np.sin(X).prod(axis=1) + rng.normal(size=9000)
+        y, model = (y, RVR(Gaussian(0.7))) if case == "kernel" else (y > 0, RVC(Gaussian(0.7)))
+        model.set_params(callback=callback)
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        _thread.interrupt_main()
+
+    timer = threading.Timer(0.5, press)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    finally:
+        timer.cancel()
+    assert time.monotonic() - pressed[0] < 1.0

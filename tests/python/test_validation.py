@@ -1,0 +1,286 @@
+"""Bad input: each kind raises ValueError or TypeError, and the message names the argument."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes.kernels import Gaussian
+
+ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
+BAD = (ValueError, TypeError)
+
+X = np.random.default_rng(0).normal(size=(12, 2))
+# Classes that overlap, so that no fit ends in a warning.
+Y = np.tile([0.0, 1.0], 6)
+
+
+def spoiled(array, value):
+    copy = np.array(array)
+    copy[(1,) * copy.ndim] = value
+    return copy
+
+
+BAD_X = {
+    "NaN": spoiled(X, np.nan),
+    "infinite": spoiled(X, np.inf),
+    "without rows": X[:0],
+    "without columns": X[:, :0],
+    "one-dimensional": X[:, 0],
+    "three-dimensional": X[:, :, np.newaxis],
+    "a scalar": 3.0,
+    "strings": X.astype(str),
+    "words": [["a", "b"]] * 12,
+    "complex": X + 1j,
+    "sparse": scipy.sparse.csr_array(X),
+    "None": None,
+    "dates": np.zeros((12, 2), dtype="datetime64[s]"),
+    "dictionaries": [[{}, {}]] * 12,
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize("case", BAD_X)
+def test_bad_X_is_refused_by_name(kind, case):
+    with pytest.raises(BAD, match=r"\bX\b"):
+        kind().fit(BAD_X[case], Y)
+    if case != "without rows":
+        with pytest.raises(BAD, match=r"\bX\b"):
+            kind().fit(X, Y).predict(BAD_X[case])
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_sparse_X_is_told_what_to_do(kind):
+    with pytest.raises(TypeError, match=r"X.*toarray"):
+        kind().fit(scipy.sparse.csr_array(X), Y)
+
+
+BAD_Y = {
+    "NaN": spoiled(Y, np.nan),
+    "infinite": spoiled(Y, np.inf),
+    "short": Y[:-1],
+    "long": np.append(Y, 1.0),
+    "empty": Y[:0],
+    "two columns": np.c_[Y, Y],
+    "None": None,
+    "a scalar": 1.0,
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize("case", BAD_Y)
+def test_bad_y_is_refused_by_name(kind, case):
+    with pytest.raises(BAD, match=r"\by\b"):
+        kind().fit(X, BAD_Y[case])
+
+
+@pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor])
+@pytest.mark.parametrize("y", [["a"] * 12, Y.astype(str), Y + 1j])
+def test_targets_that_are_no_numbers_are_refused(kind, y):
+    with pytest.raises(BAD, match=r"\by\b"):
+        kind().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [RVC, SparseBayesClassifier])
+@pytest.mark.parametrize("label", [1, "yes", True])
+def test_one_class_alone_is_refused(kind, label):
+    with pytest.raises(ValueError, match=r"^y holds one class only"):
+        kind().fit(X, [label] * 12)
+    # Rows of zero weight do not count.
+    with pytest.raises(ValueError, match=r"^y holds one class only"):
+        kind().fit(X, Y, sample_weight=Y)
+
+
+@pytest.mark.parametrize("kind", [RVC, SparseBayesClassifier])
+@pytest.mark.parametrize("y", [X[:, 0], ["a", None] * 6, ["a", 1] * 6])
+def test_labels_that_cannot_be_classes_are_refused(kind, y):
+    with pytest.raises(BAD, match=r"\by\b|continuous"):
+        kind().fit(X, np.array(y, dtype=object) if isinstance(y, list) else y)
+
+
+def test_negative_counts_are_refused():
+    with pytest.raises(ValueError, match=r"\by\b.*negative"):
+        SparseBayesRegressor(likelihood="poisson").fit(X, Y - 0.5)
+
+
+BAD_WEIGHTS = {
+    "NaN": spoiled(Y, np.nan),
+    "infinite": spoiled(Y, np.inf),
+    "negative": spoiled(Y, -1.0),
+    "all zero": 0 * Y,
+    "short": np.ones(11),
+    "two-dimensional": np.ones((12, 1)),
+    "words": ["heavy"] * 12,
+    "negative scalar": -1.0,
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize("case", BAD_WEIGHTS)
+def test_bad_weights_are_refused_by_name(kind, case):
+    with pytest.raises(BAD, match="sample_weight"):
+        kind().fit(X, Y, sample_weight=BAD_WEIGHTS[case])
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tol", 0),
+        ("tol", -1e-3),
+        ("tol", np.nan),
+        ("tol", "small"),
+        ("max_iter", 0),
+        ("max_iter", 10.0),
+        ("max_iter", None),
+        ("n_jobs", 0),
+        ("n_jobs", -2),
+        ("n_jobs", 1.5),
+        ("verbose", -1),
+        ("verbose", "yes"),
+        ("callback", 3),
+        ("fit_intercept", "no"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(kind, name, value):
+    with pytest.raises(BAD, match=rf"^{name} must be"):
+        kind(**{name: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor])
+@pytest.mark.parametrize("value", [0, -0.1, np.inf, "low", True])
+def test_bad_noise_is_refused_by_name(kind, value):
+    with pytest.raises(BAD, match=r"^noise_variance must be.*None"):
+        kind(noise_variance=value).fit(X, Y)
+
+
+def test_likelihood_and_noise_have_to_agree():
+    with pytest.raises(ValueError, match=r"^likelihood must be"):
+        SparseBayesRegressor(likelihood="cauchy").fit(X, Y)
+    with pytest.raises(ValueError, match=r"^noise_variance must be None"):
+        SparseBayesRegressor(likelihood="poisson", noise_variance=0.1).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", Gaussian(1.0)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gamma", -1.0),
+        ("gamma", 0),
+        ("gamma", "wide"),
+        ("gamma", np.nan),
+        ("gamma", None),
+        ("degree", 0),
+        ("degree", -2),
+        ("degree", 2.5),
+        ("coef0", np.inf),
+        ("coef0", "one"),
+    ],
+)
+def test_bad_kernel_parameters_are_refused_used_or_not(kind, kernel, name, value):
+    with pytest.raises(BAD, match=rf"^{name} must be"):
+        kind(kernel, **{name: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "gaussian",
+        3.0,
+        None,
+        [],
+        ["rbf", "nonsense"],
+        ["rbf", "precomputed"],
+        Gaussian,
+    ],
+)
+def test_bad_kernels_are_refused_by_name(kind, kernel):
+    with pytest.raises(BAD, match=r"^kernel"):
+        kind(kernel).fit(X, Y)
+
+
+def test_widths_have_to_fit_the_inputs():
+    with pytest.raises(ValueError, match=r"width has 3 values but X has 2 features"):
+        RVR(Gaussian([1.0, 2.0, 3.0])).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC])
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda A, B: np.ones((len(A), len(B) + 1)),
+        lambda A, B: np.ones(len(A)),
+        lambda A, B: 1.0,
+        lambda A, B: A @ B.T + 1j,
+        lambda A, B: np.full((len(A), len(B)), np.nan),
+        lambda A, B: np.full((len(A), len(B)), np.inf),
+        lambda A, B: np.full((len(A), len(B)), "one"),
+        lambda A, B: None,
+    ],
+)
+def test_kernel_functions_have_to_return_a_real_finite_matrix(kind, values):
+    with pytest.raises(BAD, match="kernel function must return"):
+        kind(values).fit(X, Y)
+
+
+def test_kernel_functions_are_checked_when_predicting_too():
+    fitted = []
+
+    def kernel(A, B):
+        return (A @ B.T) * (np.nan if fitted else 1.0)
+
+    model = RVR(kernel).fit(X, X[:, 0] + 0.1 * Y)
+    fitted.append(True)
+    with pytest.raises(ValueError, match="kernel function must return finite"):
+        model.predict(X)
+
+
+def test_errors_inside_a_kernel_function_come_through():
+    def kernel(A, B):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        RVR(kernel).fit(X, Y)
+
+
+def test_kernel_functions_cannot_change_the_data():
+    def kernel(A, B):
+        A *= 2.0
+        return A @ B.T
+
+    with pytest.raises(ValueError, match="read-only"):
+        RVR(kernel).fit(X.copy(), Y)
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC])
+def test_precomputed_kernels_have_to_be_square(kind):
+    with pytest.raises(ValueError, match=r"X must be square.*\(12, 2\)"):
+        kind("precomputed").fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_another_number_of_features_is_refused(kind):
+    model = kind().fit(X, Y)
+    with pytest.raises(ValueError, match=r"X has 3 features.*expecting 2"):
+        model.predict(np.ones((4, 3)))
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_a_failed_fit_leaves_the_arguments_alone(kind):
+    data = spoiled(X, np.nan)
+    copy = data.copy()
+    with pytest.raises(ValueError, match="NaN"):
+        kind().fit(data, Y)
+    np.testing.assert_array_equal(data, copy)
+
+
+def test_a_kernel_value_too_large_for_a_float_is_an_error():
+    with pytest.raises(ValueError, match="finite"):
+        RVR("poly", degree=5, gamma=1e100).fit(X, Y)
+
+
+def test_certificates_refuse_other_data():
+    model = RVR().fit(X, Y + 0.1 * X[:, 1])
+    with pytest.raises(ValueError, match="must be the training data"):
+        next(model._problems(X[:-1], Y[:-1]))
