@@ -35,7 +35,7 @@ class KernelBasis(SparseBayesEstimator):
     def _layout(self, training: Training) -> Layout:
         rows = training.rows
         if not is_precomputed(self.kernel):
-            # Equal rows have equal functions; the first stands for all. So a row given twice is one of weight 2.
+            # Equal rows have equal functions; the first stands for all.
             rows = rows[np.sort(np.unique(training.X, axis=0, return_index=True)[1])]
         return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal
 
 import numpy as np
@@ -96,7 +97,7 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray
     if sample_weight is None:
         return None
     with naming("sample_weight"):
-        given = np.full(n_samples, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
+        given = np.full(n_samples, sample_weight) if isinstance(sample_weight, Number) else sample_weight
         weights = check_array(given, dtype="numeric", ensure_2d=False, input_name="sample_weight")
         if weights.shape != (n_samples,):
             raise ValueError(

@@ -281,12 +281,14 @@ class RVC(KernelBasis, _Classification):
     --------
     >>> import numpy as np
     >>> from sparsebayes import RVC
-    >>> angle = np.linspace(0, 6, 60)
-    >>> X = np.c_[np.cos(angle), np.sin(angle)] * np.tile([1.0, 2.0], 30)[:, None]
-    >>> y = np.tile(["in", "out"], 30)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=100) > 0, "same", "different")
     >>> model = RVC().fit(X, y)
-    >>> model.predict([[0.0, 0.9], [2.1, 0.0]])
-    array(['in', 'out'], dtype='<U3')
+    >>> model.status_, len(model.relevance_) < 10
+    ('converged', True)
+    >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
+    array(['same', 'different'], dtype='<U9')
     """
 
     def __init__(
