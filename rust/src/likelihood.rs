@@ -22,6 +22,8 @@ pub enum Likelihood {
 pub struct Working {
     /// Minus the second derivative of the log-likelihood: the diagonal of B in equation (11).
     pub weight: f64,
+    /// How the weight changes with eta: its derivative.
+    pub skew: f64,
     /// The first derivative of the log-likelihood; B(t_hat - eta) in the terms of equation (14).
     pub residual: f64,
     /// Minus twice the log-likelihood; for the Gaussian the squared residual, without beta or constants.
@@ -54,7 +56,7 @@ impl Likelihood {
         match self {
             Self::Gaussian => {
                 let residual = target - eta;
-                Working { weight: 1.0, residual, deviance: residual * residual }
+                Working { weight: 1.0, skew: 0.0, residual, deviance: residual * residual }
             }
             Self::Bernoulli => {
                 // exp(-|eta|) never overflows; both tails keep full relative precision.
@@ -63,11 +65,13 @@ impl Likelihood {
                 // t - mean, with mean = 1 - minor or minor: no cancellation where the fit is near certain.
                 let residual = if eta >= 0.0 { minor - (1.0 - target) } else { target - minor };
                 let log_likelihood = target * eta - eta.max(0.0) - e.ln_1p();
-                Working { weight: minor * (1.0 - minor), residual, deviance: -2.0 * log_likelihood }
+                let weight = minor * (1.0 - minor);
+                let skew = if eta >= 0.0 { -weight } else { weight } * (1.0 - 2.0 * minor);
+                Working { weight, skew, residual, deviance: -2.0 * log_likelihood }
             }
             Self::Poisson => {
                 let mean = eta.exp();
-                Working { weight: mean, residual: target - mean, deviance: -2.0 * (target * eta - mean) }
+                Working { weight: mean, skew: mean, residual: target - mean, deviance: -2.0 * (target * eta - mean) }
             }
         }
     }
@@ -93,6 +97,8 @@ mod tests {
             let first = -0.5 * (at(eta + h).deviance - at(eta - h).deviance) / (2.0 * h);
             let second = (at(eta + h).residual - at(eta - h).residual) / (2.0 * h);
             assert!((first - at(eta).residual).abs() < 1e-8 * (1.0 + first.abs()), "{likelihood:?} {eta}");
+            let third = (at(eta + h).weight - at(eta - h).weight) / (2.0 * h);
+            assert!((third - at(eta).skew).abs() < 1e-8 * (1.0 + third.abs()), "{likelihood:?} {eta}");
             assert!((second + at(eta).weight).abs() < 1e-8 * (1.0 + second.abs()), "{likelihood:?} {eta}");
         }
     }

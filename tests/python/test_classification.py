@@ -6,6 +6,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sparsebayes import RVC, SparseBayesClassifier
 from sparsebayes.kernels import Gaussian
 
+# For tests of what is made of a fit, wherever it ended.
+quietly = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 
 def sigmoid(eta):
     return 1.0 / (1.0 + np.exp(-eta))
@@ -72,6 +75,15 @@ def test_probabilities_are_moderated_by_the_variance_unless_told_otherwise(class
     np.testing.assert_array_equal(model.predict(new), (eta > 0).astype(float))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_overlapping_classes_converge(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(120, 2))
+    model = RVC().fit(X, np.digitize(X[:, 0] + 0.4 * rng.normal(size=120), [-0.5, 0.5]))
+    assert model.status_ == "converged"
+
+
+@quietly
 def test_three_classes_are_fitted_one_against_the_rest(three):
     X, y = three
     model = RVC(Gaussian(1.5)).fit(X, y)
@@ -99,6 +111,7 @@ def test_three_classes_are_fitted_one_against_the_rest(three):
     np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(axis=1)])
 
 
+@quietly
 def test_the_record_of_several_fits_is_one(three):
     X, y = three
     model = RVC(Gaussian(1.5)).fit(X, y)
@@ -113,6 +126,7 @@ def test_the_record_of_several_fits_is_one(three):
     np.testing.assert_allclose(np.diff(path[: len(first)]), np.diff(first), atol=1e-9)
 
 
+@quietly
 def test_classes_too_improbable_for_a_float_still_have_ratios(three):
     X, y = three
     model = SparseBayesClassifier(fit_intercept=True).fit(X, y)
@@ -123,6 +137,7 @@ def test_classes_too_improbable_for_a_float_still_have_ratios(three):
     assert np.isfinite(p).all()
 
 
+@quietly
 def test_columns_have_a_weight_for_each_class(three):
     X, y = three
     model = SparseBayesClassifier(fit_intercept=True).fit(X, y)
@@ -135,6 +150,7 @@ def test_columns_have_a_weight_for_each_class(three):
     assert two.intercept_.shape == (1,)
 
 
+@quietly
 def test_a_linear_kernel_publishes_weights_over_the_inputs(three):
     X, y = three
     model = RVC("linear").fit(X, y)
@@ -144,6 +160,7 @@ def test_a_linear_kernel_publishes_weights_over_the_inputs(three):
     )
 
 
+@quietly
 @pytest.mark.parametrize("y_name", ["classes", "three"])
 def test_precomputed_callable_and_named_kernels_agree(request, y_name):
     X, y = request.getfixturevalue(y_name)
@@ -170,6 +187,7 @@ def test_integer_weights_count_like_repeated_rows(request, make, y_name):
     )
 
 
+@quietly
 def test_rows_of_no_weight_are_not_there_but_counted(three):
     X, y = three
     keep = np.random.default_rng(1).random(len(y)) < 0.7
@@ -178,6 +196,7 @@ def test_rows_of_no_weight_are_not_there_but_counted(three):
     np.testing.assert_array_equal(weighted.relevance_, np.flatnonzero(keep)[removed.relevance_])
 
 
+@quietly
 def test_a_class_of_no_weight_is_no_class(three):
     X, y = three
     model = RVC().fit(X, y, sample_weight=y != "b")
@@ -185,7 +204,7 @@ def test_a_class_of_no_weight_is_no_class(three):
     assert model.decision_function(X).shape == (len(y),)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@quietly
 @pytest.mark.parametrize("gap", [0.1, 5.0])
 @pytest.mark.parametrize("make", [RVC, lambda: SparseBayesClassifier(fit_intercept=True)])
 def test_separable_classes_give_finite_models(make, gap):
@@ -218,6 +237,7 @@ def test_the_worst_of_several_ends_is_the_status(three):
     assert model.n_iter_ <= 15
 
 
+@quietly
 @pytest.mark.parametrize("y_name", ["classes", "three"])
 def test_problems_hold_each_fit(request, y_name):
     X, y = request.getfixturevalue(y_name)

@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 
 use super::action::Factors;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, SHORTLIST};
+use super::settings::{ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
 use super::state::{Entrant, State};
 use crate::Result;
 use crate::linalg::parallel::map_pieces;
@@ -128,7 +128,11 @@ impl Dictionary {
     /// Whether candidate `i` is worth its place now.
     fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
         // A function that keeps coming back for next to nothing must not keep the loop alive.
-        let least = if self.entries[i] < LEAST_ENTRIES { LEAST_GAIN } else { 1e-3 };
+        let least = match self.entries[i] {
+            0..LEAST_ENTRIES => LEAST_GAIN,
+            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
+            _ => f64::INFINITY,
+        };
         let gain = if self.resolves(i, f, state) { f.gain_of_adding() } else { 0.0 };
         if gain > least && f.optimal_alpha().is_some() { gain } else { 0.0 }
     }
@@ -142,6 +146,11 @@ impl Dictionary {
                 && self.resolves(i, self.factors[i], state)
                 && self.factors[i].gain_of_adding() > WORTH_TELLING
         })
+    }
+
+    /// Whether some function has left and come back more often than chance would have it.
+    pub(super) fn returns(&self) -> bool {
+        self.entries.iter().any(|&e| e > 2)
     }
 
     /// Candidates outside with most to gain, best first.

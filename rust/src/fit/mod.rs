@@ -5,12 +5,14 @@ mod dictionary;
 mod inner;
 mod joint;
 mod laplace;
+mod mode;
 mod pool;
 mod record;
 mod search;
 mod sequential;
 mod settings;
 mod state;
+mod stationary;
 
 pub use record::{Action, Step, Watch};
 pub use settings::{Noise, Rules, Settings};

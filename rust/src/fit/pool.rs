@@ -93,6 +93,11 @@ impl Statistics for Pool {
         Ok(self.target_sq - dot(&b, mu) - dot(gradient, mu))
     }
 
+    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        // Gaussian weights do not move.
+        Ok(DMatrix::zeros(active.len(), active.len()))
+    }
+
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let gradient = (0..self.n_basis()).map(|i| self.projections[i] - self.product(i, active, mu)).collect();
         Ok(Sweep {

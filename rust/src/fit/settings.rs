@@ -114,3 +114,6 @@ pub(super) const COARSE_GAIN: f64 = 0.05;
 
 /// Times a function may enter for less than a thousandth of a nat before it is kept out.
 pub(super) const LEAST_ENTRIES: u8 = 8;
+
+/// Times a function may enter at all.
+pub(super) const MOST_ENTRIES: u8 = 40;

@@ -81,6 +81,13 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
+    /// Active-only, right after [`Statistics::local`] at the same `mu`: how the posterior variances answer to moves of
+    /// the mode through the weights alone. With T = Phi_A Sigma it is the m x m matrix `sum_n skew_n T_nj^2 T_nk`.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>>;
+
     /// Dictionary-wide: one pass that brings the Gram columns of `wanted`, diagonal and gradient of all K.
     ///
     /// # Errors

@@ -39,6 +39,7 @@ pub struct Observations<'a> {
     packed_for: Vec<usize>,
     working: Vec<f64>,
     residual: Vec<f64>,
+    skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
     cancel: Option<&'a AtomicBool>,
@@ -74,6 +75,7 @@ impl<'a> Observations<'a> {
             packed_for: Vec::new(),
             working: vec![1.0; n],
             residual: vec![0.0; n],
+            skew: vec![0.0; n],
             constant_deviance,
             target_scale,
             target,
@@ -157,20 +159,24 @@ impl<'a> Observations<'a> {
                 axpy(mu, &self.packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
             }
             let mut working = Vec::with_capacity(rows.len());
+            let mut skew = Vec::with_capacity(rows.len());
             let mut deviance = 0.0;
             for (row, eta) in rows.zip(&mut eta) {
                 let at = self.likelihood.working(*eta, self.target[row]);
                 let w = self.weights.as_ref().map_or(1.0, |w| w[row]);
                 working.push(w * at.weight);
+                skew.push(w * at.skew);
                 *eta = w * at.residual;
                 deviance += w * at.deviance;
             }
-            (working, eta, deviance)
+            (working, skew, eta, deviance)
         });
         self.working.clear();
         self.residual.clear();
+        self.skew.clear();
         let mut deviance = self.constant_deviance;
-        for (working, residual, part) in pieces {
+        for (working, skew, residual, part) in pieces {
+            self.skew.extend(skew);
             self.working.extend(working);
             self.residual.extend(residual);
             deviance += part;
@@ -310,6 +316,30 @@ impl Statistics for Observations<'_> {
         let deviance = self.move_to(active, mu)?;
         self.active_gradient(gradient);
         Ok(deviance)
+    }
+
+    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        self.check_cancel()?;
+        self.pack(active);
+        let (n, m) = (self.target.len(), active.len());
+        let mut drift = DMatrix::zeros(m, m);
+        if m == 0 {
+            return Ok(drift);
+        }
+        let sigma = sigma.view((0, 0), (m, m));
+        let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
+            let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
+            let columns: Vec<&[f64]> = self.packed.chunks_exact(n).map(|c| &c[rows.clone()]).collect();
+            let t = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]) * sigma;
+            let squares = t.map(|v| v * v);
+            let skewed = DMatrix::from_fn(rows.len(), m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
+            let mut out = vec![0.0; m * m];
+            let height = rows.len();
+            add_transpose_product(squares.as_slice(), height, skewed.as_slice(), height, height, &mut out, m);
+            out
+        });
+        pieces.iter().for_each(|piece| axpy(1.0, piece, drift.as_mut_slice()));
+        Ok(drift)
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
