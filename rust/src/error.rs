@@ -44,15 +44,30 @@ impl Error {
     /// Whether the caller's input is to blame (as against the arithmetic).
     #[must_use]
     pub fn is_invalid_input(&self) -> bool {
-        matches!(self, Self::Shape { .. } | Self::NonFinite { .. } | Self::Invalid { .. })
+        matches!(
+            self,
+            Self::Shape { .. } | Self::NonFinite { .. } | Self::Invalid { .. }
+        )
     }
 
     pub(crate) fn check_len(what: &'static str, expected: usize, got: usize) -> Result<()> {
-        if expected == got { Ok(()) } else { Err(Self::Shape { what, expected, got }) }
+        if expected == got {
+            Ok(())
+        } else {
+            Err(Self::Shape {
+                what,
+                expected,
+                got,
+            })
+        }
     }
 
     pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<()> {
-        if values.iter().all(|v| v.is_finite()) { Ok(()) } else { Err(Self::NonFinite { what }) }
+        if values.iter().all(|v| v.is_finite()) {
+            Ok(())
+        } else {
+            Err(Self::NonFinite { what })
+        }
     }
 }
 

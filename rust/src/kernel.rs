@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::linalg::simd::{dispatch, exp};
+use crate::linalg::simd::{Simd, WithSimd, dispatch, exp};
 
 /// Points whose values of one feature lie side by side, so that a loop over points is a loop over memory.
 #[derive(Debug, Clone)]
 pub struct Points {
-    n_points: usize,
+    len: usize,
     n_features: usize,
     values: Vec<f64>,
 }
@@ -20,18 +20,25 @@ impl Points {
     #[must_use]
     pub fn from_rows(rows: &[f64], n_points: usize, n_features: usize) -> Self {
         let mut values = vec![0.0; n_points * n_features];
-        for (i, row) in rows.chunks_exact(n_features.max(1)).enumerate().take(n_points) {
+        for (i, row) in rows[..values.len()]
+            .chunks_exact(n_features.max(1))
+            .enumerate()
+        {
             for (d, &value) in row.iter().enumerate() {
                 values[d * n_points + i] = value;
             }
         }
-        Self { n_points, n_features, values }
+        Self {
+            len: n_points,
+            n_features,
+            values,
+        }
     }
 
     /// Number of points.
     #[must_use]
     pub fn n_points(&self) -> usize {
-        self.n_points
+        self.len
     }
 
     /// Number of features.
@@ -105,20 +112,35 @@ impl Kernel {
     /// The message.
     pub fn validate(&self, n_features: usize) -> Result<(), String> {
         let finite = |name: &str, value: f64| {
-            if value.is_finite() { Ok(()) } else { Err(format!("kernel parameter {name} must be finite, got {value}")) }
+            if value.is_finite() {
+                Ok(())
+            } else {
+                Err(format!(
+                    "kernel parameter {name} must be finite, got {value}"
+                ))
+            }
         };
         match self {
-            Self::Gaussian { inverse_square_widths: w } => {
+            Self::Gaussian {
+                inverse_square_widths: w,
+            } => {
                 if w.len() != 1 && w.len() != n_features {
                     let got = w.len();
-                    return Err(format!("kernel width must be one number or one for each of {n_features} inputs, got {got}"));
+                    return Err(format!(
+                        "kernel width must be one number or one for each of {n_features} inputs, got {got}"
+                    ));
                 }
                 if w.iter().any(|w| !w.is_finite() || *w < 0.0) {
-                    return Err("kernel width must be positive, and not so small that its square vanishes".into());
+                    return Err(
+                        "kernel width must be positive, and not so small that its square vanishes"
+                            .into(),
+                    );
                 }
                 Ok(())
             }
-            Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!("kernel parameter gamma must not be negative, got {gamma}")),
+            Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!(
+                "kernel parameter gamma must not be negative, got {gamma}"
+            )),
             Self::Laplacian { gamma } => finite("gamma", *gamma),
             Self::Polynomial { gamma, coef0, .. } | Self::Sigmoid { gamma, coef0 } => {
                 finite("gamma", *gamma)?;
@@ -135,25 +157,57 @@ impl Kernel {
     }
 
     /// k(x, z) for one pair.
+    ///
+    /// # Panics
+    /// If the two differ in length.
     #[must_use]
     pub fn eval(&self, x: &[f64], z: &[f64]) -> f64 {
+        assert_eq!(x.len(), z.len(), "features of x and z");
         let mut out = [0.0];
-        self.fill(Run { values: x, stride: 1, start: 0, len: 1 }, z, &mut out);
+        self.fill(
+            Run {
+                values: x,
+                stride: 1,
+                start: 0,
+                len: 1,
+            },
+            z,
+            &mut out,
+        );
         out[0]
     }
 
-    /// k(x_n, centre) for the points in `rows`; to the bit what [`Kernel::eval`] gives for each.
+    /// `k(x_n, centre)` for the points in `rows`; to the bit what [`Kernel::eval`] gives for each.
     ///
     /// # Panics
-    /// If `rows` reaches beyond the points, or `out` is shorter than it.
-    pub fn column_into(&self, points: &Points, centre: &[f64], rows: Range<usize>, out: &mut [f64]) {
-        let chunks = rows.clone().step_by(CHUNK).zip(out[..rows.len()].chunks_mut(CHUNK));
-        dispatch(|| {
-            for (start, out) in chunks {
-                let run = Run { values: &points.values, stride: points.n_points, start, len: out.len() };
-                self.fill(run, centre, out);
-            }
-        });
+    /// If `rows` reaches beyond the points, `centre` has not as many features as they, or `out` is shorter than `rows`.
+    pub fn column_into(
+        &self,
+        points: &Points,
+        centre: &[f64],
+        rows: Range<usize>,
+        out: &mut [f64],
+    ) {
+        assert!(rows.end <= points.len, "rows {rows:?} of {}", points.len);
+        assert_eq!(centre.len(), points.n_features, "features of the centre");
+        let chunks = rows
+            .clone()
+            .step_by(CHUNK)
+            .zip(out[..rows.len()].chunks_mut(CHUNK));
+        for (start, out) in chunks {
+            let run = Run {
+                values: &points.values,
+                stride: points.len,
+                start,
+                len: out.len(),
+            };
+            dispatch(Fill {
+                kernel: self,
+                x: run,
+                z: centre,
+                out,
+            });
+        }
     }
 
     /// At most `CHUNK` values.
@@ -161,32 +215,48 @@ impl Kernel {
     #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
     fn fill(&self, x: Run<'_>, z: &[f64], out: &mut [f64]) {
         match self {
-            Self::Gaussian { inverse_square_widths: w } => {
+            Self::Gaussian {
+                inverse_square_widths: w,
+            } => {
                 accumulate(x, z, out, |d, x, z| {
                     let weight = if w.len() == 1 { 1.0 } else { w[d] };
                     let difference = x - z;
                     weight * (difference * difference)
                 });
                 let scale = if w.len() == 1 { w[0] } else { 1.0 };
-                out.iter_mut().for_each(|v| *v = exp(-scale * *v));
+                for v in out.iter_mut() {
+                    *v = exp(-scale * *v);
+                }
             }
             Self::Laplacian { gamma } => {
                 accumulate(x, z, out, |_, x, z| (x - z).abs());
-                out.iter_mut().for_each(|v| *v = exp(-gamma * *v));
+                for v in out.iter_mut() {
+                    *v = exp(-gamma * *v);
+                }
             }
             Self::Linear => accumulate(x, z, out, |_, x, z| x * z),
-            Self::Polynomial { degree, gamma, coef0 } => {
+            Self::Polynomial {
+                degree,
+                gamma,
+                coef0,
+            } => {
                 accumulate(x, z, out, |_, x, z| x * z);
-                out.iter_mut().for_each(|v| *v = power(gamma * *v + coef0, *degree));
+                for v in out.iter_mut() {
+                    *v = power(gamma * *v + coef0, *degree);
+                }
             }
             Self::Sigmoid { gamma, coef0 } => {
                 accumulate(x, z, out, |_, x, z| x * z);
-                out.iter_mut().for_each(|v| *v = (gamma * *v + coef0).tanh());
+                for v in out.iter_mut() {
+                    *v = (gamma * *v + coef0).tanh();
+                }
             }
             Self::LinearSpline => {
                 out.fill(1.0);
                 for (d, &z) in z.iter().enumerate() {
-                    out.iter_mut().zip(x.feature(d)).for_each(|(v, &x)| *v *= spline(x, z));
+                    out.iter_mut()
+                        .zip(x.feature(d))
+                        .for_each(|(v, &x)| *v *= spline(x, z));
                 }
             }
             Self::Sum(parts) => combine(parts, x, z, out, |v, part| *v += part),
@@ -195,25 +265,59 @@ impl Kernel {
     }
 }
 
-/// out_n = sum_d term(d, x_nd, z_d).
+/// [`Kernel::fill`] as work for [`dispatch`].
+struct Fill<'a> {
+    kernel: &'a Kernel,
+    x: Run<'a>,
+    z: &'a [f64],
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `fill`
+    fn with_simd<S: Simd>(self, _: S) {
+        self.kernel.fill(self.x, self.z, self.out);
+    }
+}
+
+/// `out_n = sum_d term(d, x_nd, z_d)`.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `fill`
 fn accumulate(x: Run<'_>, z: &[f64], out: &mut [f64], term: impl Fn(usize, f64, f64) -> f64) {
     out.fill(0.0);
     for (d, &z) in z.iter().enumerate() {
-        out.iter_mut().zip(x.feature(d)).for_each(|(v, &x)| *v += term(d, x, z));
+        out.iter_mut()
+            .zip(x.feature(d))
+            .for_each(|(v, &x)| *v += term(d, x, z));
     }
 }
 
 /// Joins the values of several kernels. Not inlined: it calls `fill` on its parts.
 fn combine(parts: &[Kernel], x: Run<'_>, z: &[f64], out: &mut [f64], join: impl Fn(&mut f64, f64)) {
-    let Some((first, rest)) = parts.split_first() else { return };
-    dispatch(|| first.fill(x, z, out));
+    let Some((first, rest)) = parts.split_first() else {
+        return;
+    };
+    dispatch(Fill {
+        kernel: first,
+        x,
+        z,
+        out,
+    });
     let mut buffer = [0.0; CHUNK];
     for part in rest {
         let values = &mut buffer[..out.len()];
-        dispatch(|| part.fill(x, z, values));
-        out.iter_mut().zip(values.iter()).for_each(|(v, &part)| join(v, part));
+        dispatch(Fill {
+            kernel: part,
+            x,
+            z,
+            out: values,
+        });
+        out.iter_mut()
+            .zip(values.iter())
+            .for_each(|(v, &part)| join(v, part));
     }
 }
 
@@ -245,18 +349,32 @@ mod tests {
     use super::*;
 
     fn kernels() -> Vec<Kernel> {
-        let gaussian = Kernel::Gaussian { inverse_square_widths: vec![0.3] };
+        let gaussian = Kernel::Gaussian {
+            inverse_square_widths: vec![0.3],
+        };
         let spline = Kernel::LinearSpline;
         vec![
             gaussian.clone(),
-            Kernel::Gaussian { inverse_square_widths: vec![0.3, 0.1, 2.0] },
+            Kernel::Gaussian {
+                inverse_square_widths: vec![0.3, 0.1, 2.0],
+            },
             Kernel::Laplacian { gamma: 0.7 },
-            Kernel::Polynomial { degree: 3, gamma: 0.5, coef0: 1.0 },
+            Kernel::Polynomial {
+                degree: 3,
+                gamma: 0.5,
+                coef0: 1.0,
+            },
             Kernel::Linear,
-            Kernel::Sigmoid { gamma: 0.2, coef0: -0.3 },
+            Kernel::Sigmoid {
+                gamma: 0.2,
+                coef0: -0.3,
+            },
             spline.clone(),
             Kernel::Sum(vec![gaussian.clone(), Kernel::Linear]),
-            Kernel::Product(vec![gaussian.clone(), Kernel::Sum(vec![Kernel::Linear, spline])]),
+            Kernel::Product(vec![
+                gaussian.clone(),
+                Kernel::Sum(vec![Kernel::Linear, spline]),
+            ]),
         ]
     }
 
@@ -264,18 +382,28 @@ mod tests {
         let pairs = || x.iter().copied().zip(z.iter().copied());
         let inner: f64 = pairs().map(|(x, z)| x * z).sum();
         match kernel {
-            Kernel::Gaussian { inverse_square_widths: w } => {
-                let weighted = pairs().enumerate().map(|(d, (x, z))| w[d.min(w.len() - 1)] * (x - z).powi(2));
+            Kernel::Gaussian {
+                inverse_square_widths: w,
+            } => {
+                let weighted = pairs()
+                    .enumerate()
+                    .map(|(d, (x, z))| w[d.min(w.len() - 1)] * (x - z).powi(2));
                 (-weighted.sum::<f64>()).exp()
             }
-            Kernel::Laplacian { gamma } => (-gamma * pairs().map(|(x, z)| (x - z).abs()).sum::<f64>()).exp(),
-            Kernel::Polynomial { degree, gamma, coef0 } => (gamma * inner + coef0).powi((*degree).try_into().unwrap()),
+            Kernel::Laplacian { gamma } => {
+                (-gamma * pairs().map(|(x, z)| (x - z).abs()).sum::<f64>()).exp()
+            }
+            Kernel::Polynomial {
+                degree,
+                gamma,
+                coef0,
+            } => (gamma * inner + coef0).powi((*degree).try_into().unwrap()),
             Kernel::Linear => inner,
             Kernel::Sigmoid { gamma, coef0 } => (gamma * inner + coef0).tanh(),
             Kernel::LinearSpline => pairs()
                 .map(|(x, z)| {
                     let m = x.min(z);
-                    1.0 + x * z + x * z * m - (x + z) / 2.0 * m.powi(2) + m.powi(3) / 3.0
+                    1.0 + x * z + x * z * m - 0.5 * (x + z) * m.powi(2) + m.powi(3) / 3.0
                 })
                 .product(),
             Kernel::Sum(parts) => parts.iter().map(|k| naive(k, x, z)).sum(),
@@ -284,7 +412,9 @@ mod tests {
     }
 
     fn points(n: usize) -> Vec<f64> {
-        (0..n * 3).map(|i| (f64::from(u32::try_from(i).unwrap()) * 0.7).sin() * 2.0).collect()
+        (0..n * 3)
+            .map(|i| (f64::from(u32::try_from(i).unwrap()) * 0.7).sin() * 2.0)
+            .collect()
     }
 
     #[test]
@@ -294,8 +424,14 @@ mod tests {
             for pair in x.chunks_exact(6) {
                 let (a, b) = pair.split_at(3);
                 let expected = naive(&kernel, a, b);
-                assert!((kernel.eval(a, b) - expected).abs() <= 1e-13 * (1.0 + expected.abs()), "{kernel:?}");
-                assert!((kernel.eval(b, a) - expected).abs() <= 1e-13 * (1.0 + expected.abs()), "{kernel:?}");
+                assert!(
+                    (kernel.eval(a, b) - expected).abs() <= 1e-13 * (1.0 + expected.abs()),
+                    "{kernel:?}"
+                );
+                assert!(
+                    (kernel.eval(b, a) - expected).abs() <= 1e-13 * (1.0 + expected.abs()),
+                    "{kernel:?}"
+                );
             }
         }
     }
@@ -311,21 +447,57 @@ mod tests {
                 let mut out = vec![f64::NAN; range.len()];
                 kernel.column_into(&stored, &centre, range.clone(), &mut out);
                 for (i, value) in range.zip(out) {
-                    assert_eq!(value.to_bits(), kernel.eval(&rows[i * 3..i * 3 + 3], &centre).to_bits(), "{kernel:?} {i}");
+                    assert_eq!(
+                        value.to_bits(),
+                        kernel.eval(&rows[i * 3..i * 3 + 3], &centre).to_bits(),
+                        "{kernel:?} {i}"
+                    );
                 }
             }
         }
     }
 
     #[test]
+    #[should_panic(expected = "rows 1..6 of 5")]
+    fn rows_beyond_the_points_are_not_read() {
+        Kernel::Linear.column_into(
+            &Points::from_rows(&points(5), 5, 3),
+            &[0.0; 3],
+            1..6,
+            &mut [0.0; 5],
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "features of the centre")]
+    fn a_centre_with_other_features_is_refused() {
+        Kernel::Linear.column_into(
+            &Points::from_rows(&points(5), 5, 3),
+            &[0.0; 2],
+            0..5,
+            &mut [0.0; 5],
+        );
+    }
+
+    #[test]
     fn parameters_out_of_range_are_refused() {
         for kernel in [
-            Kernel::Gaussian { inverse_square_widths: vec![1.0, 2.0] },
-            Kernel::Gaussian { inverse_square_widths: vec![-1.0] },
+            Kernel::Gaussian {
+                inverse_square_widths: vec![1.0, 2.0],
+            },
+            Kernel::Gaussian {
+                inverse_square_widths: vec![-1.0],
+            },
             Kernel::Laplacian { gamma: -1.0 },
-            Kernel::Polynomial { degree: 2, gamma: f64::NAN, coef0: 0.0 },
+            Kernel::Polynomial {
+                degree: 2,
+                gamma: f64::NAN,
+                coef0: 0.0,
+            },
             Kernel::Sum(vec![]),
-            Kernel::Product(vec![Kernel::Laplacian { gamma: f64::INFINITY }]),
+            Kernel::Product(vec![Kernel::Laplacian {
+                gamma: f64::INFINITY,
+            }]),
         ] {
             assert!(kernel.validate(3).is_err(), "{kernel:?}");
         }

@@ -11,7 +11,7 @@
 //!
 //! // Three columns; the target is twice the second.
 //! let phi = vec![1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 2.0, 3.0, 1.0, -1.0, 1.0, -1.0];
-//! let target = vec![0.01, 1.99, 4.02, 5.98];
+//! let target = vec![0.01, 2.01, 3.98, 6.0];
 //! let design = DenseDesign::new(phi, 4, 3)?;
 //! let mut observations = Observations::new(&design, Likelihood::Gaussian, target, None)?;
 //! let posterior = fit(&mut observations, &Settings::default().check()?, &mut |_| ControlFlow::Continue(()))?;

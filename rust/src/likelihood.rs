@@ -43,8 +43,12 @@ impl Likelihood {
     /// [`Error::Invalid`] naming `y` and the remedy.
     pub fn check_targets(self, targets: &[f64]) -> Result<()> {
         let what = match self {
-            Self::Bernoulli if targets.iter().any(|t| !(0.0..=1.0).contains(t)) => "y must lie in [0, 1] for a Bernoulli likelihood",
-            Self::Poisson if targets.iter().any(|&t| t < 0.0) => "y must not be negative for a Poisson likelihood",
+            Self::Bernoulli if targets.iter().any(|t| !(0.0..=1.0).contains(t)) => {
+                "y must lie in [0, 1] for a Bernoulli likelihood"
+            }
+            Self::Poisson if targets.iter().any(|&t| t < 0.0) => {
+                "y must not be negative for a Poisson likelihood"
+            }
             _ => return Ok(()),
         };
         Err(Error::Invalid { what: what.into() })
@@ -56,22 +60,41 @@ impl Likelihood {
         match self {
             Self::Gaussian => {
                 let residual = target - eta;
-                Working { weight: 1.0, skew: 0.0, residual, deviance: residual * residual }
+                Working {
+                    weight: 1.0,
+                    skew: 0.0,
+                    residual,
+                    deviance: residual * residual,
+                }
             }
             Self::Bernoulli => {
                 // exp(-|eta|) never overflows; both tails keep full relative precision.
                 let e = (-eta.abs()).exp();
                 let minor = e / (1.0 + e);
                 // t - mean, with mean = 1 - minor or minor: no cancellation where the fit is near certain.
-                let residual = if eta >= 0.0 { minor - (1.0 - target) } else { target - minor };
+                let residual = if eta >= 0.0 {
+                    minor - (1.0 - target)
+                } else {
+                    target - minor
+                };
                 let log_likelihood = target * eta - eta.max(0.0) - e.ln_1p();
                 let weight = minor * (1.0 - minor);
                 let skew = if eta >= 0.0 { -weight } else { weight } * (1.0 - 2.0 * minor);
-                Working { weight, skew, residual, deviance: -2.0 * log_likelihood }
+                Working {
+                    weight,
+                    skew,
+                    residual,
+                    deviance: -2.0 * log_likelihood,
+                }
             }
             Self::Poisson => {
                 let mean = eta.exp();
-                Working { weight: mean, skew: mean, residual: target - mean, deviance: -2.0 * (target * eta - mean) }
+                Working {
+                    weight: mean,
+                    skew: mean,
+                    residual: target - mean,
+                    deviance: -2.0 * (target * eta - mean),
+                }
             }
         }
     }
@@ -96,18 +119,30 @@ mod tests {
             let at = |e: f64| likelihood.working(e, target);
             let first = -0.5 * (at(eta + h).deviance - at(eta - h).deviance) / (2.0 * h);
             let second = (at(eta + h).residual - at(eta - h).residual) / (2.0 * h);
-            assert!((first - at(eta).residual).abs() < 1e-8 * (1.0 + first.abs()), "{likelihood:?} {eta}");
+            assert!(
+                (first - at(eta).residual).abs() < 1e-8 * (1.0 + first.abs()),
+                "{likelihood:?} {eta}"
+            );
             let third = (at(eta + h).weight - at(eta - h).weight) / (2.0 * h);
-            assert!((third - at(eta).skew).abs() < 1e-8 * (1.0 + third.abs()), "{likelihood:?} {eta}");
-            assert!((second + at(eta).weight).abs() < 1e-8 * (1.0 + second.abs()), "{likelihood:?} {eta}");
+            assert!(
+                (third - at(eta).skew).abs() < 1e-8 * (1.0 + third.abs()),
+                "{likelihood:?} {eta}"
+            );
+            assert!(
+                (second + at(eta).weight).abs() < 1e-8 * (1.0 + second.abs()),
+                "{likelihood:?} {eta}"
+            );
         }
     }
 
     #[test]
     fn working_terms_are_derivatives_of_the_log_likelihood() {
-        for (likelihood, target) in
-            [(Likelihood::Gaussian, 0.3), (Likelihood::Bernoulli, 1.0), (Likelihood::Bernoulli, 0.0), (Likelihood::Poisson, 4.0)]
-        {
+        for (likelihood, target) in [
+            (Likelihood::Gaussian, 0.3),
+            (Likelihood::Bernoulli, 1.0),
+            (Likelihood::Bernoulli, 0.0),
+            (Likelihood::Poisson, 4.0),
+        ] {
             check_derivatives(likelihood, target);
         }
     }

@@ -14,23 +14,39 @@ pub(crate) struct Rows<'a> {
 
 /// A contiguous vector.
 pub(crate) fn vector<'a>(name: &str, array: &'a PyReadonlyArray1<'_, f64>) -> PyResult<&'a [f64]> {
-    array.as_slice().map_err(|_| invalid(format!("{name} must be contiguous; pass numpy.ascontiguousarray({name})")))
+    array.as_slice().map_err(|_| {
+        invalid(format!(
+            "{name} must be contiguous; pass numpy.ascontiguousarray({name})"
+        ))
+    })
 }
 
 /// A C-ordered matrix.
 pub(crate) fn rows<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<Rows<'a>> {
     if !array.is_c_contiguous() {
-        return Err(invalid(format!("{name} must be in C order; pass numpy.ascontiguousarray({name})")));
+        return Err(invalid(format!(
+            "{name} must be in C order; pass numpy.ascontiguousarray({name})"
+        )));
     }
     let [n_rows, n_columns] = [array.shape()[0], array.shape()[1]];
-    let values = array.as_slice().map_err(|_| invalid(format!("{name} must be contiguous")))?;
-    Ok(Rows { values, n_rows, n_columns })
+    let values = array
+        .as_slice()
+        .map_err(|_| invalid(format!("{name} must be contiguous")))?;
+    Ok(Rows {
+        values,
+        n_rows,
+        n_columns,
+    })
 }
 
 /// The values of a Fortran-ordered matrix, column after column.
 pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<&'a [f64]> {
     if !array.is_fortran_contiguous() {
-        return Err(invalid(format!("{name} must be in Fortran order; pass numpy.asfortranarray({name})")));
+        return Err(invalid(format!(
+            "{name} must be in Fortran order; pass numpy.asfortranarray({name})"
+        )));
     }
-    array.as_slice().map_err(|_| invalid(format!("{name} must be contiguous")))
+    array
+        .as_slice()
+        .map_err(|_| invalid(format!("{name} must be contiguous")))
 }

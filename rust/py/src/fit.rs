@@ -4,7 +4,8 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, KernelDesign, Likelihood, Noise, Observations, Posterior, Rules, Settings, fit,
+    DenseDesign, Design, Error, KernelDesign, Likelihood, Noise, Observations, Posterior, Rules,
+    Settings, fit,
 };
 
 use crate::arrays::{columns, rows, vector};
@@ -29,14 +30,21 @@ impl Task<'_> {
     fn solve(&self, design: &dyn Design, line: &Line<'_>) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let mut observations =
-            Observations::new(design, self.likelihood, self.target.to_vec(), weights)?.cancelled_by(line.cancel);
+            Observations::new(design, self.likelihood, self.target.to_vec(), weights)?
+                .cancelled_by(line.cancel);
         fit(&mut observations, &self.rules, &mut |step| line.watch(step))
     }
 }
 
 fn rules(noise_variance: Option<f64>, tol: f64, max_iter: usize) -> PyResult<Rules> {
     let noise = noise_variance.map_or(Noise::Estimated, Noise::Fixed);
-    Settings { noise, tol, max_iter }.check().map_err(|error| to_python(&error))
+    Settings {
+        noise,
+        tol,
+        max_iter,
+    }
+    .check()
+    .map_err(|error| to_python(&error))
 }
 
 fn likelihood(name: &str) -> PyResult<Likelihood> {
@@ -44,7 +52,9 @@ fn likelihood(name: &str) -> PyResult<Likelihood> {
         "gaussian" => Ok(Likelihood::Gaussian),
         "bernoulli" => Ok(Likelihood::Bernoulli),
         "poisson" => Ok(Likelihood::Poisson),
-        _ => Err(invalid(format!("likelihood must be 'gaussian', 'bernoulli' or 'poisson', got {name:?}"))),
+        _ => Err(invalid(format!(
+            "likelihood must be 'gaussian', 'bernoulli' or 'poisson', got {name:?}"
+        ))),
     }
 }
 
@@ -52,7 +62,11 @@ fn likelihood(name: &str) -> PyResult<Likelihood> {
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, n_threads=None, callback=None))]
-#[allow(non_snake_case, clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)] // the Python signature
 pub(crate) fn fit_dense(
     py: Python<'_>,
     Phi: PyReadonlyArray2<'_, f64>,
@@ -75,7 +89,9 @@ pub(crate) fn fit_dense(
         n_threads,
     };
     let posterior = run(py, callback.as_ref(), |line| {
-        with_threads(task.n_threads, || task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line))?
+        with_threads(task.n_threads, || {
+            task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
+        })?
     })?;
     Ok(PyPosterior(posterior))
 }
@@ -86,7 +102,11 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
-#[allow(non_snake_case, clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)] // the Python signature
 pub(crate) fn fit_kernel(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,
@@ -105,7 +125,10 @@ pub(crate) fn fit_kernel(
 ) -> PyResult<PyPosterior> {
     let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
     if x.n_columns != z.n_columns {
-        return Err(invalid(format!("centres must have as many columns as X, {}; got {}", x.n_columns, z.n_columns)));
+        return Err(invalid(format!(
+            "centres must have as many columns as X, {}; got {}",
+            x.n_columns, z.n_columns
+        )));
     }
     let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
     let task = Task {

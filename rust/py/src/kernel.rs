@@ -24,7 +24,9 @@ impl PyKernel {
     /// exp(-sum_d w_d (x_d - z_d)^2), with one weight for all inputs or one for each.
     #[staticmethod]
     fn gaussian(inverse_square_widths: Vec<f64>) -> Self {
-        Self(Kernel::Gaussian { inverse_square_widths })
+        Self(Kernel::Gaussian {
+            inverse_square_widths,
+        })
     }
 
     /// exp(-gamma sum_d |x_d - z_d|).
@@ -36,7 +38,11 @@ impl PyKernel {
     /// (gamma x.z + coef0)^degree.
     #[staticmethod]
     fn polynomial(degree: u32, gamma: f64, coef0: f64) -> Self {
-        Self(Kernel::Polynomial { degree, gamma, coef0 })
+        Self(Kernel::Polynomial {
+            degree,
+            gamma,
+            coef0,
+        })
     }
 
     /// x.z.
@@ -66,7 +72,9 @@ impl PyKernel {
     /// The product of kernels.
     #[staticmethod]
     fn product(factors: Vec<PyRef<'_, Self>>) -> Self {
-        Self(Kernel::Product(factors.iter().map(|k| k.0.clone()).collect()))
+        Self(Kernel::Product(
+            factors.iter().map(|k| k.0.clone()).collect(),
+        ))
     }
 
     /// k(X, Z), one row for each row of X.
@@ -80,13 +88,22 @@ impl PyKernel {
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (x, z) = (rows("X", &X)?, rows("Z", &Z)?);
         if x.n_columns != z.n_columns {
-            return Err(invalid(format!("Z must have as many columns as X, {}; got {}", x.n_columns, z.n_columns)));
+            return Err(invalid(format!(
+                "Z must have as many columns as X, {}; got {}",
+                x.n_columns, z.n_columns
+            )));
         }
         let shape = [x.n_rows, z.n_rows];
         let values = py
             .detach(|| {
                 // The transpose, so that what comes back column by column is k(X, Z) row by row.
-                let design = KernelDesign::new(z.values, x.values, x.n_columns, vec![self.0.clone()], false)?;
+                let design = KernelDesign::new(
+                    z.values,
+                    x.values,
+                    x.n_columns,
+                    vec![self.0.clone()],
+                    false,
+                )?;
                 with_threads(n_threads, || design.values())?
             })
             .map_err(|error| to_python(&error))?;

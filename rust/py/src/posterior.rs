@@ -14,7 +14,12 @@ impl PyPosterior {
     #[getter]
     fn active<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         // Indices count columns held in memory, far fewer than 2^63.
-        let active: Vec<i64> = self.0.active.iter().map(|&j| i64::try_from(j).unwrap_or(i64::MAX)).collect();
+        let active: Vec<i64> = self
+            .0
+            .active
+            .iter()
+            .map(|&j| i64::try_from(j).unwrap_or(i64::MAX))
+            .collect();
         active.into_pyarray(py)
     }
 

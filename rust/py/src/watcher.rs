@@ -38,7 +38,14 @@ impl Line<'_> {
             return ControlFlow::Continue(());
         }
         let (answer, word) = sync_channel(1);
-        if self.reports.send(Report { step: *step, answer }).is_err() {
+        if self
+            .reports
+            .send(Report {
+                step: *step,
+                answer,
+            })
+            .is_err()
+        {
             return ControlFlow::Break(());
         }
         word.recv().unwrap_or(ControlFlow::Break(()))
@@ -56,7 +63,11 @@ pub(crate) fn run(
     let (reports, inbox) = sync_channel::<Report>(1);
     let with_callback = callback.is_some();
     thread::scope(|scope| {
-        let line = Line { cancel: &cancel, with_callback, reports };
+        let line = Line {
+            cancel: &cancel,
+            with_callback,
+            reports,
+        };
         let worker = scope.spawn(move || work(&line));
         let heard = attend(py, callback, inbox);
         if heard.is_err() {
@@ -72,7 +83,11 @@ pub(crate) fn run(
 }
 
 /// Serves reports and hears signals until the worker hangs up.
-fn attend(py: Python<'_>, callback: Option<&Bound<'_, PyAny>>, mut inbox: Receiver<Report>) -> PyResult<()> {
+fn attend(
+    py: Python<'_>,
+    callback: Option<&Bound<'_, PyAny>>,
+    mut inbox: Receiver<Report>,
+) -> PyResult<()> {
     loop {
         py.check_signals()?;
         let message;
@@ -82,7 +97,11 @@ fn attend(py: Python<'_>, callback: Option<&Bound<'_, PyAny>>, mut inbox: Receiv
         });
         match (message, callback) {
             (Ok(report), Some(callback)) => {
-                let word = if call(callback, &report.step)? { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                let word = if call(callback, &report.step)? {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                };
                 // The worker waits for this word, so it is there to hear it.
                 let _ = report.answer.send(word);
             }
@@ -95,7 +114,14 @@ fn attend(py: Python<'_>, callback: Option<&Bound<'_, PyAny>>, mut inbox: Receiv
 fn call(callback: &Bound<'_, PyAny>, step: &Step) -> PyResult<bool> {
     let (action, index) = step.action.parts();
     let index = index.map_or(-1, |j| i64::try_from(j).unwrap_or(i64::MAX));
-    let answer = callback
-        .call1((step.iteration, action, index, step.gain, step.log_evidence, step.n_active, step.beta))?;
+    let answer = callback.call1((
+        step.iteration,
+        action,
+        index,
+        step.gain,
+        step.log_evidence,
+        step.n_active,
+        step.beta,
+    ))?;
     answer.is_truthy()
 }

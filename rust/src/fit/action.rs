@@ -22,14 +22,20 @@ impl Factors {
     ///
     /// Equation (23) in another dress: Sigma_jj = 1 / (alpha + s) and mu_j = q / (alpha + s).
     pub(super) fn from_posterior(alpha: f64, variance: f64, mean: f64) -> Self {
-        Self { s: (1.0 / variance - alpha).max(0.0), q: mean / variance }
+        Self {
+            s: (1.0 / variance - alpha).max(0.0),
+            q: mean / variance,
+        }
     }
 
     /// Factors of a candidate once another function has left: appendix A.4. `covariance` is the candidate's
     /// `beta Sigma_k^T Phi^T phi_i` with it, `variance` and `mean` are its Sigma_kk and mu_k.
     pub(super) fn without(self, covariance: f64, variance: f64, mean: f64) -> Self {
         let ratio = covariance / variance;
-        Self { s: self.s + covariance * ratio, q: self.q + ratio * mean }
+        Self {
+            s: self.s + covariance * ratio,
+            q: self.q + ratio * mean,
+        }
     }
 
     /// q^2 / s - 1: positive exactly when the function belongs in the model.
@@ -41,13 +47,21 @@ impl Factors {
     pub(super) fn optimal_alpha(self) -> Option<f64> {
         let excess = self.excess();
         // Also false for NaN, which s = q = 0 gives.
-        if excess * INFINITE > 1.0 { Some((self.s / excess).max(ALPHA_FLOOR)) } else { None }
+        if excess * INFINITE > 1.0 {
+            Some((self.s / excess).max(ALPHA_FLOOR))
+        } else {
+            None
+        }
     }
 
     /// l(optimal alpha) for a function outside: equation (27). 0 when it does not belong.
     pub(super) fn gain_of_adding(self) -> f64 {
         let excess = self.excess();
-        if excess > 0.0 { 0.5 * (excess - excess.ln_1p()) } else { 0.0 }
+        if excess > 0.0 {
+            0.5 * (excess - excess.ln_1p())
+        } else {
+            0.0
+        }
     }
 
     /// l(new) - l(old), without the cancellation of taking the difference.
@@ -96,7 +110,11 @@ mod tests {
 
     #[test]
     fn functions_of_no_use_have_infinite_alpha() {
-        for f in [Factors { s: 0.0, q: 0.0 }, Factors { s: 1.0, q: 1.0 }, Factors { s: 2.0, q: 0.0 }] {
+        for f in [
+            Factors { s: 0.0, q: 0.0 },
+            Factors { s: 1.0, q: 1.0 },
+            Factors { s: 2.0, q: 0.0 },
+        ] {
             assert_eq!(f.optimal_alpha(), None);
             assert!(f.gain_of_adding() == 0.0);
         }

@@ -6,7 +6,9 @@ use nalgebra::DMatrix;
 
 use super::action::Factors;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
+use super::settings::{
+    ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST,
+};
 use super::state::{Entrant, State};
 use crate::Result;
 use crate::linalg::parallel::map_pieces;
@@ -46,9 +48,19 @@ impl Dictionary {
             self.gram.clear();
         }
         self.forget_spare_columns(state);
-        let wanted: Vec<usize> = state.active.iter().copied().filter(|j| !self.gram.contains_key(j)).collect();
+        let wanted: Vec<usize> = state
+            .active
+            .iter()
+            .copied()
+            .filter(|j| !self.gram.contains_key(j))
+            .collect();
         let mu = state.mu.clone();
-        let Sweep { diag, gradient, gram, deviance } = stats.sweep(&state.active, &mu, &wanted)?;
+        let Sweep {
+            diag,
+            gradient,
+            gram,
+            deviance,
+        } = stats.sweep(&state.active, &mu, &wanted)?;
         self.gram.extend(wanted.into_iter().zip(gram));
         self.diag = diag;
         self.gradient = gradient;
@@ -92,7 +104,12 @@ impl Dictionary {
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
-    pub(super) fn scaled_lanes(&self, columns: &[&[f64]], first: usize, beta: f64) -> Vec<[f64; LANES]> {
+    pub(super) fn scaled_lanes(
+        &self,
+        columns: &[&[f64]],
+        first: usize,
+        beta: f64,
+    ) -> Vec<[f64; LANES]> {
         let end = (first + LANES).min(self.n_basis());
         let mut lanes = vec![[0.0; LANES]; columns.len()];
         for (lanes, column) in lanes.iter_mut().zip(columns) {
@@ -104,7 +121,11 @@ impl Dictionary {
     }
 
     pub(super) fn active_columns(&self, state: &State) -> Vec<&[f64]> {
-        state.active.iter().map(|j| self.gram[j].as_slice()).collect()
+        state
+            .active
+            .iter()
+            .map(|j| self.gram[j].as_slice())
+            .collect()
     }
 
     /// S and Q of every candidate: equations (24) and (25).
@@ -117,8 +138,9 @@ impl Dictionary {
             let mut v = self.scaled_lanes(&columns, range.start, state.beta);
             solve_lanes(&lower, &mut v);
             let overlap = square_lanes(&v);
-            let factors = range.zip(overlap).map(|(i, overlap)| {
-                Factors { s: state.beta * self.diag[i] - overlap, q: state.beta * self.gradient[i] }
+            let factors = range.zip(overlap).map(|(i, overlap)| Factors {
+                s: state.beta * self.diag[i] - overlap,
+                q: state.beta * self.gradient[i],
             });
             factors.collect::<Vec<_>>()
         });
@@ -133,8 +155,16 @@ impl Dictionary {
             LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
             _ => f64::INFINITY,
         };
-        let gain = if self.resolves(i, f, state) { f.gain_of_adding() } else { 0.0 };
-        if gain > least && f.optimal_alpha().is_some() { gain } else { 0.0 }
+        let gain = if self.resolves(i, f, state) {
+            f.gain_of_adding()
+        } else {
+            0.0
+        };
+        if gain > least && f.optimal_alpha().is_some() {
+            gain
+        } else {
+            0.0
+        }
     }
 
     /// Whether a candidate was kept out although it still has something to gain.
@@ -191,17 +221,29 @@ impl Dictionary {
         let mut entered: Vec<usize> = Vec::new();
         let size_before = state.len();
         while entered.len() < BLOCK {
-            let Some((c, gain)) = conditional.best(self, &list, state) else { break };
+            let Some((c, gain)) = conditional.best(self, &list, state) else {
+                break;
+            };
             if gain < BLOCK_RATIO * *first_gain.get_or_insert(gain) {
                 break;
             }
             let i = list[c];
-            let mut products: Vec<f64> = state.active[..size_before].iter().map(|j| self.gram[j][i]).collect();
+            let mut products: Vec<f64> = state.active[..size_before]
+                .iter()
+                .map(|j| self.gram[j][i])
+                .collect();
             products.extend(entered.iter().map(|&e| gram[(e, c)]));
-            let entrant = Entrant { index: i, gram: &products, gram_self: gram[(c, c)], gradient: self.gradient[i] };
+            let entrant = Entrant {
+                index: i,
+                gram: &products,
+                gram_self: gram[(c, c)],
+                gradient: self.gradient[i],
+            };
             let factors = state.factors_outside(&entrant);
             conditional.condition_on(c, factors);
-            let Some(alpha) = factors.optimal_alpha() else { continue };
+            let Some(alpha) = factors.optimal_alpha() else {
+                continue;
+            };
             state.add(&entrant, alpha)?;
             entered.push(c);
             self.entries[i] = self.entries[i].saturating_add(1);
@@ -223,7 +265,9 @@ struct Conditional {
 impl Conditional {
     fn new(dictionary: &Dictionary, list: &[usize], gram: &DMatrix<f64>, state: &State) -> Self {
         let columns = dictionary.active_columns(state);
-        let mut v = DMatrix::from_fn(columns.len(), list.len(), |k, c| state.beta * columns[k][list[c]]);
+        let mut v = DMatrix::from_fn(columns.len(), list.len(), |k, c| {
+            state.beta * columns[k][list[c]]
+        });
         for mut column in v.column_iter_mut() {
             state.chol().solve_lower_in_place(column.as_mut_slice());
         }
@@ -237,20 +281,27 @@ impl Conditional {
     /// The open member with most to gain.
     fn best(&self, dictionary: &Dictionary, list: &[usize], state: &State) -> Option<(usize, f64)> {
         let gains = (0..list.len()).filter(|&c| self.open[c]).map(|c| {
-            let factors = Factors { s: self.overlap[(c, c)], q: self.q[c] };
+            let factors = Factors {
+                s: self.overlap[(c, c)],
+                q: self.q[c],
+            };
             (c, dictionary.gain(list[c], factors, state))
         });
         // `>` keeps the first of equals, which is the better of the dictionary's own ranking.
-        gains.filter(|g| g.1 > 0.0).fold(None, |best: Option<(usize, f64)>, g| match best {
-            Some(b) if g.1 <= b.1 => Some(b),
-            _ => Some(g),
-        })
+        gains
+            .filter(|g| g.1 > 0.0)
+            .fold(None, |best: Option<(usize, f64)>, g| match best {
+                Some(b) if g.1 <= b.1 => Some(b),
+                _ => Some(g),
+            })
     }
 
     /// Takes member `c` out of the list and, if it enters, its share out of the others: appendix A.2.
     fn condition_on(&mut self, c: usize, factors: Factors) {
         self.open[c] = false;
-        let Some(alpha) = factors.optimal_alpha() else { return };
+        let Some(alpha) = factors.optimal_alpha() else {
+            return;
+        };
         let variance = 1.0 / (alpha + factors.s);
         let mean = variance * factors.q;
         let column = self.overlap.column(c).clone_owned();
@@ -264,7 +315,10 @@ impl Conditional {
 /// Rows of the factor one after another, each up to and with its diagonal.
 pub(super) fn pack_lower(state: &State) -> Vec<f64> {
     let m = state.len();
-    (0..m).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|(i, j)| state.chol().get(i, j)).collect()
+    (0..m)
+        .flat_map(|i| (0..=i).map(move |j| (i, j)))
+        .map(|(i, j)| state.chol().get(i, j))
+        .collect()
 }
 
 /// Solves L v = b for `LANES` right-hand sides at once; row k of `v` holds element k of each.

@@ -46,7 +46,10 @@ impl Proposal {
 impl Outlook {
     /// The single-function step to take: moves too small to matter are left to the joint steps, deletions never.
     fn coarse_step(&self) -> Option<Proposal> {
-        match (self.best_move.filter(|p| p.gain >= COARSE_GAIN), self.best_deletion) {
+        match (
+            self.best_move.filter(|p| p.gain >= COARSE_GAIN),
+            self.best_deletion,
+        ) {
             (Some(a), Some(b)) => Some(if a.gain > b.gain { a } else { b }),
             (a, b) => a.or(b),
         }
@@ -97,7 +100,9 @@ fn climb(state: &mut State, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
     let refresh_after = 2 * state.len() + 20;
     let mut steps = 0;
     loop {
-        let Some(proposal) = look(state, None).coarse_step() else { return Ok(()) };
+        let Some(proposal) = look(state, None).coarse_step() else {
+            return Ok(());
+        };
         apply(state, proposal, recorder)?;
         steps += 1;
         if steps % refresh_after == 0 {
@@ -135,7 +140,11 @@ fn apply(state: &mut State, proposal: Proposal, recorder: &mut Recorder<'_>) -> 
 
 /// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), shortening the move until the
 /// evidence rises.
-fn move_noise(state: &mut State, noise: Option<NoiseRange>, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+fn move_noise(
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
     let Some(range) = noise else { return Ok(()) };
     let mut change = (noise_fixed_point(state, range) / state.beta).ln();
     // Small moves are left to the joint steps; in an empty model this is the whole optimum.
@@ -161,7 +170,11 @@ fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
     let degrees = (state.n_noise() - gamma).max(f64::MIN_POSITIVE);
     let residual = state.deviance_at_mean().max(0.0);
     // Written so that a residual of zero gives the floor of the noise, not infinity.
-    if residual * range.beta_max <= degrees { range.beta_max } else { degrees / residual }
+    if residual * range.beta_max <= degrees {
+        range.beta_max
+    } else {
+        degrees / residual
+    }
 }
 
 fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
@@ -176,13 +189,22 @@ fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
         } else {
             outlook.residual = f64::INFINITY;
             let gain = factors.gain_of_deleting(old);
-            Proposal::keep_better(&mut outlook.best_deletion, Proposal { k, alpha: f64::INFINITY, gain });
+            Proposal::keep_better(
+                &mut outlook.best_deletion,
+                Proposal {
+                    k,
+                    alpha: f64::INFINITY,
+                    gain,
+                },
+            );
         }
     }
     if let Some(range) = noise
         && !joint::held_at_floor(state, range)
     {
-        outlook.residual = outlook.residual.max((noise_fixed_point(state, range) / state.beta).ln().abs());
+        outlook.residual = outlook
+            .residual
+            .max((noise_fixed_point(state, range) / state.beta).ln().abs());
     }
     outlook
 }

@@ -48,19 +48,35 @@ struct Local {
 }
 
 /// Takes one step that raises the evidence; `false` if none was found, the state being as before.
-pub(super) fn step(state: &mut State, noise: Option<NoiseRange>, damping: &mut Damping) -> Result<bool> {
-    let free_beta = noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range));
+pub(super) fn step(
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    damping: &mut Damping,
+) -> Result<bool> {
+    let free_beta =
+        noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range));
     let local = Local::at(state, free_beta);
-    let before = (state.alpha.clone(), state.beta, state.log_evidence(), local.gradient.norm());
+    let before = (
+        state.alpha.clone(),
+        state.beta,
+        state.log_evidence(),
+        local.gradient.norm(),
+    );
     while damping.0 <= MOST_DAMPING {
         if let Some(direction) = local.direction(damping.0) {
-            let alpha: Vec<f64> =
-                before.0.iter().zip(direction.iter()).map(|(a, d)| (a * d.exp()).max(ALPHA_FLOOR)).collect();
+            let alpha: Vec<f64> = before
+                .0
+                .iter()
+                .zip(direction.iter())
+                .map(|(a, d)| (a * d.exp()).max(ALPHA_FLOOR))
+                .collect();
             let mut beta = before.1;
             if let (true, Some(range)) = (free_beta, noise) {
                 beta = (beta * direction[alpha.len()].exp()).min(range.beta_max);
             }
-            if state.set_hyperparameters(&alpha, beta).is_ok() && improved(state, free_beta, before.2, before.3) {
+            if state.set_hyperparameters(&alpha, beta).is_ok()
+                && improved(state, free_beta, before.2, before.3)
+            {
                 damping.0 = (damping.0 * 0.1).max(LEAST_DAMPING);
                 return Ok(true);
             }
@@ -88,7 +104,8 @@ fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -
     let now = state.log_evidence();
     let rounding = 1e-12 * (evidence.abs() + state.n_noise());
     now > evidence + rounding
-        || (now >= evidence - rounding && Local::gradient_at(state, free_beta).norm() < 0.9 * gradient_norm)
+        || (now >= evidence - rounding
+            && Local::gradient_at(state, free_beta).norm() < 0.9 * gradient_norm)
 }
 
 impl Local {
@@ -96,7 +113,8 @@ impl Local {
         let m = state.len();
         let mut gradient = DVector::zeros(m + usize::from(free_beta));
         for j in 0..m {
-            gradient[j] = 0.5 * (1.0 - state.alpha[j] * (state.sigma[(j, j)] + state.mu[j] * state.mu[j]));
+            gradient[j] =
+                0.5 * (1.0 - state.alpha[j] * (state.sigma[(j, j)] + state.mu[j] * state.mu[j]));
         }
         if free_beta {
             gradient[m] = noise_gradient(state);
@@ -118,7 +136,10 @@ impl Local {
         if free_beta {
             Self::add_noise_row(state, &mut hessian);
         }
-        Self { gradient: Self::gradient_at(state, free_beta), hessian }
+        Self {
+            gradient: Self::gradient_at(state, free_beta),
+            hessian,
+        }
     }
 
     fn add_noise_row(state: &State, hessian: &mut DMatrix<f64>) {
@@ -146,7 +167,7 @@ impl Local {
         for j in 0..negative.nrows() {
             // The scale of each coordinate: its curvature, or its gradient where the curvature has the wrong sign.
             let scale = self.hessian[(j, j)].abs() + self.gradient[j].abs();
-            negative[(j, j)] += damping * (scale + f64::MIN_POSITIVE) ;
+            negative[(j, j)] += damping * (scale + f64::MIN_POSITIVE);
         }
         let mut direction = negative.cholesky()?.solve(&self.gradient);
         let longest = direction.amax();

@@ -44,7 +44,11 @@ pub(super) fn maximise(
         }
         if fine {
             let stalled = settled == Settled::Stalled || dictionary.refuses(state);
-            return Ok(if stalled { Status::Stalled } else { Status::Converged });
+            return Ok(if stalled {
+                Status::Stalled
+            } else {
+                Status::Converged
+            });
         }
         fine = true;
     }
@@ -57,11 +61,15 @@ fn settle(
     tol: f64,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
-    if polish(stats, state, tol, recorder)? == Settled::Converged {
-        return Ok(Settled::Converged);
+    let mut near = 0.1;
+    while polish(stats, state, tol, recorder)? == Settled::Stalled {
+        if near <= tol {
+            return Ok(Settled::Stalled);
+        }
+        near *= 0.2;
+        creep(stats, state, near, recorder)?;
     }
-    creep(stats, state, recorder)?;
-    polish(stats, state, tol, recorder)
+    Ok(Settled::Converged)
 }
 
 /// Mode and alphas of the active set, in turn, until the alphas stay where they are. Ends at a mode.

@@ -74,7 +74,9 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     let deviance = stats.deviance(&[], &[])?;
     let mut state = State::empty(beta, deviance, n_noise);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let range = NoiseRange { beta_max: 1.0 / NOISE_FLOOR };
+    let range = NoiseRange {
+        beta_max: 1.0 / NOISE_FLOOR,
+    };
     let outcome = if gaussian {
         sequential::maximise(stats, &mut state, rules, range, &mut recorder)
     } else {
@@ -86,5 +88,11 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         Err(Halt::Stopped) => Status::Stopped,
         Err(Halt::Failed(error)) => return Err(error),
     };
-    Ok(Posterior::publish(&state, recorder.trace, status, stats.norms(), scale))
+    Ok(Posterior::publish(
+        &state,
+        recorder.trace,
+        status,
+        stats.norms(),
+        scale,
+    ))
 }

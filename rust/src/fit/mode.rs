@@ -22,8 +22,12 @@ pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     let mut chol = Cholesky::with_capacity(m.max(1));
     let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     for _ in 0..MOST_STEPS {
-        let slope: Vec<f64> = (0..m).map(|k| gradient[k] - state.alpha[k] * mu[k]).collect();
-        chol.refactor(m, |i, j| gram[(i, j)] + if i == j { state.alpha[i] } else { 0.0 })?;
+        let slope: Vec<f64> = (0..m)
+            .map(|k| gradient[k] - state.alpha[k] * mu[k])
+            .collect();
+        chol.refactor(m, |i, j| {
+            gram[(i, j)] + if i == j { state.alpha[i] } else { 0.0 }
+        })?;
         let mut step = slope.clone();
         chol.solve_in_place(&mut step);
         let rise = dot(&slope, &step);
@@ -32,7 +36,10 @@ pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
         if rise <= 1e-13 * (1.0 + height.abs()) {
             break;
         }
-        let Some(next) = line_search(stats, &active, &state.alpha, &mu, &step, height, rise)? else { break };
+        let Some(next) = line_search(stats, &active, &state.alpha, &mu, &step, height, rise)?
+        else {
+            break;
+        };
         mu = next;
         deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     }

@@ -22,7 +22,12 @@ pub(super) struct Pool {
 
 impl Pool {
     /// The statistics of `members`, from a dictionary refreshed at the state's mean.
-    pub(super) fn about(state: &State, dictionary: &Dictionary, members: &[usize], gram: DMatrix<f64>) -> Self {
+    pub(super) fn about(
+        state: &State,
+        dictionary: &Dictionary,
+        members: &[usize],
+        gram: DMatrix<f64>,
+    ) -> Self {
         let place = |j: usize| members.partition_point(|&m| m < j);
         let mut pool = Self {
             gram,
@@ -35,7 +40,10 @@ impl Pool {
         for (&j, &mu) in state.active.iter().zip(&state.mu) {
             let column = pool.gram.column(place(j));
             let residual_product = dictionary.gradient(j);
-            pool.projections.iter_mut().zip(column.iter()).for_each(|(b, g)| *b += mu * g);
+            pool.projections
+                .iter_mut()
+                .zip(column.iter())
+                .for_each(|(b, g)| *b += mu * g);
             pool.target_sq += mu * residual_product;
         }
         for (&j, &mu) in state.active.iter().zip(&state.mu) {
@@ -45,7 +53,11 @@ impl Pool {
     }
 
     fn product(&self, i: usize, active: &[usize], mu: &[f64]) -> f64 {
-        active.iter().zip(mu).map(|(&j, m)| m * self.gram[(i, j)]).sum()
+        active
+            .iter()
+            .zip(mu)
+            .map(|(&j, m)| m * self.gram[(i, j)])
+            .sum()
     }
 }
 
@@ -75,7 +87,13 @@ impl Statistics for Pool {
         self.gradient(active, mu, &mut gradient)
     }
 
-    fn local(&mut self, active: &[usize], mu: &[f64], gram: &mut DMatrix<f64>, gradient: &mut [f64]) -> Result<f64> {
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
         for (a, &i) in active.iter().enumerate() {
             for (b, &j) in active.iter().enumerate() {
                 gram[(a, b)] = self.gram[(i, j)];
@@ -99,16 +117,23 @@ impl Statistics for Pool {
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        let gradient = (0..self.n_basis()).map(|i| self.projections[i] - self.product(i, active, mu)).collect();
+        let gradient = (0..self.n_basis())
+            .map(|i| self.projections[i] - self.product(i, active, mu))
+            .collect();
         Ok(Sweep {
             diag: self.norms.clone(),
             gradient,
-            gram: wanted.iter().map(|&j| self.gram.column(j).iter().copied().collect()).collect(),
+            gram: wanted
+                .iter()
+                .map(|&j| self.gram.column(j).iter().copied().collect())
+                .collect(),
             deviance: self.deviance(active, mu)?,
         })
     }
 
     fn gram_among(&mut self, js: &[usize]) -> Result<DMatrix<f64>> {
-        Ok(DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]))
+        Ok(DMatrix::from_fn(js.len(), js.len(), |a, b| {
+            self.gram[(js[a], js[b])]
+        }))
     }
 }

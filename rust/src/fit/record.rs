@@ -89,8 +89,18 @@ pub(super) struct Recorder<'w> {
 }
 
 impl<'w> Recorder<'w> {
-    pub(super) fn new(state: &State, max_iter: usize, target_scale: f64, watch: &'w mut Watch<'w>) -> Self {
-        let mut this = Self { trace: Vec::new(), max_iter, target_scale, watch };
+    pub(super) fn new(
+        state: &State,
+        max_iter: usize,
+        target_scale: f64,
+        watch: &'w mut Watch<'w>,
+    ) -> Self {
+        let mut this = Self {
+            trace: Vec::new(),
+            max_iter,
+            target_scale,
+            watch,
+        };
         this.trace.push(this.in_target_units(state));
         this
     }
@@ -105,7 +115,12 @@ impl<'w> Recorder<'w> {
     }
 
     /// Records a step. `gain` is the predicted one; `None` where there was no prediction and the achieved one stands.
-    pub(super) fn step(&mut self, action: Action, gain: Option<f64>, state: &State) -> Result<(), Halt> {
+    pub(super) fn step(
+        &mut self,
+        action: Action,
+        gain: Option<f64>,
+        state: &State,
+    ) -> Result<(), Halt> {
         let before = self.trace[self.trace.len() - 1];
         let log_evidence = self.in_target_units(state);
         if let Some(gain) = gain {

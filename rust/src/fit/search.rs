@@ -60,10 +60,20 @@ pub(super) fn search(
 
 /// Where to look, by place in the pool: the functions whose loss would cost least first, for there the model is loosest.
 fn seeds(state: &State, model: &Model) -> Vec<usize> {
-    let mut order: Vec<(f64, usize)> =
-        (0..state.len()).map(|k| (-state.factors(k).gain_of_deleting(state.alpha[k]), model.active[k])).collect();
+    let mut order: Vec<(f64, usize)> = (0..state.len())
+        .map(|k| {
+            (
+                -state.factors(k).gain_of_deleting(state.alpha[k]),
+                model.active[k],
+            )
+        })
+        .collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    order.into_iter().take(MOST_TRIALS).map(|(_, i)| i).collect()
+    order
+        .into_iter()
+        .take(MOST_TRIALS)
+        .map(|(_, i)| i)
+        .collect()
 }
 
 /// A model over the pool: functions by their place in it.
@@ -87,17 +97,36 @@ impl Model {
     fn of(state: &State, members: &[usize]) -> Self {
         let mut this = Self::of_local(state);
         // Every active function is a member, and members ascend.
-        this.active.iter_mut().for_each(|j| *j = members.partition_point(|m| m < j));
+        this.active
+            .iter_mut()
+            .for_each(|j| *j = members.partition_point(|m| m < j));
         this
     }
 
     /// The posterior of this model less the functions in `out`.
     fn state_without(&self, out: &[usize], pool: &Pool) -> Result<State, Halt> {
         let mut state = State::empty(self.beta, pool.target_sq, pool.n_obs);
-        for (&index, &alpha) in self.active.iter().zip(&self.alpha).filter(|(i, _)| !out.contains(i)) {
-            let gram: Vec<f64> = state.active.iter().map(|&j| pool.gram[(index, j)]).collect();
+        for (&index, &alpha) in self
+            .active
+            .iter()
+            .zip(&self.alpha)
+            .filter(|(i, _)| !out.contains(i))
+        {
+            let gram: Vec<f64> = state
+                .active
+                .iter()
+                .map(|&j| pool.gram[(index, j)])
+                .collect();
             let gram_self = pool.gram[(index, index)];
-            state.add(&Entrant { index, gram: &gram, gram_self, gradient: pool.projections[index] }, alpha)?;
+            state.add(
+                &Entrant {
+                    index,
+                    gram: &gram,
+                    gram_self,
+                    gradient: pool.projections[index],
+                },
+                alpha,
+            )?;
         }
         state.recompute()?;
         Ok(state)
@@ -121,7 +150,9 @@ impl Dictionary {
         let mut wanted = self.outside(state);
         if wanted.iter().filter(|&&o| o).count() + state.len() > POOL {
             wanted.fill(false);
-            self.stand_ins(state).into_iter().for_each(|i| wanted[i] = true);
+            self.stand_ins(state)
+                .into_iter()
+                .for_each(|i| wanted[i] = true);
         }
         state.active.iter().for_each(|&j| wanted[j] = true);
         (0..wanted.len()).filter(|&i| wanted[i]).collect()
@@ -144,7 +175,9 @@ impl Dictionary {
             let ranked = u.iter().enumerate().map(|(k, u)| {
                 let mut best = Best::default();
                 for i in (first..(first + LANES).min(n_basis)).filter(|&i| outside[i]) {
-                    let factors = self.factors_of(i).without(u[i - first], state.sigma[(k, k)], state.mu[k]);
+                    let factors =
+                        self.factors_of(i)
+                            .without(u[i - first], state.sigma[(k, k)], state.mu[k]);
                     if self.resolves(i, factors, state) {
                         best.offer(factors.q * (factors.q / factors.s), i);
                     }
@@ -156,7 +189,10 @@ impl Dictionary {
         let mut best: Vec<Best> = vec![Best::default(); state.len()];
         for piece in pieces {
             for (best, offered) in best.iter_mut().zip(piece) {
-                offered.0.into_iter().for_each(|(score, i)| best.offer(score, i));
+                offered
+                    .0
+                    .into_iter()
+                    .for_each(|(score, i)| best.offer(score, i));
             }
         }
         best.into_iter().flat_map(|b| b.0).map(|(_, i)| i).collect()

@@ -64,7 +64,9 @@ pub(super) fn maximise(
 fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> Status {
     match settled {
         Settled::Stalled => Status::Stalled,
-        Settled::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => Status::NoiseFloor,
+        Settled::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => {
+            Status::NoiseFloor
+        }
         Settled::Converged => Status::Converged,
     }
 }

@@ -25,7 +25,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { noise: Noise::Estimated, tol: 1e-6, max_iter: 100_000 }
+        Self {
+            noise: Noise::Estimated,
+            tol: 1e-6,
+            max_iter: 100_000,
+        }
     }
 }
 
@@ -42,15 +46,21 @@ impl Settings {
     /// [`Error::Invalid`] naming the setting, its value and the remedy.
     pub fn check(self) -> Result<Rules> {
         if !(self.tol.is_finite() && self.tol > 0.0) {
-            return Err(Error::Invalid { what: format!("tol must be a positive number, got {}", self.tol) });
+            return Err(Error::Invalid {
+                what: format!("tol must be a positive number, got {}", self.tol),
+            });
         }
         if self.max_iter == 0 {
-            return Err(Error::Invalid { what: "max_iter must be at least 1, got 0".into() });
+            return Err(Error::Invalid {
+                what: "max_iter must be at least 1, got 0".into(),
+            });
         }
         if let Noise::Fixed(variance) = self.noise
             && !(variance.is_finite() && variance > 0.0)
         {
-            let what = format!("noise_variance must be a positive number, got {variance}; leave it out to estimate it");
+            let what = format!(
+                "noise_variance must be a positive number, got {variance}; leave it out to estimate it"
+            );
             return Err(Error::Invalid { what });
         }
         Ok(Rules { settings: self })

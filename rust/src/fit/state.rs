@@ -105,9 +105,21 @@ impl State {
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so rounding in mu enters squared.
     pub(super) fn log_evidence(&self) -> f64 {
         let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
-        let penalty: f64 = self.alpha.iter().zip(&self.mu).map(|(a, m)| a * m * m).sum();
-        let noise = if self.n_noise > 0.0 { self.n_noise * (self.beta / std::f64::consts::TAU).ln() } else { 0.0 };
-        0.5 * (noise + ln_alpha - self.chol.ln_det() - self.beta * self.deviance_at_mean() - penalty)
+        let penalty: f64 = self
+            .alpha
+            .iter()
+            .zip(&self.mu)
+            .map(|(a, m)| a * m * m)
+            .sum();
+        let noise = if self.n_noise > 0.0 {
+            self.n_noise * (self.beta / std::f64::consts::TAU).ln()
+        } else {
+            0.0
+        };
+        0.5 * (noise + ln_alpha
+            - self.chol.ln_det()
+            - self.beta * self.deviance_at_mean()
+            - penalty)
     }
 
     /// S and Q of a function outside: equations (24) and (25).
@@ -138,7 +150,8 @@ impl State {
         let (u, s, q) = self.project(entrant);
         self.reserve(m + 1);
         let column: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
-        self.chol.push(&column, alpha + self.beta * entrant.gram_self)?;
+        self.chol
+            .push(&column, alpha + self.beta * entrant.gram_self)?;
         let variance = 1.0 / (alpha + s);
         let mean = variance * q;
         for (k, &uk) in u.iter().enumerate() {
@@ -185,7 +198,13 @@ impl State {
         self.chol.remove(k);
         close_gap(&mut self.sigma, k, m);
         close_gap(&mut self.gram, k, m);
-        for values in [&mut self.alpha, &mut self.mu, &mut self.gradient, &mut self.reference, &mut self.offset] {
+        for values in [
+            &mut self.alpha,
+            &mut self.mu,
+            &mut self.gradient,
+            &mut self.reference,
+            &mut self.offset,
+        ] {
             values.remove(k);
         }
         self.active.remove(k);
@@ -197,7 +216,11 @@ impl State {
         self.work.clear();
         self.work.extend_from_slice(head(&self.sigma, k, m));
         for j in 0..m {
-            axpy(-c * self.work[j], &self.work, head_mut(&mut self.sigma, j, m));
+            axpy(
+                -c * self.work[j],
+                &self.work,
+                head_mut(&mut self.sigma, j, m),
+            );
         }
         let mean = self.mu[k];
         axpy(-c * mean, &self.work, &mut self.mu);
@@ -225,7 +248,9 @@ impl State {
         self.gradient.copy_from_slice(gradient);
         self.deviance = deviance;
         if let Some(gram) = gram {
-            self.gram.view_mut((0, 0), (m, m)).copy_from(&gram.view((0, 0), (m, m)));
+            self.gram
+                .view_mut((0, 0), (m, m))
+                .copy_from(&gram.view((0, 0), (m, m)));
         }
         self.recompute()
     }
@@ -234,7 +259,9 @@ impl State {
     pub(super) fn recompute(&mut self) -> Result<()> {
         let m = self.len();
         let (alpha, beta, gram) = (&self.alpha, self.beta, &self.gram);
-        self.chol.refactor(m, |i, j| beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 })?;
+        self.chol.refactor(m, |i, j| {
+            beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
+        })?;
         self.chol.inverse_into(&mut self.sigma);
         for k in 0..m {
             self.offset[k] = beta * self.gradient[k] - alpha[k] * self.reference[k];

@@ -46,7 +46,15 @@ pub fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
 ///
 /// # Panics
 /// If a slice is too short for its shape.
-pub fn add_transpose_product(a: &[f64], a_stride: usize, b: &[f64], b_stride: usize, n: usize, out: &mut [f64], p: usize) {
+pub fn add_transpose_product(
+    a: &[f64],
+    a_stride: usize,
+    b: &[f64],
+    b_stride: usize,
+    n: usize,
+    out: &mut [f64],
+    p: usize,
+) {
     let r = out.len().checked_div(p).unwrap_or(0);
     // Below this nalgebra leaves its blocked product for one that takes a transposed (strided) column to be as long as
     // the memory it spans, and reads past its end (0.35.0).
@@ -55,14 +63,34 @@ pub fn add_transpose_product(a: &[f64], a_stride: usize, b: &[f64], b_stride: us
         small_transpose_product(a, a_stride, b, b_stride, n, out, p);
         return;
     }
-    let a_t = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(a, Dyn(p), Dyn(n), Dyn(a_stride), Dyn(1));
-    let b = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(b, Dyn(n), Dyn(r), Dyn(1), Dyn(b_stride));
+    let a_t = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(
+        a,
+        Dyn(p),
+        Dyn(n),
+        Dyn(a_stride),
+        Dyn(1),
+    );
+    let b = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(
+        b,
+        Dyn(n),
+        Dyn(r),
+        Dyn(1),
+        Dyn(b_stride),
+    );
     let mut out = DMatrixViewMut::from_slice_generic(out, Dyn(p), Dyn(r));
     out.gemm(1.0, &a_t, &b, 1.0);
 }
 
 /// The same, one inner product at a time: each column of A is read once, while it is in the first-level cache.
-fn small_transpose_product(a: &[f64], a_stride: usize, b: &[f64], b_stride: usize, n: usize, out: &mut [f64], p: usize) {
+fn small_transpose_product(
+    a: &[f64],
+    a_stride: usize,
+    b: &[f64],
+    b_stride: usize,
+    n: usize,
+    out: &mut [f64],
+    p: usize,
+) {
     dispatch(|| {
         for i in 0..p {
             let column = &a[i * a_stride..i * a_stride + n];
@@ -79,14 +107,25 @@ mod tests {
 
     #[test]
     fn transpose_product_is_the_table_of_inner_products() {
-        for (n, p, r) in [(37, 7, 9), (37, 7, 1), (3, 7, 9), (37, 2, 9), (0, 2, 2), (4, 0, 0)] {
+        for (n, p, r) in [
+            (37, 7, 9),
+            (37, 7, 1),
+            (3, 7, 9),
+            (37, 2, 9),
+            (0, 2, 2),
+            (4, 0, 0),
+        ] {
             check_product(n, p, r);
         }
     }
 
     fn check_product(n: usize, p: usize, r: usize) {
-        let a: Vec<f64> = (0..n * p).map(|i| f64::from(u32::try_from(i).unwrap()).sin()).collect();
-        let b: Vec<f64> = (0..n * r).map(|i| f64::from(u32::try_from(i).unwrap()).cos()).collect();
+        let a: Vec<f64> = (0..n * p)
+            .map(|i| f64::from(u32::try_from(i).unwrap()).sin())
+            .collect();
+        let b: Vec<f64> = (0..n * r)
+            .map(|i| f64::from(u32::try_from(i).unwrap()).cos())
+            .collect();
         let mut out = vec![1.0; p * r];
         add_transpose_product(&a, n, &b, n, n, &mut out, p);
         for i in 0..p {

@@ -21,7 +21,7 @@ pub struct NotPositiveDefinite {
 pub struct Cholesky {
     factor: DMatrix<f64>,
     len: usize,
-    /// Room for vectors of length `len`.
+    /// Two vectors with as much room as the factor has rows.
     work: Vec<f64>,
     spare: Vec<f64>,
 }
@@ -30,7 +30,12 @@ impl Cholesky {
     /// The factor of a 0 x 0 matrix, with room for `capacity` rows.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { factor: DMatrix::zeros(capacity, capacity), len: 0, work: Vec::new(), spare: Vec::new() }
+        Self {
+            factor: DMatrix::zeros(capacity, capacity),
+            len: 0,
+            work: Vec::with_capacity(capacity),
+            spare: Vec::with_capacity(capacity),
+        }
     }
 
     /// Number of rows.
@@ -71,6 +76,8 @@ impl Cholesky {
         if len > self.factor.nrows() {
             let capacity = (2 * self.factor.nrows()).max(len);
             self.factor.resize_mut(capacity, capacity, 0.0);
+            self.work = Vec::with_capacity(capacity);
+            self.spare = Vec::with_capacity(capacity);
         }
     }
 
@@ -83,13 +90,13 @@ impl Cholesky {
     /// If `column` is shorter than `len`.
     pub fn push(&mut self, column: &[f64], diagonal: f64) -> Result<f64, NotPositiveDefinite> {
         let n = self.len;
+        self.reserve(n + 1);
         let mut row = std::mem::take(&mut self.work);
         row.clear();
         row.extend_from_slice(&column[..n]);
         self.solve_lower_in_place(&mut row);
         let pivot = diagonal - dot(&row, &row);
         if pivot > 0.0 && pivot.is_finite() {
-            self.reserve(n + 1);
             for (j, l) in row.iter().enumerate() {
                 self.factor[(n, j)] = *l;
             }
@@ -97,7 +104,11 @@ impl Cholesky {
             self.len = n + 1;
         }
         self.work = row;
-        if self.len == n { Err(NotPositiveDefinite { pivot: n }) } else { Ok(pivot) }
+        if self.len == n {
+            Err(NotPositiveDefinite { pivot: n })
+        } else {
+            Ok(pivot)
+        }
     }
 
     /// Removes row and column `i` of A; the order of the others is kept.
@@ -115,9 +126,15 @@ impl Cholesky {
         for j in 0..n {
             if j != i {
                 let start = if j < i { i } else { j };
-                values.copy_within(j * stride + start.max(i + 1)..j * stride + n, j * stride + start.max(i + 1) - 1);
+                values.copy_within(
+                    j * stride + start.max(i + 1)..j * stride + n,
+                    j * stride + start.max(i + 1) - 1,
+                );
                 if j > i {
-                    values.copy_within(j * stride + j - 1..j * stride + n - 1, (j - 1) * stride + j - 1);
+                    values.copy_within(
+                        j * stride + j - 1..j * stride + n - 1,
+                        (j - 1) * stride + j - 1,
+                    );
                 }
             }
         }
@@ -126,7 +143,7 @@ impl Cholesky {
         self.work = below;
     }
 
-    /// A += x x^T. `x` is destroyed.
+    /// A += x x^T. `x` must be finite, and is destroyed.
     ///
     /// # Panics
     /// If `x` is not `len` long.
@@ -174,7 +191,9 @@ impl Cholesky {
         }
         let rest = 1.0 - dot(x, x);
         if rest.is_nan() || rest <= f64::EPSILON {
-            return Err(NotPositiveDefinite { pivot: start + x.len().saturating_sub(1) });
+            return Err(NotPositiveDefinite {
+                pivot: start + x.len().saturating_sub(1),
+            });
         }
         // `x[k..]` turns from p into the row that the rotations fill in.
         let mut alpha = rest.sqrt();
@@ -199,12 +218,15 @@ impl Cholesky {
     /// `A_ii` += `delta`, touching only what lies from row `i` on.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`] if the result is not; the factor is then as before.
+    /// [`NotPositiveDefinite`] if the result is not, or `delta` not finite; the factor is then as before.
     ///
     /// # Panics
     /// If `i >= len`.
     pub fn update_diagonal(&mut self, i: usize, delta: f64) -> Result<(), NotPositiveDefinite> {
         assert!(i < self.len, "row {i} of {}", self.len);
+        if !delta.is_finite() {
+            return Err(NotPositiveDefinite { pivot: i });
+        }
         let mut x = std::mem::take(&mut self.spare);
         x.clear();
         x.resize(self.len - i, 0.0);
@@ -223,7 +245,11 @@ impl Cholesky {
     ///
     /// # Errors
     /// [`NotPositiveDefinite`] with the offending row; the factor is then empty.
-    pub fn refactor(&mut self, n: usize, a: impl Fn(usize, usize) -> f64) -> Result<(), NotPositiveDefinite> {
+    pub fn refactor(
+        &mut self,
+        n: usize,
+        a: impl Fn(usize, usize) -> f64,
+    ) -> Result<(), NotPositiveDefinite> {
         self.reserve(n);
         self.len = n;
         let stride = self.factor.nrows();
@@ -250,7 +276,11 @@ impl Cholesky {
     }
 
     /// Solves L y = b.
+    ///
+    /// # Panics
+    /// If `b` is not `len` long.
     pub fn solve_lower_in_place(&self, b: &mut [f64]) {
+        assert_eq!(b.len(), self.len, "length of b");
         self.solve_lower_from(0, b);
     }
 
@@ -265,7 +295,11 @@ impl Cholesky {
     }
 
     /// Solves L^T y = b.
+    ///
+    /// # Panics
+    /// If `b` is not `len` long.
     pub fn solve_lower_transpose_in_place(&self, b: &mut [f64]) {
+        assert_eq!(b.len(), self.len, "length of b");
         for k in (0..b.len()).rev() {
             let column = self.column(k);
             b[k] = (b[k] - dot(&column[1..], &b[k + 1..])) / column[0];
@@ -273,6 +307,9 @@ impl Cholesky {
     }
 
     /// Solves A x = b.
+    ///
+    /// # Panics
+    /// If `b` is not `len` long.
     pub fn solve_in_place(&self, b: &mut [f64]) {
         self.solve_lower_in_place(b);
         self.solve_lower_transpose_in_place(b);
@@ -290,6 +327,12 @@ impl Cholesky {
     /// If `out` is smaller than that.
     pub fn inverse_into(&self, out: &mut DMatrix<f64>) {
         let n = self.len;
+        assert!(
+            out.nrows().min(out.ncols()) >= n,
+            "{} x {} for {n} rows",
+            out.nrows(),
+            out.ncols()
+        );
         let stride = out.nrows();
         let values = out.as_mut_slice();
         // Column j of L^-1 below and with its diagonal, then (L^-T L^-1)_ij = <column i, column j> from row i on.
@@ -301,7 +344,10 @@ impl Cholesky {
         }
         for j in 0..n {
             for i in j..n {
-                let product = dot(&values[j * stride + i..j * stride + n], &values[i * stride + i..i * stride + n]);
+                let product = dot(
+                    &values[j * stride + i..j * stride + n],
+                    &values[i * stride + i..i * stride + n],
+                );
                 values[j * stride + i] = product;
             }
         }
@@ -318,7 +364,7 @@ impl Cholesky {
     /// If `out` is shorter than `len`.
     pub fn inverse_diagonal_into(&mut self, out: &mut [f64]) {
         let mut column = std::mem::take(&mut self.work);
-        for (j, out) in out.iter_mut().enumerate().take(self.len) {
+        for (j, out) in out[..self.len].iter_mut().enumerate() {
             column.clear();
             column.resize(self.len - j, 0.0);
             column[0] = 1.0;
@@ -338,5 +384,278 @@ impl Cholesky {
         out[j] = 1.0;
         self.solve_lower_from(j, &mut out[j..]);
         self.solve_lower_transpose_in_place(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One change to the matrix; the fractions say where, the vectors are cut to length.
+    #[derive(Debug, Clone)]
+    enum Change {
+        Push(Vec<f64>, f64),
+        Remove(f64),
+        Update(Vec<f64>),
+        Downdate(Vec<f64>),
+        Diagonal(f64, f64),
+    }
+
+    const MOST: usize = 24;
+
+    fn vector() -> impl Strategy<Value = Vec<f64>> {
+        prop::collection::vec(-1.0..1.0_f64, MOST)
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        prop_oneof![
+            4 => (vector(), 0.1..20.0_f64).prop_map(|(v, d)| Change::Push(v, d)),
+            1 => (0.0..1.0_f64).prop_map(Change::Remove),
+            1 => vector().prop_map(Change::Update),
+            2 => vector().prop_map(Change::Downdate),
+            2 => (0.0..1.0_f64, -6.0..6.0_f64).prop_map(|(at, delta)| Change::Diagonal(at, delta)),
+        ]
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a fraction of a small count
+    fn place(fraction: f64, n: usize) -> usize {
+        (fraction * n as f64) as usize
+    }
+
+    /// The matrix after `change`, by the definition.
+    fn changed(a: &DMatrix<f64>, change: &Change) -> DMatrix<f64> {
+        let n = a.nrows();
+        let outer = |v: &[f64]| DMatrix::from_fn(n, n, |i, j| v[i] * v[j]);
+        match change {
+            Change::Push(v, d) => {
+                let mut grown = a.clone().resize(n + 1, n + 1, *d);
+                for (i, v) in v.iter().enumerate().take(n) {
+                    grown[(i, n)] = *v;
+                    grown[(n, i)] = *v;
+                }
+                grown
+            }
+            Change::Remove(at) => a
+                .clone()
+                .remove_row(place(*at, n))
+                .remove_column(place(*at, n)),
+            Change::Update(v) => a + outer(v),
+            Change::Downdate(v) => a - outer(v),
+            Change::Diagonal(at, delta) => {
+                let mut moved = a.clone();
+                moved[(place(*at, n), place(*at, n))] += delta;
+                moved
+            }
+        }
+    }
+
+    fn apply(factor: &mut Cholesky, change: &Change) -> Result<(), NotPositiveDefinite> {
+        let n = factor.len();
+        match change {
+            Change::Push(v, d) => factor.push(&v[..n], *d).map(|pivot| assert!(pivot > 0.0)),
+            Change::Remove(at) => {
+                factor.remove(place(*at, n));
+                Ok(())
+            }
+            Change::Update(v) => {
+                factor.rank_one_update(&mut v[..n].to_vec());
+                Ok(())
+            }
+            Change::Downdate(v) => factor.rank_one_downdate(&mut v[..n].to_vec()),
+            Change::Diagonal(at, delta) => factor.update_diagonal(place(*at, n), *delta),
+        }
+    }
+
+    fn lower(factor: &Cholesky) -> DMatrix<f64> {
+        DMatrix::from_fn(factor.len(), factor.len(), |i, j| {
+            if j <= i { factor.get(i, j) } else { 0.0 }
+        })
+    }
+
+    fn smallest_eigenvalue(a: &DMatrix<f64>) -> f64 {
+        if a.is_empty() {
+            1.0
+        } else {
+            a.symmetric_eigenvalues().min()
+        }
+    }
+
+    fn assert_close(got: &DMatrix<f64>, expected: &DMatrix<f64>, tolerance: f64) {
+        let (off, size) = ((got - expected).abs().max(), expected.abs().max());
+        assert!(
+            got.is_empty() || off <= tolerance * size,
+            "off by {off:e} of {size:e}"
+        );
+    }
+
+    /// Applies the changes that keep the matrix well inside the cone, and insists that the others fail or, within
+    /// rounding of its edge, are not tried.
+    fn run(changes: &[Change]) -> (Cholesky, DMatrix<f64>) {
+        let mut factor = Cholesky::with_capacity(2);
+        let mut a = DMatrix::zeros(0, 0);
+        for change in changes {
+            let growing = matches!(change, Change::Push(..));
+            if (a.is_empty() && !growing) || (a.nrows() == MOST && growing) {
+                continue;
+            }
+            let next = changed(&a, change);
+            let edge = smallest_eigenvalue(&next);
+            if edge > 1e-3 {
+                apply(&mut factor, change).unwrap();
+                a = next;
+                assert_close(&(lower(&factor) * lower(&factor).transpose()), &a, 1e-10);
+            } else if edge < -1e-3 {
+                let before = lower(&factor);
+                assert!(apply(&mut factor, change).is_err(), "{change:?}");
+                assert_eq!(lower(&factor), before, "{change:?}");
+            }
+        }
+        (factor, a)
+    }
+
+    proptest! {
+        #[test]
+        fn any_sequence_of_changes_leaves_the_factor_of_the_changed_matrix(
+            changes in prop::collection::vec(change(), 1..60)
+        ) {
+            run(&changes);
+        }
+
+        #[test]
+        fn answers_agree_with_dense_ones(changes in prop::collection::vec(change(), 1..60), b in vector()) {
+            let (mut factor, a) = run(&changes);
+            let n = factor.len();
+            let Some(dense) = nalgebra::linalg::Cholesky::new(a.clone()).filter(|_| n > 0) else { return Ok(()) };
+            let inverse = dense.inverse();
+            // Entries of the inverse are known to the condition number, which `run` holds below about 1e6.
+            let tolerance = 1e-9;
+
+            let right = DMatrix::from_column_slice(n, 1, &b[..n]);
+            let mut x = b[..n].to_vec();
+            factor.solve_in_place(&mut x);
+            assert_close(&DMatrix::from_column_slice(n, 1, &x), &dense.solve(&right), tolerance);
+
+            let mut y = b[..n].to_vec();
+            factor.solve_lower_in_place(&mut y);
+            assert_close(&(lower(&factor) * DMatrix::from_column_slice(n, 1, &y)), &right, 1e-9);
+            let mut y = b[..n].to_vec();
+            factor.solve_lower_transpose_in_place(&mut y);
+            assert_close(&(lower(&factor).transpose() * DMatrix::from_column_slice(n, 1, &y)), &right, 1e-9);
+
+            let ln_det = 2.0 * dense.l().diagonal().map(f64::ln).sum();
+            prop_assert!((factor.ln_det() - ln_det).abs() <= 1e-9 * (1.0 + ln_det.abs()));
+
+            // A larger matrix, of which only the leading block may be written.
+            let mut out = DMatrix::repeat(n + 2, n + 1, f64::MAX);
+            factor.inverse_into(&mut out);
+            let written = out.view((0, 0), (n, n)).into_owned();
+            assert_close(&written, &inverse, tolerance);
+            prop_assert_eq!(&written, &written.transpose());
+            prop_assert!((0..n + 2).all(|i| (0..=n).all(|j| (i < n && j < n) || out[(i, j)] >= f64::MAX)));
+
+            let mut values = vec![0.0; n];
+            factor.inverse_diagonal_into(&mut values);
+            assert_close(&DMatrix::from_column_slice(n, 1, &values), &DMatrix::from_column_slice(n, 1, inverse.diagonal().as_slice()), tolerance);
+            for j in 0..n {
+                factor.inverse_column_into(j, &mut values);
+                for (i, value) in values.iter().enumerate() {
+                    prop_assert!((value - inverse[(i, j)]).abs() <= tolerance * inverse.abs().max());
+                }
+            }
+        }
+
+        #[test]
+        fn refactoring_agrees_with_changing(changes in prop::collection::vec(change(), 1..60)) {
+            let (changed, a) = run(&changes);
+            let mut fresh = Cholesky::with_capacity(1);
+            fresh.refactor(a.nrows(), |i, j| if j <= i { a[(i, j)] } else { f64::NAN }).unwrap();
+            assert_close(&lower(&changed), &lower(&fresh), 1e-8);
+        }
+    }
+
+    fn factor_of(a: &DMatrix<f64>) -> Result<Cholesky, NotPositiveDefinite> {
+        let mut factor = Cholesky::with_capacity(0);
+        factor
+            .refactor(a.nrows(), |i, j| a[(i, j)])
+            .map(|()| factor)
+    }
+
+    #[test]
+    fn the_schur_complement_is_returned() {
+        let mut factor = Cholesky::with_capacity(0);
+        assert_eq!(factor.push(&[], 4.0), Ok(4.0));
+        assert_eq!(factor.push(&[2.0], 5.0), Ok(4.0));
+        assert_eq!(
+            (factor.get(0, 0), factor.get(1, 0), factor.get(1, 1)),
+            (2.0, 1.0, 2.0)
+        );
+    }
+
+    #[test]
+    fn a_failed_refactoring_names_the_pivot_and_leaves_nothing() {
+        let mut a = DMatrix::identity(4, 4);
+        a[(2, 2)] = -1.0;
+        let mut factor = Cholesky::with_capacity(4);
+        assert_eq!(
+            factor.refactor(4, |i, j| a[(i, j)]),
+            Err(NotPositiveDefinite { pivot: 2 })
+        );
+        assert!(factor.is_empty());
+        a[(2, 2)] = 1.0;
+        a[(3, 1)] = f64::NAN;
+        assert_eq!(
+            factor_of(&a).map(|f| f.len()),
+            Err(NotPositiveDefinite { pivot: 3 })
+        );
+    }
+
+    #[test]
+    fn what_is_not_finite_is_refused_and_changes_nothing() {
+        let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 2.0)).unwrap();
+        let before = lower(&factor);
+        for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(factor.push(&[0.0, odd, 0.0], 1.0).is_err());
+            assert!(factor.push(&[0.0; 3], odd).is_err());
+            assert!(factor.update_diagonal(1, odd).is_err());
+            assert!(factor.rank_one_downdate(&mut [0.0, odd, 0.0]).is_err());
+            assert_eq!(lower(&factor), before);
+        }
+    }
+
+    #[test]
+    fn a_singular_result_is_refused() {
+        let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 4.0)).unwrap();
+        let before = lower(&factor);
+        assert!(factor.push(&[4.0, 0.0, 0.0], 4.0).is_err());
+        assert!(factor.update_diagonal(2, -4.0).is_err());
+        assert!(factor.rank_one_downdate(&mut [2.0, 0.0, 0.0]).is_err());
+        assert_eq!(lower(&factor), before);
+    }
+
+    #[test]
+    fn nothing_moves_in_memory_within_the_capacity() {
+        let mut factor = Cholesky::with_capacity(8);
+        let places = |f: &Cholesky| {
+            (
+                f.factor.as_ptr(),
+                f.work.as_ptr(),
+                f.work.capacity(),
+                f.spare.as_ptr(),
+            )
+        };
+        let before = places(&factor);
+        for n in 0..8 {
+            factor.push(&vec![0.1; n], 2.0).unwrap();
+        }
+        factor.update_diagonal(3, -0.5).unwrap();
+        factor.rank_one_update(&mut [0.2; 8]);
+        factor.rank_one_downdate(&mut [0.1; 8]).unwrap();
+        factor.inverse_diagonal_into(&mut [0.0; 8]);
+        factor.remove(0);
+        factor
+            .refactor(8, |i, j| f64::from(u8::from(i == j)))
+            .unwrap();
+        assert_eq!(places(&factor), before);
     }
 }

@@ -19,7 +19,10 @@ pub(crate) fn map_pieces<T: Send>(n_pieces: usize, f: impl Fn(usize) -> T + Sync
 ///
 /// # Errors
 /// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads.
-pub fn with_threads<T: Send>(n_threads: Option<usize>, f: impl FnOnce() -> T + Send) -> crate::Result<T> {
+pub fn with_threads<T: Send>(
+    n_threads: Option<usize>,
+    f: impl FnOnce() -> T + Send,
+) -> crate::Result<T> {
     #[cfg(feature = "parallel")]
     {
         let pool = rayon::ThreadPoolBuilder::new()

@@ -29,13 +29,22 @@ pub struct Posterior {
 
 impl Posterior {
     /// Sorts by index and undoes the scaling: a weight on a column of length c is 1/c times that on the unit column.
-    pub(crate) fn publish(state: &State, trace: Vec<f64>, status: Status, norms: &[f64], target_scale: f64) -> Self {
+    pub(crate) fn publish(
+        state: &State,
+        trace: Vec<f64>,
+        status: Status,
+        norms: &[f64],
+        target_scale: f64,
+    ) -> Self {
         let mut order: Vec<usize> = (0..state.active.len()).collect();
         order.sort_unstable_by_key(|&k| state.active[k]);
         let unit = |k: usize| target_scale / norms[state.active[k]];
         Self {
             active: order.iter().map(|&k| state.active[k]).collect(),
-            alpha: order.iter().map(|&k| state.alpha[k] / (unit(k) * unit(k))).collect(),
+            alpha: order
+                .iter()
+                .map(|&k| state.alpha[k] / (unit(k) * unit(k)))
+                .collect(),
             mu: order.iter().map(|&k| state.mu[k] * unit(k)).collect(),
             sigma: DMatrix::from_fn(order.len(), order.len(), |i, j| {
                 let (i, j) = (order[i], order[j]);

@@ -15,7 +15,13 @@ pub(super) struct Columns {
 
 impl Columns {
     /// The columns `js` side by side (N x |js|), evaluating those not yet held.
-    pub(super) fn gather(&mut self, design: &dyn Design, norms: &[f64], js: &[usize], out: &mut Vec<f64>) {
+    pub(super) fn gather(
+        &mut self,
+        design: &dyn Design,
+        norms: &[f64],
+        js: &[usize],
+        out: &mut Vec<f64>,
+    ) {
         let n = design.n_rows();
         self.make_room(js, n);
         for &j in js {

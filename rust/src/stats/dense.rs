@@ -23,7 +23,11 @@ impl<'a> DenseDesign<'a> {
         let values = values.into();
         Error::check_len("Phi", n_rows * n_basis, values.len())?;
         Error::check_finite("Phi", &values)?;
-        Ok(Self { values, n_rows, n_basis })
+        Ok(Self {
+            values,
+            n_rows,
+            n_basis,
+        })
     }
 }
 
@@ -36,10 +40,22 @@ impl Design for DenseDesign<'_> {
         self.n_basis
     }
 
-    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, _buffer: &'s mut Vec<f64>) -> Block<'s> {
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        _buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
         let start = columns.start * self.n_rows + rows.start;
         let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
-        let data = if columns.is_empty() { &[] } else { &self.values[start..end] };
-        Block { data, stride: self.n_rows }
+        let data = if columns.is_empty() {
+            &[]
+        } else {
+            &self.values[start..end]
+        };
+        Block {
+            data,
+            stride: self.n_rows,
+        }
     }
 }

@@ -31,7 +31,12 @@ pub trait Design: Sync {
     fn n_basis(&self) -> usize;
 
     /// The block `rows` x `columns`.
-    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, buffer: &'s mut Vec<f64>) -> Block<'s>;
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        buffer: &'s mut Vec<f64>,
+    ) -> Block<'s>;
 }
 
 impl<D: Design + ?Sized> Design for Box<D> {
@@ -41,7 +46,12 @@ impl<D: Design + ?Sized> Design for Box<D> {
     fn n_basis(&self) -> usize {
         (**self).n_basis()
     }
-    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, buffer: &'s mut Vec<f64>) -> Block<'s> {
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
         (**self).block(rows, columns, buffer)
     }
 }

@@ -24,7 +24,13 @@ impl KernelDesign {
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`], or [`Error::Invalid`] for a kernel that does not fit `d` inputs.
-    pub fn new(x: &[f64], centres: &[f64], n_features: usize, kernels: Vec<Kernel>, bias: bool) -> Result<Self> {
+    pub fn new(
+        x: &[f64],
+        centres: &[f64],
+        n_features: usize,
+        kernels: Vec<Kernel>,
+        bias: bool,
+    ) -> Result<Self> {
         let n = x.len().checked_div(n_features).unwrap_or(0);
         let n_centres = centres.len().checked_div(n_features).unwrap_or(0);
         Error::check_len("X", n * n_features, x.len())?;
@@ -32,9 +38,17 @@ impl KernelDesign {
         Error::check_finite("X", x)?;
         Error::check_finite("centres", centres)?;
         for kernel in &kernels {
-            kernel.validate(n_features).map_err(|what| Error::Invalid { what })?;
+            kernel
+                .validate(n_features)
+                .map_err(|what| Error::Invalid { what })?;
         }
-        Ok(Self { points: Points::from_rows(x, n, n_features), centres: centres.to_vec(), n_centres, kernels, bias })
+        Ok(Self {
+            points: Points::from_rows(x, n, n_features),
+            centres: centres.to_vec(),
+            n_centres,
+            kernels,
+            bias,
+        })
     }
 
     /// Evaluates everything once: faster where N x K values fit in memory, and the same model to the bit.
@@ -53,17 +67,24 @@ impl KernelDesign {
         const COLUMNS: usize = 64;
         let (n, k) = (self.n_rows(), self.n_basis());
         let mut values = Vec::new();
-        values.try_reserve_exact(n * k).map_err(|e| Error::Provider(Box::new(e)))?;
+        values
+            .try_reserve_exact(n * k)
+            .map_err(|e| Error::Provider(Box::new(e)))?;
         // A few blocks at a time, so that the pieces never add up to a second copy.
         const PIECES: usize = 16;
         for start in (0..k).step_by(COLUMNS * PIECES) {
-            let pieces = map_pieces((k - start).min(COLUMNS * PIECES).div_ceil(COLUMNS), |piece| {
-                let first = start + piece * COLUMNS;
-                let mut buffer = Vec::new();
-                self.fill(0..n, first..(first + COLUMNS).min(k), &mut buffer);
-                buffer
-            });
-            pieces.iter().for_each(|piece| values.extend_from_slice(piece));
+            let pieces = map_pieces(
+                (k - start).min(COLUMNS * PIECES).div_ceil(COLUMNS),
+                |piece| {
+                    let first = start + piece * COLUMNS;
+                    let mut buffer = Vec::new();
+                    self.fill(0..n, first..(first + COLUMNS).min(k), &mut buffer);
+                    buffer
+                },
+            );
+            pieces
+                .iter()
+                .for_each(|piece| values.extend_from_slice(piece));
         }
         Ok(values)
     }
@@ -79,7 +100,12 @@ impl KernelDesign {
             };
             let centre = function % self.n_centres;
             let centre = &self.centres[centre * d..(centre + 1) * d];
-            self.kernels[function / self.n_centres].column_into(&self.points, centre, rows.clone(), out);
+            self.kernels[function / self.n_centres].column_into(
+                &self.points,
+                centre,
+                rows.clone(),
+                out,
+            );
         }
     }
 }
@@ -93,9 +119,17 @@ impl Design for KernelDesign {
         usize::from(self.bias) + self.kernels.len() * self.n_centres
     }
 
-    fn block<'s>(&'s self, rows: Range<usize>, columns: Range<usize>, buffer: &'s mut Vec<f64>) -> Block<'s> {
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
         let stride = rows.len();
         self.fill(rows, columns, buffer);
-        Block { data: buffer, stride }
+        Block {
+            data: buffer,
+            stride,
+        }
     }
 }

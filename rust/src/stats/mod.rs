@@ -73,7 +73,13 @@ pub trait Statistics {
     ///
     /// # Errors
     /// As [`Statistics::deviance`].
-    fn local(&mut self, active: &[usize], mu: &[f64], gram: &mut DMatrix<f64>, gradient: &mut [f64]) -> Result<f64>;
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64>;
 
     /// Active-only gradient at `mu`, for the fixed weights of a Gaussian; returns the deviance.
     ///

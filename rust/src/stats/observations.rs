@@ -61,9 +61,15 @@ impl<'a> Observations<'a> {
         let n = target.len();
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
         let n_obs = (0..n).map(weight).sum();
-        let target_scale = if likelihood.is_linear() { spread(&target, weight) } else { 1.0 };
+        let target_scale = if likelihood.is_linear() {
+            spread(&target, weight)
+        } else {
+            1.0
+        };
         target.iter_mut().for_each(|t| *t /= target_scale);
-        let constant_deviance = (0..n).map(|row| weight(row) * likelihood.constant_deviance(target[row])).sum();
+        let constant_deviance = (0..n)
+            .map(|row| weight(row) * likelihood.constant_deviance(target[row]))
+            .sum();
         let mut this = Self {
             design,
             likelihood,
@@ -107,30 +113,48 @@ impl<'a> Observations<'a> {
             let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
             return Err(Error::Invalid { what: what.into() });
         }
-        Ok(squares.diag.iter().map(|&s| if s > 1e-290 { s.sqrt() } else { 0.0 }).collect())
+        Ok(squares
+            .diag
+            .iter()
+            .map(|&s| if s > 1e-290 { s.sqrt() } else { 0.0 })
+            .collect())
     }
 
     /// Visits every block of the design: `visit(block, diag, products)` adds to the sums of its columns.
     /// `products` is (columns of the block) x `n_products`.
-    fn over_blocks(&self, n_products: usize, visit: impl Fn(&Visit<'_>, &mut [f64], &mut [f64]) + Sync) -> Result<Sums> {
+    fn over_blocks(
+        &self,
+        n_products: usize,
+        visit: impl Fn(&Visit<'_>, &mut [f64], &mut [f64]) + Sync,
+    ) -> Result<Sums> {
         let (n, k) = (self.design.n_rows(), self.design.n_basis());
-        let pieces = map_pieces(k.div_ceil(COLUMN_BLOCK), |piece| -> Result<(Vec<f64>, Vec<f64>)> {
-            let columns = piece * COLUMN_BLOCK..((piece + 1) * COLUMN_BLOCK).min(k);
-            let mut diag = vec![0.0; columns.len()];
-            let mut products = vec![0.0; columns.len() * n_products];
-            for rows in row_blocks(n) {
-                self.check_cancel()?;
-                BLOCK_BUFFER.with_borrow_mut(|buffer| {
-                    let values = self.design.block(rows.clone(), columns.clone(), buffer);
-                    visit(&Visit { values, rows }, &mut diag, &mut products);
-                });
-            }
-            Ok((diag, products))
-        });
-        let mut sums = Sums { diag: Vec::with_capacity(k), products: vec![Vec::with_capacity(k); n_products] };
+        let pieces = map_pieces(
+            k.div_ceil(COLUMN_BLOCK),
+            |piece| -> Result<(Vec<f64>, Vec<f64>)> {
+                let columns = piece * COLUMN_BLOCK..((piece + 1) * COLUMN_BLOCK).min(k);
+                let mut diag = vec![0.0; columns.len()];
+                let mut products = vec![0.0; columns.len() * n_products];
+                for rows in row_blocks(n) {
+                    self.check_cancel()?;
+                    BLOCK_BUFFER.with_borrow_mut(|buffer| {
+                        let values = self.design.block(rows.clone(), columns.clone(), buffer);
+                        visit(&Visit { values, rows }, &mut diag, &mut products);
+                    });
+                }
+                Ok((diag, products))
+            },
+        );
+        let mut sums = Sums {
+            diag: Vec::with_capacity(k),
+            products: vec![Vec::with_capacity(k); n_products],
+        };
         for piece in pieces {
             let (diag, products) = piece?;
-            for (column, part) in sums.products.iter_mut().zip(products.chunks_exact(diag.len())) {
+            for (column, part) in sums
+                .products
+                .iter_mut()
+                .zip(products.chunks_exact(diag.len()))
+            {
                 column.extend_from_slice(part);
             }
             sums.diag.extend(diag);
@@ -141,7 +165,8 @@ impl<'a> Observations<'a> {
     /// Brings `packed` to the active columns, N x m.
     fn pack(&mut self, active: &[usize]) {
         if self.packed_for != active {
-            self.columns.gather(self.design, &self.norms, active, &mut self.packed);
+            self.columns
+                .gather(self.design, &self.norms, active, &mut self.packed);
             self.packed_for.clear();
             self.packed_for.extend_from_slice(active);
         }
@@ -187,7 +212,10 @@ impl<'a> Observations<'a> {
     /// W times the columns in `packed`.
     fn weighted(&self, packed: &[f64]) -> Vec<f64> {
         let n = self.target.len();
-        packed.chunks_exact(n).flat_map(|column| column.iter().zip(&self.working).map(|(v, w)| v * w)).collect()
+        packed
+            .chunks_exact(n)
+            .flat_map(|column| column.iter().zip(&self.working).map(|(v, w)| v * w))
+            .collect()
     }
 
     fn active_gradient(&self, gradient: &mut [f64]) {
@@ -207,7 +235,15 @@ impl<'a> Observations<'a> {
         let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
             let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
             let mut out = vec![0.0; m * m];
-            add_transpose_product(&columns[rows.start..], n, &weighted[rows.start..], n, rows.len(), &mut out, m);
+            add_transpose_product(
+                &columns[rows.start..],
+                n,
+                &weighted[rows.start..],
+                n,
+                rows.len(),
+                &mut out,
+                m,
+            );
             out
         });
         let mut gram = DMatrix::zeros(m, m);
@@ -233,9 +269,16 @@ struct Sums {
 }
 
 /// The rules a set of rows has to meet before anything is computed from it.
-fn check_rows(n: usize, likelihood: Likelihood, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
+fn check_rows(
+    n: usize,
+    likelihood: Likelihood,
+    target: &[f64],
+    weights: Option<&[f64]>,
+) -> Result<()> {
     if n == 0 {
-        return Err(Error::Invalid { what: "X has no rows; at least one is needed".into() });
+        return Err(Error::Invalid {
+            what: "X has no rows; at least one is needed".into(),
+        });
     }
     Error::check_len("y", n, target.len())?;
     Error::check_finite("y", target)?;
@@ -244,7 +287,8 @@ fn check_rows(n: usize, likelihood: Likelihood, target: &[f64], weights: Option<
         Error::check_finite("sample_weight", w)?;
         if w.iter().any(|&w| w <= 0.0) {
             return Err(Error::Invalid {
-                what: "sample_weight must be positive here; leave out the rows that weigh nothing".into(),
+                what: "sample_weight must be positive here; leave out the rows that weigh nothing"
+                    .into(),
             });
         }
     }
@@ -261,14 +305,30 @@ fn spread(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
     }
     let total: f64 = (0..target.len()).map(&weight).sum();
     // Divided by the size first, so that no square over- or underflows.
-    let mean = target.iter().enumerate().map(|(n, t)| weight(n) * (t / size)).sum::<f64>() / total;
-    let variance = target.iter().enumerate().map(|(n, t)| weight(n) * (t / size - mean).powi(2)).sum::<f64>() / total;
+    let mean = target
+        .iter()
+        .enumerate()
+        .map(|(n, t)| weight(n) * (t / size))
+        .sum::<f64>()
+        / total;
+    let variance = target
+        .iter()
+        .enumerate()
+        .map(|(n, t)| weight(n) * (t / size - mean).powi(2))
+        .sum::<f64>()
+        / total;
     let deviation = variance.sqrt();
-    if deviation > CONSTANT { size * deviation } else { size }
+    if deviation > CONSTANT {
+        size * deviation
+    } else {
+        size
+    }
 }
 
 fn row_blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..n).step_by(ROW_BLOCK).map(move |start| start..(start + ROW_BLOCK).min(n))
+    (0..n)
+        .step_by(ROW_BLOCK)
+        .map(move |start| start..(start + ROW_BLOCK).min(n))
 }
 
 fn weighted_square(column: &[f64], weights: &[f64]) -> f64 {
@@ -297,18 +357,29 @@ impl Statistics for Observations<'_> {
     }
 
     fn check_cancel(&self) -> Result<()> {
-        if self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) { Err(Error::Interrupted) } else { Ok(()) }
+        if self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            Err(Error::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.move_to(active, mu)
     }
 
-    fn local(&mut self, active: &[usize], mu: &[f64], gram: &mut DMatrix<f64>, gradient: &mut [f64]) -> Result<f64> {
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
         self.active_gradient(gradient);
         let m = active.len();
-        gram.view_mut((0, 0), (m, m)).copy_from(&self.gram_of(&self.packed, m));
+        gram.view_mut((0, 0), (m, m))
+            .copy_from(&self.gram_of(&self.packed, m));
         Ok(deviance)
     }
 
@@ -329,16 +400,31 @@ impl Statistics for Observations<'_> {
         let sigma = sigma.view((0, 0), (m, m));
         let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
             let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
-            let columns: Vec<&[f64]> = self.packed.chunks_exact(n).map(|c| &c[rows.clone()]).collect();
+            let columns: Vec<&[f64]> = self
+                .packed
+                .chunks_exact(n)
+                .map(|c| &c[rows.clone()])
+                .collect();
             let t = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]) * sigma;
             let squares = t.map(|v| v * v);
-            let skewed = DMatrix::from_fn(rows.len(), m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
+            let skewed =
+                DMatrix::from_fn(rows.len(), m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
             let mut out = vec![0.0; m * m];
             let height = rows.len();
-            add_transpose_product(squares.as_slice(), height, skewed.as_slice(), height, height, &mut out, m);
+            add_transpose_product(
+                squares.as_slice(),
+                height,
+                skewed.as_slice(),
+                height,
+                height,
+                &mut out,
+                m,
+            );
             out
         });
-        pieces.iter().for_each(|piece| axpy(1.0, piece, drift.as_mut_slice()));
+        pieces
+            .iter()
+            .for_each(|piece| axpy(1.0, piece, drift.as_mut_slice()));
         Ok(drift)
     }
 
@@ -346,17 +432,29 @@ impl Statistics for Observations<'_> {
         let deviance = self.move_to(active, mu)?;
         let n = self.target.len();
         let mut columns = Vec::new();
-        self.columns.gather(self.design, &self.norms, wanted, &mut columns);
+        self.columns
+            .gather(self.design, &self.norms, wanted, &mut columns);
         let mut right = self.weighted(&columns);
         right.extend_from_slice(&self.residual);
         let fixed = self.likelihood.is_linear();
         let sums = self.over_blocks(wanted.len() + 1, |block, diag, products| {
             let rows = &block.rows;
             let (values, stride) = (block.values.data, block.values.stride);
-            add_transpose_product(values, stride, &right[rows.start..], n, rows.len(), products, diag.len());
+            add_transpose_product(
+                values,
+                stride,
+                &right[rows.start..],
+                n,
+                rows.len(),
+                products,
+                diag.len(),
+            );
             if !fixed {
                 for (c, diag) in diag.iter_mut().enumerate() {
-                    *diag += weighted_square(block.values.column(c, rows.len()), &self.working[rows.clone()]);
+                    *diag += weighted_square(
+                        block.values.column(c, rows.len()),
+                        &self.working[rows.clone()],
+                    );
                 }
             }
         })?;
@@ -382,7 +480,10 @@ impl Observations<'_> {
                 *v = if norm > 0.0 { *v / norm } else { 0.0 };
             }
         };
-        let Sums { mut diag, products: mut gram } = sums;
+        let Sums {
+            mut diag,
+            products: mut gram,
+        } = sums;
         if fixed {
             for (d, &norm) in diag.iter_mut().zip(&self.norms) {
                 *d = if norm > 0.0 { 1.0 } else { 0.0 };
@@ -393,6 +494,11 @@ impl Observations<'_> {
         }
         gram.iter_mut().for_each(|column| scale(column));
         let gradient = gram.pop().unwrap_or_default();
-        Sweep { diag, gradient, gram, deviance }
+        Sweep {
+            diag,
+            gradient,
+            gram,
+            deviance,
+        }
     }
 }
