@@ -5,11 +5,11 @@ use pyo3::prelude::*;
 
 use crate::errors::invalid;
 
-/// A row-major matrix.
+/// A row-major matrix of points.
 pub(crate) struct Rows<'a> {
     pub(crate) values: &'a [f64],
-    pub(crate) n_rows: usize,
-    pub(crate) n_columns: usize,
+    pub(crate) n_points: usize,
+    pub(crate) n_features: usize,
 }
 
 /// A contiguous vector.
@@ -28,14 +28,14 @@ pub(crate) fn rows<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyRe
             "{name} must be in C order; pass numpy.ascontiguousarray({name})"
         )));
     }
-    let [n_rows, n_columns] = [array.shape()[0], array.shape()[1]];
+    let [n_points, n_features] = [array.shape()[0], array.shape()[1]];
     let values = array
         .as_slice()
         .map_err(|_| invalid(format!("{name} must be contiguous")))?;
     Ok(Rows {
         values,
-        n_rows,
-        n_columns,
+        n_points,
+        n_features,
     })
 }
 

@@ -124,10 +124,10 @@ pub(crate) fn fit_kernel(
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
     let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
-    if x.n_columns != z.n_columns {
+    if x.n_features != z.n_features {
         return Err(invalid(format!(
             "centres must have as many columns as X, {}; got {}",
-            x.n_columns, z.n_columns
+            x.n_features, z.n_features
         )));
     }
     let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
@@ -140,7 +140,7 @@ pub(crate) fn fit_kernel(
     };
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            let design = KernelDesign::new(x.values, z.values, x.n_columns, kernels, bias)?;
+            let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
             if lazy.unwrap_or(design.n_rows().saturating_mul(design.n_basis()) > STORED) {
                 task.solve(&design, line)
             } else {

@@ -87,20 +87,20 @@ impl PyKernel {
         n_threads: Option<usize>,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (x, z) = (rows("X", &X)?, rows("Z", &Z)?);
-        if x.n_columns != z.n_columns {
+        if x.n_features != z.n_features {
             return Err(invalid(format!(
                 "Z must have as many columns as X, {}; got {}",
-                x.n_columns, z.n_columns
+                x.n_features, z.n_features
             )));
         }
-        let shape = [x.n_rows, z.n_rows];
+        let shape = [x.n_points, z.n_points];
         let values = py
             .detach(|| {
                 // The transpose, so that what comes back column by column is k(X, Z) row by row.
                 let design = KernelDesign::new(
                     z.values,
                     x.values,
-                    x.n_columns,
+                    x.n_features,
                     vec![self.0.clone()],
                     false,
                 )?;

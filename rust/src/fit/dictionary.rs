@@ -11,12 +11,9 @@ use super::settings::{
 };
 use super::state::{Entrant, State};
 use crate::Result;
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::simd::dispatch;
 use crate::stats::{Statistics, Sweep};
-
-/// Candidates whose factors are computed side by side.
-pub(super) const LANES: usize = 32;
 
 /// S, Q and Gram columns over the dictionary.
 ///
@@ -131,7 +128,7 @@ impl Dictionary {
     /// S and Q of every candidate: equations (24) and (25).
     fn factors_of_all(&self, state: &State) -> Vec<Factors> {
         let columns = self.active_columns(state);
-        let lower = pack_lower(state);
+        let lower = pack_lower(state.chol());
         let n_basis = self.diag.len();
         let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {
             let range = piece * LANES..((piece + 1) * LANES).min(n_basis);
@@ -310,60 +307,4 @@ impl Conditional {
             *q -= mean * overlap;
         }
     }
-}
-
-/// Rows of the factor one after another, each up to and with its diagonal.
-pub(super) fn pack_lower(state: &State) -> Vec<f64> {
-    let m = state.len();
-    (0..m)
-        .flat_map(|i| (0..=i).map(move |j| (i, j)))
-        .map(|(i, j)| state.chol().get(i, j))
-        .collect()
-}
-
-/// Solves L v = b for `LANES` right-hand sides at once; row k of `v` holds element k of each.
-pub(super) fn solve_lanes(lower: &[f64], v: &mut [[f64; LANES]]) {
-    dispatch(|| {
-        let mut row_start = 0;
-        for k in 0..v.len() {
-            let row = &lower[row_start..=row_start + k];
-            let (solved, rest) = v.split_at_mut(k);
-            let target = &mut rest[0];
-            for (coefficient, source) in row.iter().zip(solved.iter()) {
-                for lane in 0..LANES {
-                    target[lane] -= coefficient * source[lane];
-                }
-            }
-            let pivot = row[k];
-            target.iter_mut().for_each(|t| *t /= pivot);
-            row_start += k + 1;
-        }
-    });
-}
-
-fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
-    let mut sums = [0.0; LANES];
-    for row in v {
-        for lane in 0..LANES {
-            sums[lane] += row[lane] * row[lane];
-        }
-    }
-    sums
-}
-
-/// Solves L^T v = b for `LANES` right-hand sides at once.
-pub(super) fn solve_lanes_transposed(lower: &[f64], v: &mut [[f64; LANES]]) {
-    dispatch(|| {
-        for k in (0..v.len()).rev() {
-            let row = &lower[k * (k + 1) / 2..=k * (k + 3) / 2];
-            let (above, rest) = v.split_at_mut(k);
-            let solved = &mut rest[0];
-            solved.iter_mut().for_each(|s| *s /= row[k]);
-            for (coefficient, target) in row.iter().zip(above) {
-                for lane in 0..LANES {
-                    target[lane] -= coefficient * solved[lane];
-                }
-            }
-        }
-    });
 }

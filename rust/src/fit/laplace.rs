@@ -10,13 +10,14 @@
 //! themselves, with the motion of the mode and of B in the Jacobian.
 
 use super::Status;
+use super::creep::creep;
 use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{LOOSE_TOL, Rules};
 use super::state::State;
-use super::stationary::{creep, polish};
+use super::stationary::polish;
 use crate::stats::Statistics;
 
 /// Rounds of mode and alphas between two passes over the dictionary.

@@ -1,10 +1,12 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
 mod action;
+mod creep;
 mod dictionary;
 mod inner;
 mod joint;
 mod laplace;
+mod leap;
 mod mode;
 mod pool;
 mod record;
@@ -34,6 +36,8 @@ pub enum Status {
     Converged,
     /// Likewise, but the noise estimate sits at its floor, a millionth of the variance of the targets.
     NoiseFloor,
+    /// Likewise, but some alpha sits at its floor: the data ask for a weight without bound.
+    AlphaFloor,
     /// After as many steps as allowed.
     MaxIterations,
     /// The watcher asked for it.
@@ -49,6 +53,7 @@ impl Status {
         match self {
             Self::Converged => "converged",
             Self::NoiseFloor => "noise_floor",
+            Self::AlphaFloor => "alpha_floor",
             Self::MaxIterations => "max_iter",
             Self::Stopped => "stopped",
             Self::Stalled => "stalled",
@@ -83,6 +88,7 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         laplace::maximise(stats, &mut state, rules, &mut recorder)
     };
     let status = match outcome {
+        Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,
         Ok(status) => status,
         Err(Halt::MaxIterations) => Status::MaxIterations,
         Err(Halt::Stopped) => Status::Stopped,

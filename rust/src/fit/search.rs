@@ -8,13 +8,14 @@
 
 use std::ops::ControlFlow;
 
-use super::dictionary::{Dictionary, LANES, pack_lower, solve_lanes, solve_lanes_transposed};
+use super::dictionary::Dictionary;
 use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
 use super::sequential::climb;
 use super::settings::{LEAST_IMPROVEMENT, MOST_TRIALS, NEIGHBOURHOOD, POOL, STAND_INS};
 use super::state::{Entrant, State};
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::Statistics;
 
@@ -164,7 +165,7 @@ impl Dictionary {
     /// rise with q^2 / s, so no logarithm is needed to rank them.
     fn stand_ins(&self, state: &State) -> Vec<usize> {
         let columns = self.active_columns(state);
-        let lower = pack_lower(state);
+        let lower = pack_lower(state.chol());
         let outside = self.outside(state);
         let n_basis = self.n_basis();
         let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {

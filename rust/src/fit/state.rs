@@ -2,7 +2,7 @@
 
 use nalgebra::DMatrix;
 
-use super::action::Factors;
+use super::action::{ALPHA_FLOOR, Factors};
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, dot, head, head_mut};
@@ -88,6 +88,11 @@ impl State {
     /// gamma_k = 1 - alpha_k Sigma_kk: how well the data determine the weight.
     pub(crate) fn gamma(&self, k: usize) -> f64 {
         1.0 - self.alpha[k] * self.sigma[(k, k)]
+    }
+
+    /// Whether some alpha would be less if it were allowed.
+    pub(super) fn at_alpha_floor(&self) -> bool {
+        self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
     }
 
     /// Deviance at the posterior mean: for a Gaussian the squared residual.
@@ -263,12 +268,17 @@ impl State {
             beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
         })?;
         self.chol.inverse_into(&mut self.sigma);
-        for k in 0..m {
-            self.offset[k] = beta * self.gradient[k] - alpha[k] * self.reference[k];
+        let terms = alpha.iter().zip(&self.gradient).zip(&self.reference);
+        for (offset, ((a, g), r)) in self.offset.iter_mut().zip(terms) {
+            *offset = beta * g - a * r;
         }
         self.chol.solve_in_place(&mut self.offset);
-        for k in 0..m {
-            self.mu[k] = self.reference[k] + self.offset[k];
+        for (mu, (r, offset)) in self
+            .mu
+            .iter_mut()
+            .zip(self.reference.iter().zip(&self.offset))
+        {
+            *mu = r + offset;
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! Products of slices, in column-major storage and fixed order.
 
-use super::simd::dispatch;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
+
+use super::simd::{Simd, WithSimd, dispatch};
 
 /// Inner product.
 #[must_use]
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     // Eight partial sums let the additions overlap; their order is fixed, so the result is too.
     let mut sums = [0.0_f64; 8];
@@ -55,12 +57,20 @@ pub fn add_transpose_product(
     out: &mut [f64],
     p: usize,
 ) {
-    let r = out.len().checked_div(p).unwrap_or(0);
     // Below this nalgebra leaves its blocked product for one that takes a transposed (strided) column to be as long as
     // the memory it spans, and reads past its end (0.35.0).
     const SMALL: usize = 5;
+    let r = out.len().checked_div(p).unwrap_or(0);
     if n.min(p).min(r) <= SMALL {
-        small_transpose_product(a, a_stride, b, b_stride, n, out, p);
+        dispatch(SmallProduct {
+            a,
+            a_stride,
+            b,
+            b_stride,
+            n,
+            out,
+            p,
+        });
         return;
     }
     let a_t = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(
@@ -81,24 +91,34 @@ pub fn add_transpose_product(
     out.gemm(1.0, &a_t, &b, 1.0);
 }
 
-/// The same, one inner product at a time: each column of A is read once, while it is in the first-level cache.
-fn small_transpose_product(
-    a: &[f64],
+/// [`add_transpose_product`], one inner product at a time: each column of A is read once, while it is in the
+/// first-level cache.
+struct SmallProduct<'a> {
+    a: &'a [f64],
     a_stride: usize,
-    b: &[f64],
+    b: &'a [f64],
     b_stride: usize,
     n: usize,
-    out: &mut [f64],
+    out: &'a mut [f64],
     p: usize,
-) {
-    dispatch(|| {
-        for i in 0..p {
-            let column = &a[i * a_stride..i * a_stride + n];
-            for (j, out) in out.iter_mut().skip(i).step_by(p).enumerate() {
-                *out += dot(column, &b[j * b_stride..j * b_stride + n]);
+}
+
+impl WithSimd for SmallProduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `dot`
+    fn with_simd<S: Simd>(self, _: S) {
+        for i in 0..self.p {
+            let column = &self.a[i * self.a_stride..i * self.a_stride + self.n];
+            for (j, out) in self.out.iter_mut().skip(i).step_by(self.p).enumerate() {
+                *out += dot(
+                    column,
+                    &self.b[j * self.b_stride..j * self.b_stride + self.n],
+                );
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]

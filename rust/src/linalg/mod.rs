@@ -2,6 +2,7 @@
 
 pub mod blas;
 mod cholesky;
+pub(crate) mod lanes;
 pub(crate) mod parallel;
 pub(crate) mod simd;
 

@@ -65,13 +65,13 @@ impl KernelDesign {
     /// [`Error::Provider`] when there is not enough memory.
     pub fn values(&self) -> Result<Vec<f64>> {
         const COLUMNS: usize = 64;
+        // A few blocks at a time, so that the pieces never add up to a second copy.
+        const PIECES: usize = 16;
         let (n, k) = (self.n_rows(), self.n_basis());
         let mut values = Vec::new();
         values
             .try_reserve_exact(n * k)
             .map_err(|e| Error::Provider(Box::new(e)))?;
-        // A few blocks at a time, so that the pieces never add up to a second copy.
-        const PIECES: usize = 16;
         for start in (0..k).step_by(COLUMNS * PIECES) {
             let pieces = map_pieces(
                 (k - start).min(COLUMNS * PIECES).div_ceil(COLUMNS),
@@ -82,9 +82,9 @@ impl KernelDesign {
                     buffer
                 },
             );
-            pieces
-                .iter()
-                .for_each(|piece| values.extend_from_slice(piece));
+            for piece in &pieces {
+                values.extend_from_slice(piece);
+            }
         }
         Ok(values)
     }

@@ -66,7 +66,9 @@ impl<'a> Observations<'a> {
         } else {
             1.0
         };
-        target.iter_mut().for_each(|t| *t /= target_scale);
+        for t in &mut target {
+            *t /= target_scale;
+        }
         let constant_deviance = (0..n)
             .map(|row| weight(row) * likelihood.constant_deviance(target[row]))
             .sum();
@@ -422,9 +424,9 @@ impl Statistics for Observations<'_> {
             );
             out
         });
-        pieces
-            .iter()
-            .for_each(|piece| axpy(1.0, piece, drift.as_mut_slice()));
+        for piece in &pieces {
+            axpy(1.0, piece, drift.as_mut_slice());
+        }
         Ok(drift)
     }
 
@@ -492,7 +494,9 @@ impl Observations<'_> {
             scale(&mut diag);
             scale(&mut diag);
         }
-        gram.iter_mut().for_each(|column| scale(column));
+        for column in &mut gram {
+            scale(column);
+        }
         let gradient = gram.pop().unwrap_or_default();
         Sweep {
             diag,

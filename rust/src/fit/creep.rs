@@ -1,0 +1,44 @@
+//! The way to a fixed point that is slow and hard to mislead.
+
+use super::mode::find_mode;
+use super::record::{Action, Halt, Recorder};
+use super::state::State;
+use super::stationary::{LONGEST, Residual, bounded};
+use crate::stats::Statistics;
+
+/// Follows the sign of R, each alpha with a step of its own that grows while the sign lasts and halves when it turns;
+/// until Newton's method can take over, or for as long as that is worth trying.
+///
+/// Slow and hard to mislead: where a function is wanted at alpha = infinity but not at the alpha that this promises, R
+/// changes its sign in between, and halving finds the place. (Rprop, Riedmiller & Braun 1993, with R for the gradient.)
+pub(super) fn creep(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    near: f64,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    const ROUNDS: usize = 150;
+    const FIRST: f64 = 0.5;
+    find_mode(stats, state)?;
+    let mut steps = vec![(FIRST, 0.0); state.len()];
+    for _ in 0..ROUNDS {
+        let here = Residual::of(state);
+        if here.distance(state) <= near {
+            return Ok(());
+        }
+        let mut alpha = state.alpha.clone();
+        for (k, ((step, last), &r)) in steps.iter_mut().zip(&here.values).enumerate() {
+            *step = if *last * r < 0.0 {
+                *step * 0.5
+            } else {
+                (*step * 1.3).min(LONGEST)
+            };
+            *last = r;
+            alpha[k] = bounded(alpha[k] * step.copysign(r).exp(), state.factors(k).s);
+        }
+        state.set_hyperparameters(&alpha, state.beta)?;
+        find_mode(stats, state)?;
+        recorder.step(Action::Joint, None, state)?;
+    }
+    Ok(())
+}

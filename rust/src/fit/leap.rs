@@ -1,0 +1,93 @@
+//! Newton's method with constraints, for where it has to go far: from one of two functions much alike to the other.
+//!
+//! The fixed-point conditions are a complementarity problem in the prior variances v = 1 / alpha: R = 0 where v > 0,
+//! R >= 0 where v = 0. Its linearisation is solved as such (Josephy 1979), rather than with the functions of the moment.
+
+use nalgebra::DMatrix;
+
+use super::mode::find_mode;
+use super::state::State;
+use super::stationary::{Residual, advance, bounded, jacobian, solve};
+use crate::Result;
+use crate::stats::Statistics;
+
+/// Takes the first leap that brings R closer to zero, at once or with a few of Newton's steps from where it ends.
+pub(super) fn leap_closer(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    jacobian_here: &DMatrix<f64>,
+    here: &Residual,
+) -> Result<bool> {
+    const MOST_LEAPS: usize = 32;
+    const STEPS: usize = 5;
+    let before = state.clone();
+    for step in leaps(jacobian_here, here).take(MOST_LEAPS) {
+        let alpha: Vec<f64> = (0..before.len())
+            .map(|k| {
+                bounded(
+                    before.alpha[k] / (1.0 - step[k]).max(0.0),
+                    before.factors(k).s,
+                )
+            })
+            .collect();
+        if state.set_hyperparameters(&alpha, before.beta).is_ok() {
+            find_mode(stats, state)?;
+            for _ in 0..STEPS {
+                let there = Residual::of(state);
+                if there.norm() < 0.9 * here.norm() {
+                    return Ok(true);
+                }
+                let jacobian = jacobian(stats, state)?;
+                if !advance(stats, state, &jacobian, &there)? {
+                    break;
+                }
+            }
+        }
+        state.clone_from(&before);
+    }
+    // The provider's weights belong to the last mode tried; bring them back.
+    find_mode(stats, state)?;
+    Ok(false)
+}
+
+/// Steps that solve the linearised problem with its constraints: prior variances 1 / alpha that would turn negative
+/// become zero instead, and such functions must want no more. Found by guessing which those are, and correcting the
+/// guess; there may be several, and which is found first depends on the guess.
+///
+/// Steps are relative, in the prior variance: `1/alpha (1 - d)`. Where one function is about to take the place of
+/// another much like it, R says little until the other is gone, but is all but linear in the prior variances.
+fn leaps<'a>(
+    jacobian: &'a DMatrix<f64>,
+    here: &'a Residual,
+) -> impl Iterator<Item = Vec<f64>> + 'a {
+    let staying = here.staying();
+    let guesses = std::iter::once(staying.clone()).chain((0..staying.len()).map(move |k| {
+        let mut guess = staying.clone();
+        guess[k] = false;
+        guess
+    }));
+    guesses.filter_map(|guess| leap(jacobian, &here.values, guess))
+}
+
+/// The leap that one guess of the functions that stay leads to.
+fn leap(jacobian: &DMatrix<f64>, r: &[f64], mut free: Vec<bool>) -> Option<Vec<f64>> {
+    const CORRECTIONS: usize = 20;
+    for _ in 0..CORRECTIONS {
+        let step = solve(jacobian, r, &free, 1.0)?;
+        let wanted: Vec<bool> = (0..r.len())
+            .map(|k| {
+                if free[k] {
+                    step[k] < 1.0
+                } else {
+                    let moved: f64 = (0..r.len()).map(|i| jacobian[(k, i)] * step[i]).sum();
+                    r[k] + moved < 0.0
+                }
+            })
+            .collect();
+        if wanted == free {
+            return Some(step);
+        }
+        free = wanted;
+    }
+    None
+}
