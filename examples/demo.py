@@ -24,6 +24,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
+
 from sparsebayes import RVC, RVR
 from sparsebayes.kernels import Gaussian
 

@@ -241,9 +241,9 @@ class RVC(KernelBasis, _Classification):
     n_iter_ : int
         Steps taken, in all fits.
     status_ : str
-        ``"converged"``; ``"alpha_floor"``: likewise, but the prior precision of a weight is at its floor, as can
-        happen on separable classes; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close to an
-        optimum, but not to ``tol``. Of several fits the worst.
+        ``"converged"``; ``"alpha_floor"``: likewise, but the prior precision of a weight is at its floor, as
+        can happen on separable classes; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close
+        to an optimum, but not to ``tol``. Of several fits the worst.
     relevance_ : ndarray of shape (n_relevance,), int
         Training rows with a function in the model, ascending.
     relevance_vectors_ : ndarray of shape (n_relevance, n_features)

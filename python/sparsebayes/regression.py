@@ -173,8 +173,8 @@ class RVR(KernelBasis, _Regression):
         Steps taken.
     status_ : str
         ``"converged"``; ``"noise_floor"`` or ``"alpha_floor"``: likewise, but the noise estimate or the prior
-        precision of a weight is at its floor; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close
-        to an optimum, but not to ``tol``.
+        precision of a weight is at its floor; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``:
+        close to an optimum, but not to ``tol``.
     relevance_ : ndarray of shape (n_relevance,), int
         Training rows with a function in the model, ascending.
     relevance_vectors_ : ndarray of shape (n_relevance, n_features)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+
 from sparsebayes import RVC, SparseBayesClassifier
 from sparsebayes.kernels import Gaussian
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]

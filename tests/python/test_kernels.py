@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import pairwise
+
 from sparsebayes import RVR
 from sparsebayes._resolve import resolve
 from sparsebayes.kernels import (

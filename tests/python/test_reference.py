@@ -2,6 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import multivariate_normal, norm
+from sklearn.metrics import pairwise
+
 from reference import (
     best_alpha,
     contribution,
@@ -28,10 +33,6 @@ from reference import (
     slope_and_curvature,
     statistics,
 )
-from scipy.integrate import quad
-from scipy.special import expit
-from scipy.stats import multivariate_normal, norm
-from sklearn.metrics import pairwise
 
 ACTIVE = np.array([1, 4, 5])
 ALPHA = np.array([0.3, 2.0, 40.0])

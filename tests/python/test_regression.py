@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import mean_poisson_deviance
+
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes.kernels import Custom, Gaussian, Linear
 

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+
 from sparsebayes import RVC, RVR, SparseBayesRegressor, StepRecord
 from sparsebayes.kernels import Gaussian
 

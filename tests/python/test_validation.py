@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.kernels import Gaussian
 

@@ -13,7 +13,9 @@ use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
 use super::sequential::climb;
-use super::settings::{LEAST_IMPROVEMENT, MOST_TRIALS, NEIGHBOURHOOD, POOL, STAND_INS};
+use super::settings::{
+    LEAST_IMPROVEMENT, MOST_TRIALS, NEIGHBOURHOOD, POOL, STAND_INS, START_NOISE,
+};
 use super::state::{Entrant, State};
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::parallel::map_pieces;
@@ -37,15 +39,20 @@ pub(super) fn search(
     let mut pool = Pool::about(state, dictionary, &members, gram);
     let mut best = Model::of(state, &members);
     let before = best.evidence;
-    for seed in seeds(state, &best) {
+    let places = seeds(state, &best);
+    if noise.is_none() {
+        let trial = annealed(&mut pool, state.beta)?;
+        if trial.log_evidence() > best.evidence + LEAST_IMPROVEMENT {
+            best = Model::of_local(&trial);
+        }
+    }
+    for seed in places {
         stats.check_cancel()?;
         if !best.active.contains(&seed) {
             continue;
         }
         let mut trial = best.state_without(&pool.nearest(seed, &best.active), &pool)?;
-        let mut unwatched = |_: &super::Step| ControlFlow::Continue(());
-        let mut unrecorded = Recorder::new(&trial, usize::MAX, 1.0, &mut unwatched);
-        climb(&mut pool, &mut trial, noise, &mut unrecorded)?;
+        climb_unseen(&mut pool, &mut trial, noise)?;
         if trial.log_evidence() > best.evidence + LEAST_IMPROVEMENT {
             best = Model::of_local(&trial);
         }
@@ -57,6 +64,30 @@ pub(super) fn search(
     state.active.iter_mut().for_each(|i| *i = members[*i]);
     recorder.step(Action::Search, None, state)?;
     Ok(true)
+}
+
+/// The model that the ordinary scheme comes to when the noise level falls to what it is in stages, as it does where it is
+/// estimated. Little noise from the first function on asks that everything be explained by whatever enters first.
+fn annealed(pool: &mut Pool, beta: f64) -> Result<State, Halt> {
+    const STAGE: f64 = 10.0;
+    let mut level = 1.0 / START_NOISE;
+    let mut state = State::empty(level.min(beta), pool.target_sq, pool.n_obs);
+    loop {
+        climb_unseen(pool, &mut state, None)?;
+        if level >= beta {
+            return Ok(state);
+        }
+        level *= STAGE;
+        let alpha = state.alpha.clone();
+        state.set_hyperparameters(&alpha, level.min(beta))?;
+    }
+}
+
+/// Climbs, and tells nobody.
+fn climb_unseen(pool: &mut Pool, state: &mut State, noise: Option<NoiseRange>) -> Result<(), Halt> {
+    let mut unwatched = |_: &super::Step| ControlFlow::Continue(());
+    let mut unrecorded = Recorder::new(state, usize::MAX, 1.0, &mut unwatched);
+    climb(pool, state, noise, &mut unrecorded)
 }
 
 /// Where to look, by place in the pool: the functions whose loss would cost least first, for there the model is loosest.
