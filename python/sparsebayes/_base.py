@@ -32,8 +32,8 @@ _REMEDIES = {
     "stopped": "",
     "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
     "can tell y is free of noise. Set noise_variance to the noise you expect",
-    "alpha_floor": "some precision alpha reached its floor, 1e-15 in units of columns of unit length: the data "
-    "ask for a weight without bound. Scale X or change the kernel width",
+    "alpha_floor": "the prior precision of some weight reached its floor, 1e-15 for a column of unit length: "
+    "the data ask for a weight without bound. Scale X or change the kernel width",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
     "stalled": "the model is close to an optimum that could not be reached to tol, as happens when basis "
     "functions depend on one another almost exactly. Scale X, change the kernel width, or raise tol",

@@ -1,1 +1,9 @@
-//! Integration tests of the core crate.
+//! The core crate from outside: problems of known structure, fitted and held to the formulas written out densely.
+#![allow(clippy::unwrap_used)] // a test that cannot go on had better say where
+
+mod dense;
+mod fits;
+mod invariants;
+mod problems;
+mod providers;
+mod refusals;

@@ -1,4 +1,4 @@
-"""Evidence beside fastrvm, another implementation of the same algorithm: poor optima have certificates too."""
+"""Evidence beside fastrvm, another implementation of the algorithm: poor optima have certificates too."""
 
 import warnings
 

@@ -62,6 +62,11 @@ pub(super) fn search(
     }
     *state = best.state_without(&[], &pool)?;
     state.active.iter_mut().for_each(|i| *i = members[*i]);
+    // The pool knows the targets by their projections alone; the rows say exactly what the new model leaves of them.
+    let mu = state.mu.clone();
+    let mut gradient = vec![0.0; mu.len()];
+    let deviance = stats.gradient(&state.active, &mu, &mut gradient)?;
+    state.set_data(&mu, &gradient, deviance, None)?;
     recorder.step(Action::Search, None, state)?;
     Ok(true)
 }
@@ -86,7 +91,7 @@ fn annealed(pool: &mut Pool, beta: f64) -> Result<State, Halt> {
 /// Climbs, and tells nobody.
 fn climb_unseen(pool: &mut Pool, state: &mut State, noise: Option<NoiseRange>) -> Result<(), Halt> {
     let mut unwatched = |_: &super::Step| ControlFlow::Continue(());
-    let mut unrecorded = Recorder::new(state, usize::MAX, 1.0, &mut unwatched);
+    let mut unrecorded = Recorder::of_trial(state, &mut unwatched);
     climb(pool, state, noise, &mut unrecorded)
 }
 

@@ -306,3 +306,129 @@ fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROWS: usize = 12;
+    const COLUMNS: usize = 8;
+
+    /// Unit-norm columns, targets, and what the state asks of them.
+    struct Data {
+        phi: Vec<Vec<f64>>,
+        t: Vec<f64>,
+    }
+
+    impl Data {
+        fn new(values: &[f64]) -> Self {
+            let (columns, t) = values.split_at(ROWS * COLUMNS);
+            let unit = |column: &[f64]| {
+                let norm = dot(column, column).sqrt().max(1e-3);
+                column.iter().map(|v| v / norm).collect()
+            };
+            Self {
+                phi: columns.chunks_exact(ROWS).map(unit).collect(),
+                t: t.to_vec(),
+            }
+        }
+
+        /// An empty model.
+        fn empty(&self) -> State {
+            State::empty(10.0, dot(&self.t, &self.t), ROWS as f64)
+        }
+
+        /// Adds a function; returns the gain that equation (18) predicts.
+        fn add(&self, state: &mut State, index: usize, alpha: f64) -> f64 {
+            let mut residual = self.t.clone();
+            for (&j, &r) in state.active.iter().zip(&state.reference) {
+                axpy(-r, &self.phi[j], &mut residual);
+            }
+            let column = &self.phi[index];
+            let gram: Vec<f64> = state
+                .active
+                .iter()
+                .map(|&j| dot(column, &self.phi[j]))
+                .collect();
+            let entrant = Entrant {
+                index,
+                gram: &gram,
+                gram_self: dot(column, column),
+                gradient: dot(column, &residual),
+            };
+            let factors = state.factors_outside(&entrant);
+            state.add(&entrant, alpha).unwrap();
+            0.5 * ((alpha / (alpha + factors.s)).ln() + factors.q.powi(2) / (alpha + factors.s))
+        }
+
+        /// Re-centres the quadratic model at the mean, as a pass over the data does.
+        fn recentre(&self, state: &mut State) {
+            let mu = state.mu.clone();
+            let mut residual = self.t.clone();
+            for (&j, &m) in state.active.iter().zip(&mu) {
+                axpy(-m, &self.phi[j], &mut residual);
+            }
+            let gradient: Vec<f64> = state
+                .active
+                .iter()
+                .map(|&j| dot(&self.phi[j], &residual))
+                .collect();
+            let deviance = dot(&residual, &residual);
+            state.set_data(&mu, &gradient, deviance, None).unwrap();
+        }
+    }
+
+    fn assert_same(a: &State, b: &State) {
+        let m = a.len();
+        let scale = (0..m).map(|k| b.sigma[(k, k)]).fold(0.0, f64::max);
+        for i in 0..m {
+            for j in 0..m {
+                assert!((a.sigma[(i, j)] - b.sigma[(i, j)]).abs() <= 1e-8 * scale);
+            }
+        }
+        let size = 1.0 + b.mu.iter().fold(0.0_f64, |most, m| most.max(m.abs()));
+        assert!(
+            a.mu.iter()
+                .zip(&b.mu)
+                .all(|(x, y)| (x - y).abs() <= 1e-7 * size)
+        );
+        let evidence = b.log_evidence();
+        assert!((a.log_evidence() - evidence).abs() <= 1e-8 * (1.0 + evidence.abs()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_sequence_of_actions_leaves_what_recomputation_gives(
+            values in prop::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + 1)),
+            actions in prop::collection::vec((0..4_u8, 0..COLUMNS, -3.0..4.0_f64), 1..40),
+        ) {
+            let data = Data::new(&values);
+            let mut state = data.empty();
+            for (action, j, ln_alpha) in actions {
+                let alpha = ln_alpha.exp();
+                let before = state.log_evidence();
+                match state.active.iter().position(|&a| a == j) {
+                    None => {
+                        let gain = data.add(&mut state, j, alpha);
+                        prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
+                    }
+                    Some(k) if action == 0 => {
+                        let gain = state.factors(k).gain_of_deleting(state.alpha[k]);
+                        state.delete(k);
+                        prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
+                    }
+                    Some(_) if action == 1 => data.recentre(&mut state),
+                    Some(k) => {
+                        let gain = state.factors(k).gain_of_moving(state.alpha[k], alpha);
+                        state.reestimate(k, alpha).unwrap();
+                        prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
+                    }
+                }
+                let mut afresh = state.clone();
+                afresh.recompute().unwrap();
+                assert_same(&state, &afresh);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Fits end at optima.
+
+use sparsebayes::{Noise, Settings, Status};
+
+use crate::dense::dense;
+use crate::problems::{Problem, columns, counts, fixed, labels};
+
+fn assert_optimal(problem: &Problem, settings: Settings) {
+    let (posterior, steps) = problem.fit(settings);
+    assert_eq!(posterior.status, Status::Converged);
+    let found = dense(problem, &posterior);
+    assert!(found.log_alpha_change <= 1e-5, "{}", found.log_alpha_change);
+    assert!(found.gain_outside <= 1e-6, "{}", found.gain_outside);
+    let reported = *posterior.trace.last().unwrap();
+    assert!(
+        (found.evidence - reported).abs() <= 1e-8 * reported.abs(),
+        "{} {reported}",
+        found.evidence
+    );
+    assert_eq!(posterior.trace.len(), steps.len() + 1);
+}
+
+#[test]
+fn gaussian_fits_end_at_optima() {
+    for seed in 0..8 {
+        for (n, k) in [(60, 4), (60, 30), (40, 40)] {
+            assert_optimal(&columns(n, k, seed), Settings::default());
+            assert_optimal(&columns(n, k, seed), fixed(0.03));
+        }
+    }
+}
+
+#[test]
+fn bernoulli_and_poisson_fits_end_at_the_classic_fixed_point() {
+    for seed in 0..8 {
+        for (n, k) in [(80, 4), (80, 30)] {
+            assert_optimal(&labels(n, k, seed), Settings::default());
+            assert_optimal(&counts(n, k, seed), Settings::default());
+        }
+    }
+}
+
+#[test]
+fn columns_that_matter_are_found() {
+    let (posterior, _) = columns(200, 20, 3).fit(Settings::default());
+    assert!(
+        [0, 1, 2].iter().all(|j| posterior.active.contains(j)),
+        "{:?}",
+        posterior.active
+    );
+    assert!((posterior.mu[0] - 2.0).abs() < 0.1);
+    // The noise is uniform on +-0.3.
+    assert!((1.0 / posterior.beta - 0.03).abs() < 0.01);
+}
+
+#[test]
+fn targets_that_are_an_exact_sum_of_columns_stop_at_the_noise_floor() {
+    let mut problem = columns(20, 30, 1);
+    problem.t = (0..20)
+        .map(|i| problem.column(4)[i] - 2.0 * problem.column(7)[i])
+        .collect();
+    let (posterior, _) = problem.fit(Settings::default());
+    assert_eq!(posterior.status, Status::NoiseFloor);
+    assert!(posterior.trace.iter().all(|e| e.is_finite()));
+}
+
+#[test]
+fn a_fit_cut_short_keeps_what_it_has() {
+    let settings = Settings {
+        max_iter: 2,
+        ..Settings::default()
+    };
+    let (posterior, steps) = columns(50, 20, 0).fit(settings);
+    assert_eq!(posterior.status, Status::MaxIterations);
+    assert_eq!(steps.len(), 2);
+    assert!(!posterior.active.is_empty());
+}
+
+#[test]
+fn a_dictionary_of_zeros_gives_an_empty_model() {
+    let mut problem = columns(10, 3, 0);
+    problem.phi.fill(0.0);
+    let (posterior, _) = problem.fit(Settings {
+        noise: Noise::Fixed(1.0),
+        ..Settings::default()
+    });
+    assert!(posterior.active.is_empty());
+    assert_eq!(posterior.status, Status::Converged);
+}

@@ -1,0 +1,95 @@
+//! Where the numbers come from must not show in the model.
+
+use sparsebayes::linalg::with_threads;
+use sparsebayes::{
+    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Observations, Points, Posterior,
+    Settings, Status,
+};
+
+use crate::problems::{fit_design, surface};
+
+fn design(x: &[f64]) -> KernelDesign {
+    let kernels = vec![
+        Kernel::Gaussian {
+            inverse_square_widths: vec![0.1],
+        },
+        Kernel::Laplacian { gamma: 0.3 },
+    ];
+    KernelDesign::new(x, x, 2, kernels, true).unwrap()
+}
+
+fn assert_same_bits(a: &Posterior, b: &Posterior) {
+    let bits = |p: &Posterior| -> Vec<u64> {
+        let values = p
+            .alpha
+            .iter()
+            .chain(&p.mu)
+            .chain(p.sigma.as_slice())
+            .chain(&p.trace);
+        values.map(|v| v.to_bits()).collect()
+    };
+    assert_eq!(a.active, b.active);
+    assert_eq!(a.beta.to_bits(), b.beta.to_bits());
+    assert_eq!(bits(a), bits(b));
+}
+
+#[test]
+fn stored_and_lazy_designs_give_the_same_bits() {
+    let (x, t) = surface(300, 5);
+    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let lazy = design(&x);
+    let stored = lazy.materialise().unwrap();
+    for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
+        let (a, _) = fit_design(&lazy, likelihood, t, None, Settings::default());
+        let (b, _) = fit_design(&stored, likelihood, t, None, Settings::default());
+        assert_eq!(a.status, Status::Converged);
+        assert_same_bits(&a, &b);
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_show() {
+    let (x, t) = surface(3000, 6);
+    let design = KernelDesign::new(
+        &x,
+        &x[..400],
+        2,
+        vec![Kernel::Gaussian {
+            inverse_square_widths: vec![0.16],
+        }],
+        true,
+    )
+    .unwrap();
+    let run = |threads: usize| {
+        with_threads(Some(threads), || {
+            fit_design(&design, Likelihood::Gaussian, &t, None, Settings::default()).0
+        })
+        .unwrap()
+    };
+    let one = run(1);
+    assert_same_bits(&one, &run(2));
+    assert_same_bits(&one, &run(5));
+}
+
+#[test]
+fn overflowing_kernels_are_an_error() {
+    let x = [1e200, -1e200, 3.0];
+    let design = KernelDesign::new(&x, &x, 1, vec![Kernel::Linear], false).unwrap();
+    let result = Observations::new(&design, Likelihood::Gaussian, vec![0.0; 3], None);
+    assert!(matches!(
+        result.err(),
+        Some(Error::NonFinite { .. } | Error::Invalid { .. })
+    ));
+}
+
+#[test]
+fn public_types_may_cross_threads() {
+    fn sent<T: Send + Sync>() {}
+    sent::<DenseDesign<'static>>();
+    sent::<KernelDesign>();
+    sent::<Points>();
+    sent::<Kernel>();
+    sent::<Posterior>();
+    sent::<Settings>();
+    sent::<Error>();
+}

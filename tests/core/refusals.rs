@@ -1,0 +1,93 @@
+//! What cannot be fitted is refused, with a word on what to do.
+
+use sparsebayes::{
+    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Settings, fit,
+};
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+
+use crate::problems::columns;
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let good = Settings::default();
+    for (bad, word) in [
+        (Settings { tol: 0.0, ..good }, "tol"),
+        (
+            Settings {
+                tol: f64::NAN,
+                ..good
+            },
+            "tol",
+        ),
+        (
+            Settings {
+                max_iter: 0,
+                ..good
+            },
+            "max_iter",
+        ),
+        (
+            Settings {
+                noise: Noise::Fixed(-1.0),
+                ..good
+            },
+            "noise_variance",
+        ),
+        (
+            Settings {
+                noise: Noise::Fixed(f64::INFINITY),
+                ..good
+            },
+            "noise_variance",
+        ),
+    ] {
+        assert!(bad.check().err().unwrap().to_string().contains(word));
+    }
+}
+
+#[test]
+fn shapes_that_disagree_are_refused() {
+    assert!(DenseDesign::new(vec![1.0; 5], 2, 3).is_err());
+    let design = DenseDesign::new(vec![1.0; 6], 2, 3).unwrap();
+    assert!(Observations::new(&design, Likelihood::Gaussian, vec![0.0; 3], None).is_err());
+    let weights = Some(vec![1.0; 3]);
+    assert!(Observations::new(&design, Likelihood::Gaussian, vec![0.0; 2], weights).is_err());
+    assert!(KernelDesign::new(&[1.0; 5], &[1.0; 4], 2, vec![Kernel::Linear], true).is_err());
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    assert!(DenseDesign::new(vec![1.0, f64::NAN], 2, 1).is_err());
+    let design = DenseDesign::new(vec![1.0, 2.0], 2, 1).unwrap();
+    let observe = |likelihood, t: [f64; 2], weights: Option<Vec<f64>>| {
+        Observations::new(&design, likelihood, t.to_vec(), weights).err()
+    };
+    for (likelihood, t) in [
+        (Likelihood::Gaussian, [f64::INFINITY, 0.0]),
+        (Likelihood::Bernoulli, [0.0, 2.0]),
+        (Likelihood::Poisson, [-1.0, 2.0]),
+    ] {
+        assert!(observe(likelihood, t, None).is_some());
+    }
+    for weights in [[-1.0, 1.0], [f64::NAN, 1.0], [0.0, 0.0]] {
+        assert!(observe(Likelihood::Gaussian, [1.0, 2.0], Some(weights.to_vec())).is_some());
+    }
+}
+
+#[test]
+fn a_raised_flag_interrupts() {
+    let problem = columns(30, 10, 0);
+    let (design, flag) = (problem.design(), AtomicBool::new(true));
+    let mut observations =
+        Observations::new(&design, Likelihood::Gaussian, problem.t.clone(), None)
+            .unwrap()
+            .cancelled_by(&flag);
+    let rules = Settings::default().check().unwrap();
+    let result = fit(
+        &mut observations,
+        &rules,
+        &mut |_| ControlFlow::Continue(()),
+    );
+    assert!(matches!(result, Err(Error::Interrupted)));
+}
