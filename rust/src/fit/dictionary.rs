@@ -6,9 +6,7 @@ use nalgebra::DMatrix;
 
 use super::action::Factors;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{
-    ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST,
-};
+use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
 use super::state::{Entrant, State};
 use crate::Result;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
@@ -199,11 +197,12 @@ impl Dictionary {
         ranked.into_iter().map(|(_, i)| i).collect()
     }
 
-    /// Adds the best few candidates, each with the gain it has given those before it; returns how many.
+    /// Adds the best candidates, up to `block` of them, each with the gain it has given those before it; returns how many.
     ///
     /// Call right after [`Dictionary::refresh`].
-    pub(super) fn add_block(
+    pub(super) fn add(
         &mut self,
+        block: usize,
         stats: &mut dyn Statistics,
         state: &mut State,
         recorder: &mut Recorder<'_>,
@@ -217,7 +216,7 @@ impl Dictionary {
         let mut first_gain = None;
         let mut entered: Vec<usize> = Vec::new();
         let size_before = state.len();
-        while entered.len() < BLOCK {
+        while entered.len() < block {
             let Some((c, gain)) = conditional.best(self, &list, state) else {
                 break;
             };

@@ -15,7 +15,7 @@ use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{LOOSE_TOL, Rules};
+use super::settings::{BLOCK, LOOSE_TOL, Rules};
 use super::state::State;
 use super::stationary::polish;
 use crate::stats::Statistics;
@@ -39,7 +39,7 @@ pub(super) fn maximise(
             alternate(stats, state, LOOSE_TOL.max(rules.tol), ROUNDS, recorder)?
         };
         dictionary.refresh(stats, state)?;
-        if dictionary.add_block(stats, state, recorder)? > 0 {
+        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
             fine |= dictionary.returns();
             continue;
         }

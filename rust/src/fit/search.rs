@@ -1,10 +1,11 @@
 //! Large-neighbourhood search: a few neighbouring functions out together, and the greedy scheme fills the gap.
 //!
 //! Optima at which no single addition, deletion, re-estimation or exchange gains still differ by several nats on the
-//! same problem. Each trial here takes out an active function with those most aligned with it and lets the ordinary
-//! scheme go on from there; a better result replaces the model. Trials consult only a [`Pool`] of functions: the active
-//! ones and, for each, those that would serve best in its place. So a search costs one small Gram matrix, and nothing
-//! else that grows with the rows or the dictionary.
+//! same problem. A search first tries a few other ways through the problem from an empty model. Then each trial takes out
+//! an active function with those most aligned with it and lets the ordinary scheme go on from there. A better result
+//! replaces the model. Trials consult only a [`Pool`] of functions: the active ones and, for each, those that would serve
+//! best in its place. So a search costs one small Gram matrix, and nothing else that grows with the rows or the
+//! dictionary.
 
 use std::ops::ControlFlow;
 
@@ -14,9 +15,11 @@ use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
 use super::sequential::climb;
 use super::settings::{
-    LEAST_IMPROVEMENT, MOST_TRIALS, NEIGHBOURHOOD, POOL, STAND_INS, START_NOISE,
+    BLOCK, LEAST_IMPROVEMENT, MOST_TRIALS, NEIGHBOURHOOD, POOL, SEARCH_ROUNDS, STAND_INS,
+    START_NOISE,
 };
 use super::state::{Entrant, State};
+use crate::Error;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::Statistics;
@@ -31,7 +34,7 @@ pub(super) fn search(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Halt> {
-    if state.len() <= NEIGHBOURHOOD {
+    if state.len() == 0 {
         return Ok(false);
     }
     let members = dictionary.members_of_pool(state);
@@ -39,22 +42,22 @@ pub(super) fn search(
     let mut pool = Pool::about(state, dictionary, &members, gram);
     let mut best = Model::of(state, &members);
     let before = best.evidence;
-    let places = seeds(state, &best);
-    if noise.is_none() {
-        let trial = annealed(&mut pool, state.beta)?;
-        if trial.log_evidence() > best.evidence + LEAST_IMPROVEMENT {
-            best = Model::of_local(&trial);
-        }
-    }
-    for seed in places {
+    for start in restarts(&pool, state.beta, noise) {
         stats.check_cancel()?;
-        if !best.active.contains(&seed) {
-            continue;
+        best.keep_better(start.run(&mut pool))?;
+    }
+    for _ in 0..SEARCH_ROUNDS {
+        let reached = best.evidence;
+        for seed in seeds(&best.state_without(&[], &pool)?) {
+            stats.check_cancel()?;
+            if best.active.contains(&seed) {
+                let mut trial = best.state_without(&pool.nearest(seed, &best.active), &pool)?;
+                let climbed = climb_unseen(&mut pool, &mut trial, noise, BLOCK);
+                best.keep_better(climbed.map(|()| trial))?;
+            }
         }
-        let mut trial = best.state_without(&pool.nearest(seed, &best.active), &pool)?;
-        climb_unseen(&mut pool, &mut trial, noise)?;
-        if trial.log_evidence() > best.evidence + LEAST_IMPROVEMENT {
-            best = Model::of_local(&trial);
+        if best.evidence <= reached {
+            break;
         }
     }
     if best.evidence <= before + LEAST_IMPROVEMENT {
@@ -71,39 +74,72 @@ pub(super) fn search(
     Ok(true)
 }
 
-/// The model that the ordinary scheme comes to when the noise level falls to what it is in stages, as it does where it is
-/// estimated. Little noise from the first function on asks that everything be explained by whatever enters first.
-fn annealed(pool: &mut Pool, beta: f64) -> Result<State, Halt> {
-    const STAGE: f64 = 10.0;
-    let mut level = 1.0 / START_NOISE;
-    let mut state = State::empty(level.min(beta), pool.target_sq, pool.n_obs);
-    loop {
-        climb_unseen(pool, &mut state, None)?;
-        if level >= beta {
-            return Ok(state);
+/// A way through the whole problem from an empty model.
+struct Restart {
+    state: State,
+    /// Levels at which the noise is held in turn, each until nothing gains.
+    levels: Vec<f64>,
+    /// Where the noise is free after that.
+    noise: Option<NoiseRange>,
+    /// Functions added at a time.
+    block: usize,
+}
+
+impl Restart {
+    fn run(mut self, pool: &mut Pool) -> Result<State, Halt> {
+        for level in self.levels {
+            let alpha = self.state.alpha.clone();
+            self.state.set_hyperparameters(&alpha, level)?;
+            climb_unseen(pool, &mut self.state, None, self.block)?;
         }
-        level *= STAGE;
-        let alpha = state.alpha.clone();
-        state.set_hyperparameters(&alpha, level.min(beta))?;
+        if self.noise.is_some() {
+            climb_unseen(pool, &mut self.state, self.noise, self.block)?;
+        }
+        Ok(self.state)
     }
 }
 
+/// Other ways to an optimum than the one taken: which is best differs from problem to problem.
+///
+/// Where the noise is estimated: one function at a time, with the noise held at first, and free from the first function
+/// on. Where it is given: falling to what it is in stages, for little noise from the first function on asks that
+/// everything be explained by whatever enters first; and one function at a time.
+fn restarts(pool: &Pool, beta: f64, noise: Option<NoiseRange>) -> Vec<Restart> {
+    const STAGE: f64 = 10.0;
+    let start = 1.0 / START_NOISE;
+    let restart = |levels: Vec<f64>, block| Restart {
+        state: State::empty(start, pool.target_sq, pool.n_obs),
+        levels,
+        noise,
+        block,
+    };
+    if noise.is_some() {
+        return vec![restart(vec![start], 1), restart(vec![], 1)];
+    }
+    let mut levels: Vec<f64> = std::iter::successors(Some(start), |level| Some(level * STAGE))
+        .take_while(|&level| level < beta)
+        .collect();
+    levels.push(beta);
+    vec![restart(levels, BLOCK), restart(vec![beta], 1)]
+}
+
 /// Climbs, and tells nobody.
-fn climb_unseen(pool: &mut Pool, state: &mut State, noise: Option<NoiseRange>) -> Result<(), Halt> {
+fn climb_unseen(
+    pool: &mut Pool,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    block: usize,
+) -> Result<(), Halt> {
     let mut unwatched = |_: &super::Step| ControlFlow::Continue(());
     let mut unrecorded = Recorder::of_trial(state, &mut unwatched);
-    climb(pool, state, noise, &mut unrecorded)
+    climb(pool, state, noise, block, &mut unrecorded)
 }
 
 /// Where to look, by place in the pool: the functions whose loss would cost least first, for there the model is loosest.
-fn seeds(state: &State, model: &Model) -> Vec<usize> {
+fn seeds(state: &State) -> Vec<usize> {
+    let cost = |k: usize| -state.factors(k).gain_of_deleting(state.alpha[k]);
     let mut order: Vec<(f64, usize)> = (0..state.len())
-        .map(|k| {
-            (
-                -state.factors(k).gain_of_deleting(state.alpha[k]),
-                model.active[k],
-            )
-        })
+        .map(|k| (cost(k), state.active[k]))
         .collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     order
@@ -138,6 +174,18 @@ impl Model {
             .iter_mut()
             .for_each(|j| *j = members.partition_point(|m| m < j));
         this
+    }
+
+    /// Becomes the trial's if that is better. A trial that lost its definiteness to rounding is no better.
+    fn keep_better(&mut self, trial: Result<State, Halt>) -> Result<(), Halt> {
+        match trial {
+            Ok(trial) if trial.log_evidence() > self.evidence + LEAST_IMPROVEMENT => {
+                *self = Self::of_local(&trial);
+            }
+            Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {}
+            Err(halt) => return Err(halt),
+        }
+        Ok(())
     }
 
     /// The posterior of this model less the functions in `out`.

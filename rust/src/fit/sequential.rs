@@ -10,7 +10,7 @@ use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::record::{Halt, Recorder};
 use super::search::search;
-use super::settings::{LOOSE_TOL, Noise, Rules, TRIAL_TOL};
+use super::settings::{BLOCK, LOOSE_TOL, Noise, Rules, TRIAL_TOL};
 use super::state::State;
 use crate::stats::Statistics;
 
@@ -33,7 +33,7 @@ pub(super) fn maximise(
     loop {
         let mut settled = inner::converge(state, noise, tol, recorder)?;
         dictionary.refresh(stats, state)?;
-        if dictionary.add_block(stats, state, recorder)? > 0 {
+        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
             continue;
         }
         if waiting.is_some() {
@@ -71,18 +71,19 @@ fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> 
     }
 }
 
-/// The paper's loop alone, loosely settled: what a search runs from each of its starting points.
+/// The paper's loop alone, loosely settled: what a search runs from each of its starting points. Up to `block` functions enter at a time.
 pub(super) fn climb(
     stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
+    block: usize,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     let mut dictionary = Dictionary::new(stats.n_basis());
     loop {
         inner::converge(state, noise, TRIAL_TOL, recorder)?;
         dictionary.refresh(stats, state)?;
-        if dictionary.add_block(stats, state, recorder)? == 0 {
+        if dictionary.add(block, stats, state, recorder)? == 0 {
             return Ok(());
         }
     }

@@ -92,8 +92,12 @@ pub(super) const SHORTLIST: usize = 32;
 /// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
 pub(super) const NEIGHBOURHOOD: usize = 4;
 
-/// Neighbourhoods that a search tries.
+/// Neighbourhoods that a round tries.
 pub(super) const MOST_TRIALS: usize = 48;
+
+/// Rounds at most, as long as each finds something. On 432 sinc problems (K <= 1001) 4 ended more than a nat below
+/// fastrvm's optimum with three rounds, 7.8 nats above it in the mean; with one round and no restarts 1.4 % did.
+pub(super) const SEARCH_ROUNDS: usize = 3;
 
 /// A search considers the whole dictionary up to this size.
 pub(super) const POOL: usize = 512;
