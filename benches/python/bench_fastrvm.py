@@ -2,8 +2,8 @@
 
 Every number is a ratio, or a difference, of two fits of one run, taken in turns: absolute times of a shared
 machine mean nothing. Both fit the same rows in the same process, kernel matrix included, with fastrvm at its
-default settings but for the number of steps. Memory is the growth of the peak resident set in a process of its
-own (Linux).
+default settings but for the number of steps. Memory is the growth of the peak resident set in a process of
+its own (Linux).
 
 Run ``make bench-fastrvm``.
 """

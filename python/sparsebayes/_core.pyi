@@ -6,6 +6,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Kernel", "NumericalError", "Posterior", "__version__", "fit_dense", "fit_kernel"]
+
 __version__: str
 
 class NumericalError(ArithmeticError):
