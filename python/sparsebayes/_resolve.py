@@ -87,5 +87,8 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
     row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     mean = np.average(X.mean(axis=1), weights=row_weights)
-    variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
+    with np.errstate(over="ignore"):
+        variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
+    if not np.isfinite(X.shape[1] * variance):
+        raise ValueError("gamma='scale' needs the variance of X, which overflows; rescale X")
     return float(1.0 / (X.shape[1] * variance)) if variance > 0.0 else 1.0

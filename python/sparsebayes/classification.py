@@ -70,8 +70,8 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
                 self.classes_ = np.unique(labels_or_values)
             if len(self.classes_) < 2:
                 raise ValueError(
-                    f"y holds one class only, {self.classes_[0]!r} (rows of zero weight do not count); "
-                    "a classifier needs at least two"
+                    f"y holds one class only, {self.classes_.tolist()[0]!r} (rows of zero weight do "
+                    "not count); a classifier needs at least two"
                 )
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [(labels_or_values == label).astype(np.float64) for label in positive]

@@ -56,7 +56,14 @@ impl KernelDesign {
     /// # Errors
     /// As [`DenseDesign::new`]: a kernel value that is not finite.
     pub fn materialise(&self) -> Result<DenseDesign<'static>> {
-        DenseDesign::new(self.values()?, self.n_rows(), self.n_basis())
+        DenseDesign::new(self.values()?, self.n_rows(), self.n_basis()).map_err(|error| match error
+        {
+            Error::NonFinite { .. } => {
+                let what = "a kernel value is not finite; rescale X or the kernel".into();
+                Error::Invalid { what }
+            }
+            other => other,
+        })
     }
 
     /// All N x K values, column-major.
