@@ -162,6 +162,9 @@ pub(super) fn solve(
     given: f64,
 ) -> Option<Vec<f64>> {
     let rows: Vec<usize> = (0..r.len()).filter(|&k| free[k]).collect();
+    if rows.is_empty() {
+        return Some(vec![given; r.len()]);
+    }
     let matrix = DMatrix::from_fn(rows.len(), rows.len(), |a, b| jacobian[(rows[a], rows[b])]);
     let right = DVector::from_fn(rows.len(), |a, _| {
         let fixed = (0..r.len())
@@ -169,9 +172,6 @@ pub(super) fn solve(
             .map(|k| jacobian[(rows[a], k)] * given);
         -r[rows[a]] - fixed.sum::<f64>()
     });
-    if rows.is_empty() {
-        return Some(vec![given; r.len()]);
-    }
     let solution = matrix.lu().solve(&right).filter(|d| d.amax().is_finite())?;
     let mut step = vec![given; r.len()];
     rows.iter()

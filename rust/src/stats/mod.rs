@@ -10,6 +10,7 @@ mod dense;
 mod design;
 mod kernel_design;
 mod observations;
+mod rows;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};

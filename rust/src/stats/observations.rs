@@ -8,6 +8,7 @@ use nalgebra::DMatrix;
 
 use super::columns::{Columns, append_column};
 use super::design::Design;
+use super::rows::{check_rows, spread};
 use super::{Statistics, Sweep};
 use crate::linalg::blas::{add_transpose_product, axpy, dot};
 use crate::linalg::parallel::map_pieces;
@@ -268,63 +269,6 @@ struct Visit<'a> {
 struct Sums {
     diag: Vec<f64>,
     products: Vec<Vec<f64>>,
-}
-
-/// The rules a set of rows has to meet before anything is computed from it.
-fn check_rows(
-    n: usize,
-    likelihood: Likelihood,
-    target: &[f64],
-    weights: Option<&[f64]>,
-) -> Result<()> {
-    if n == 0 {
-        return Err(Error::Invalid {
-            what: "X has no rows; at least one is needed".into(),
-        });
-    }
-    Error::check_len("y", n, target.len())?;
-    Error::check_finite("y", target)?;
-    if let Some(w) = weights {
-        Error::check_len("sample_weight", n, w.len())?;
-        Error::check_finite("sample_weight", w)?;
-        if w.iter().any(|&w| w <= 0.0) {
-            return Err(Error::Invalid {
-                what: "sample_weight must be positive here; leave out the rows that weigh nothing"
-                    .into(),
-            });
-        }
-    }
-    likelihood.check_targets(target)
-}
-
-/// The unit of the targets: their weighted standard deviation; for constant targets their size; for zeros 1.
-fn spread(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
-    // Spreads below this fraction of the size are rounding errors of a constant.
-    const CONSTANT: f64 = 1e-13;
-    let size = target.iter().fold(0.0_f64, |m, t| m.max(t.abs()));
-    if size == 0.0 {
-        return 1.0;
-    }
-    let total: f64 = (0..target.len()).map(&weight).sum();
-    // Divided by the size first, so that no square over- or underflows.
-    let mean = target
-        .iter()
-        .enumerate()
-        .map(|(n, t)| weight(n) * (t / size))
-        .sum::<f64>()
-        / total;
-    let variance = target
-        .iter()
-        .enumerate()
-        .map(|(n, t)| weight(n) * (t / size - mean).powi(2))
-        .sum::<f64>()
-        / total;
-    let deviation = variance.sqrt();
-    if deviation > CONSTANT {
-        size * deviation
-    } else {
-        size
-    }
 }
 
 fn row_blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
