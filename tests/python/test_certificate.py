@@ -247,3 +247,26 @@ def test_the_noise_of_the_surface_is_recovered_with_few_functions(seed):
 def test_thousands_of_rows_converge():
     assert RVR(Gaussian(2.5)).fit(*sinc_2d(4000)).status_ == "converged"
     assert RVC(gamma=1.0).fit(*two_classes(4000)).status_ == "converged"
+
+
+# --- on the way -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if problem.kind == "regression"])
+def test_steps_gain_what_they_promise(name):
+    """Within 1e-6 even where functions depend on one another almost exactly; elsewhere it is some 1e-9."""
+    problem, steps = PROBLEMS[name], []
+
+    def watch(step):
+        steps.append(step)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = problem.make().set_params(callback=watch)
+        model.fit(problem.X, problem.y, sample_weight=problem.sample_weight)
+    achieved = np.diff(model.log_marginal_likelihood_path_)
+    for step, gain in zip(steps, achieved, strict=True):
+        if step.action in ("add", "delete", "reestimate"):
+            assert abs(gain - step.gain) <= 1e-6 * max(1.0, abs(step.gain))
+    # Every step is an ascent, those on the noise too.
+    assert (achieved >= -1e-9 * (1.0 + np.abs(model.log_marginal_likelihood_path_[1:]))).all()

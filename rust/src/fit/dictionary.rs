@@ -243,7 +243,12 @@ impl Dictionary {
             state.add(&entrant, alpha)?;
             entered.push(c);
             self.entries[i] = self.entries[i].saturating_add(1);
+            let recentred = state.recentre(stats)?;
             recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)?;
+            if recentred {
+                // The gradients here belong to the reference before.
+                break;
+            }
         }
         Ok(entered.len())
     }

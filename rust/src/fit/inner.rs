@@ -4,6 +4,7 @@ use super::joint::{self, Damping, NoiseRange};
 use super::record::{Action, Halt, Recorder};
 use super::settings::COARSE_GAIN;
 use super::state::State;
+use crate::stats::Statistics;
 
 /// How the inner loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,7 @@ impl Outlook {
 ///
 /// Every step raises the evidence. `noise` is given where beta may move.
 pub(super) fn converge(
+    stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
     tol: f64,
@@ -68,8 +70,8 @@ pub(super) fn converge(
     let mut damping = Damping::default();
     let mut failures = 0;
     loop {
-        climb(state, recorder)?;
-        move_noise(state, noise, recorder)?;
+        climb(stats, state, recorder)?;
+        move_noise(stats, state, noise, recorder)?;
         let outlook = look(state, noise);
         if outlook.best_deletion.is_some() {
             continue;
@@ -77,12 +79,12 @@ pub(super) fn converge(
         if outlook.residual <= tol {
             return Ok(Settled::Converged);
         }
-        if joint::step(state, noise, &mut damping)? {
+        if joint::step(stats, state, noise, &mut damping)? {
             recorder.step(Action::Joint, None, state)?;
             failures = 0;
         } else if failures < 3 && state.len() > 0 {
             failures += 1;
-            sweep_once(state, tol, recorder)?;
+            sweep_once(stats, state, tol, recorder)?;
         } else {
             return Ok(Settled::Stalled);
         }
@@ -95,7 +97,11 @@ pub(super) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
 }
 
 /// Single-function steps, greatest gain first, while they gain much or delete.
-fn climb(state: &mut State, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+fn climb(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
     // Rank-one updates drift; each recomputation starts afresh.
     let refresh_after = 2 * state.len() + 20;
     let mut steps = 0;
@@ -103,7 +109,7 @@ fn climb(state: &mut State, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
         let Some(proposal) = look(state, None).coarse_step() else {
             return Ok(());
         };
-        apply(state, proposal, recorder)?;
+        apply(stats, state, proposal, recorder)?;
         steps += 1;
         if steps % refresh_after == 0 {
             state.recompute()?;
@@ -112,28 +118,40 @@ fn climb(state: &mut State, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
 }
 
 /// One step on each function that is further from its maximum than `tol`.
-fn sweep_once(state: &mut State, tol: f64, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+fn sweep_once(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    tol: f64,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
     for k in 0..state.len() {
         let factors = state.factors(k);
         if let Some(alpha) = factors.optimal_alpha()
             && (alpha / state.alpha[k]).ln().abs() > tol
         {
             let gain = factors.gain_of_moving(state.alpha[k], alpha);
-            apply(state, Proposal { k, alpha, gain }, recorder)?;
+            apply(stats, state, Proposal { k, alpha, gain }, recorder)?;
         }
     }
     state.recompute()?;
     Ok(())
 }
 
-fn apply(state: &mut State, proposal: Proposal, recorder: &mut Recorder<'_>) -> Result<(), Halt> {
+fn apply(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    proposal: Proposal,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
     let Proposal { k, alpha, gain } = proposal;
     let j = state.active[k];
     if alpha.is_finite() {
         state.reestimate(k, alpha)?;
+        state.recentre(stats)?;
         recorder.step(Action::Reestimate(j), Some(gain), state)
     } else {
         state.delete(k);
+        state.recentre(stats)?;
         recorder.step(Action::Delete(j), Some(gain), state)
     }
 }
@@ -141,6 +159,7 @@ fn apply(state: &mut State, proposal: Proposal, recorder: &mut Recorder<'_>) -> 
 /// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), shortening the move until the
 /// evidence rises.
 fn move_noise(
+    stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
@@ -155,6 +174,7 @@ fn move_noise(
     let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_evidence());
     for _ in 0..20 {
         state.set_hyperparameters(&alpha, beta * change.exp())?;
+        state.recentre(stats)?;
         if state.log_evidence() > evidence {
             return recorder.step(Action::Noise, None, state);
         }

@@ -17,6 +17,7 @@ use super::action::ALPHA_FLOOR;
 use super::state::State;
 use crate::Result;
 use crate::linalg::blas::{dot, head};
+use crate::stats::Statistics;
 
 /// Longest move of any log hyperparameter in one step.
 const LONGEST: f64 = 3.0;
@@ -49,6 +50,7 @@ struct Local {
 
 /// Takes one step that raises the evidence; `false` if none was found, the state being as before.
 pub(super) fn step(
+    stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
     damping: &mut Damping,
@@ -74,17 +76,19 @@ pub(super) fn step(
             if let (true, Some(range)) = (free_beta, noise) {
                 beta = (beta * direction[alpha.len()].exp()).min(range.beta_max);
             }
-            if state.set_hyperparameters(&alpha, beta).is_ok()
-                && improved(state, free_beta, before.2, before.3)
-            {
-                damping.0 = (damping.0 * 0.1).max(LEAST_DAMPING);
-                return Ok(true);
+            if state.set_hyperparameters(&alpha, beta).is_ok() {
+                state.recentre(stats)?;
+                if improved(state, free_beta, before.2, before.3) {
+                    damping.0 = (damping.0 * 0.1).max(LEAST_DAMPING);
+                    return Ok(true);
+                }
             }
         }
         damping.0 *= 10.0;
     }
     damping.0 = Damping::default().0;
     state.set_hyperparameters(&before.0, before.1)?;
+    state.recentre(stats)?;
     Ok(false)
 }
 

@@ -91,7 +91,7 @@ fn alternate(
         if round >= rounds {
             break;
         }
-        inner::converge(state, None, tol.min(0.1 * distance), recorder)?;
+        inner::converge(stats, state, None, tol.min(0.1 * distance), recorder)?;
     }
     Ok(Settled::Stalled)
 }

@@ -87,6 +87,8 @@ pub(super) struct Recorder<'w> {
     target_scale: f64,
     /// Whether predicted gains have to be achieved, in builds that check.
     exact: bool,
+    /// [`State::least_pivot`] before the step.
+    least_pivot: f64,
     watch: &'w mut Watch<'w>,
 }
 
@@ -102,6 +104,7 @@ impl<'w> Recorder<'w> {
             max_iter,
             target_scale,
             exact: true,
+            least_pivot: state.least_pivot(),
             watch,
         };
         this.trace.push(this.in_target_units(state));
@@ -134,8 +137,11 @@ impl<'w> Recorder<'w> {
     ) -> Result<(), Halt> {
         let before = self.trace[self.trace.len() - 1];
         let log_evidence = self.in_target_units(state);
+        let pivot = state.least_pivot();
         if let Some(gain) = gain {
-            let slack = 1e-8 * gain.abs().max(1.0) + 1e-11 * before.abs();
+            // Functions that depend on one another almost exactly leave their pivots fewer digits.
+            let digits = 1e-8 + 64.0 * f64::EPSILON / pivot.min(self.least_pivot);
+            let slack = digits * gain.abs().max(1.0) + 1e-11 * before.abs();
             debug_assert!(
                 !self.exact || (log_evidence - before - gain).abs() <= slack,
                 "{action:?}: predicted {gain}, achieved {}",
@@ -143,6 +149,7 @@ impl<'w> Recorder<'w> {
             );
         }
         self.trace.push(log_evidence);
+        self.least_pivot = pivot;
         let step = Step {
             iteration: self.n_iter(),
             action,

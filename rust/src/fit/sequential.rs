@@ -31,7 +31,7 @@ pub(super) fn maximise(
     let mut searched = false;
     let mut tol = LOOSE_TOL.max(rules.tol);
     loop {
-        let mut settled = inner::converge(state, noise, tol, recorder)?;
+        let mut settled = inner::converge(stats, state, noise, tol, recorder)?;
         dictionary.refresh(stats, state)?;
         if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
             continue;
@@ -81,7 +81,7 @@ pub(super) fn climb(
 ) -> Result<(), Halt> {
     let mut dictionary = Dictionary::new(stats.n_basis());
     loop {
-        inner::converge(state, noise, TRIAL_TOL, recorder)?;
+        inner::converge(stats, state, noise, TRIAL_TOL, recorder)?;
         dictionary.refresh(stats, state)?;
         if dictionary.add(block, stats, state, recorder)? == 0 {
             return Ok(());

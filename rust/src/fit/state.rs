@@ -6,6 +6,7 @@ use super::action::{ALPHA_FLOOR, Factors};
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, dot, head, head_mut};
+use crate::stats::Statistics;
 
 /// Active functions, hyperparameters and the Gaussian posterior over weights.
 ///
@@ -90,6 +91,14 @@ impl State {
         1.0 - self.alpha[k] * self.sigma[(k, k)]
     }
 
+    /// The least pivot of the factor, as a fraction of the diagonal element it is what remains of.
+    pub(super) fn least_pivot(&self) -> f64 {
+        let pivot = |k: usize| {
+            self.chol.get(k, k).powi(2) / (self.alpha[k] + self.beta * self.gram[(k, k)])
+        };
+        (0..self.len()).map(pivot).fold(1.0, f64::min)
+    }
+
     /// Whether some alpha would be less if it were allowed.
     pub(super) fn at_alpha_floor(&self) -> bool {
         self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
@@ -103,6 +112,27 @@ impl State {
             curvature += dk * dot(head(&self.gram, k, d.len()), d);
         }
         self.deviance - 2.0 * dot(d, &self.gradient) + curvature
+    }
+
+    /// What rounding may make of the evidence, in nats: far from the reference the residual is a difference of large terms.
+    fn rounding(&self) -> f64 {
+        let distance: f64 = self.offset.iter().map(|d| d.abs()).sum();
+        f64::EPSILON * self.beta * distance * distance
+    }
+
+    /// Has the rows say what the mean leaves of the targets, where rounding has come to matter; whether it has.
+    ///
+    /// Where the likelihood is not Gaussian, the quadratic model belongs to its reference, and nothing is done.
+    pub(super) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
+        const HARMLESS: f64 = 1e-10;
+        if self.rounding() <= HARMLESS || !stats.likelihood().is_linear() {
+            return Ok(false);
+        }
+        let mu = self.mu.clone();
+        let mut gradient = vec![0.0; mu.len()];
+        let deviance = stats.gradient(&self.active, &mu, &mut gradient)?;
+        self.set_data(&mu, &gradient, deviance, None)?;
+        Ok(true)
     }
 
     /// ln p(t | alpha, beta): equation (7) through the m x m factor.
@@ -129,8 +159,7 @@ impl State {
 
     /// S and Q of a function outside: equations (24) and (25).
     pub(super) fn factors_outside(&self, entrant: &Entrant<'_>) -> Factors {
-        let (_, s, q) = self.project(entrant);
-        Factors { s, q }
+        self.project(entrant).1
     }
 
     /// The point about which the quadratic model of the data is made.
@@ -138,25 +167,25 @@ impl State {
         &self.reference
     }
 
-    /// `u = beta Sigma g`, and with it S and Q.
-    fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, f64, f64) {
+    /// `v = L^-1 beta g`, and with it S and Q.
+    fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Factors) {
         let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
         let q = self.beta * (entrant.gradient - dot(entrant.gram, &self.offset));
         self.chol.solve_lower_in_place(&mut v);
         // S = beta phi^T phi - ||L^-1 beta g||^2: the square of a norm, so never a difference of large cross terms.
         let s = self.beta * entrant.gram_self - dot(&v, &v);
-        self.chol.solve_lower_transpose_in_place(&mut v);
-        (v, s, q)
+        (v, Factors { s, q })
     }
 
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
     pub(super) fn add(&mut self, entrant: &Entrant<'_>, alpha: f64) -> Result<()> {
         let m = self.len();
-        let (u, s, q) = self.project(entrant);
+        let (v, Factors { s, q }) = self.project(entrant);
+        let mut u = v.clone();
+        self.chol.solve_lower_transpose_in_place(&mut u);
         self.reserve(m + 1);
-        let column: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
-        self.chol
-            .push(&column, alpha + self.beta * entrant.gram_self)?;
+        // With S itself for the pivot, the evidence gains what S and Q say it does, whatever rounding made of them.
+        self.chol.push_solved(&v, alpha + s)?;
         let variance = 1.0 / (alpha + s);
         let mean = variance * q;
         for (k, &uk) in u.iter().enumerate() {

@@ -89,26 +89,37 @@ impl Cholesky {
     /// # Panics
     /// If `column` is shorter than `len`.
     pub fn push(&mut self, column: &[f64], diagonal: f64) -> Result<f64, NotPositiveDefinite> {
-        let n = self.len;
-        self.reserve(n + 1);
+        self.reserve(self.len + 1);
         let mut row = std::mem::take(&mut self.work);
         row.clear();
-        row.extend_from_slice(&column[..n]);
+        row.extend_from_slice(&column[..self.len]);
         self.solve_lower_in_place(&mut row);
         let pivot = diagonal - dot(&row, &row);
-        if pivot > 0.0 && pivot.is_finite() {
-            for (j, l) in row.iter().enumerate() {
-                self.factor[(n, j)] = *l;
-            }
-            self.factor[(n, n)] = pivot.sqrt();
-            self.len = n + 1;
-        }
+        let pushed = self.push_solved(&row, pivot);
         self.work = row;
-        if self.len == n {
-            Err(NotPositiveDefinite { pivot: n })
-        } else {
-            Ok(pivot)
+        pushed.map(|()| pivot)
+    }
+
+    /// [`Cholesky::push`] for a caller who has the new row of L already, L^-1 times the column, and the squared pivot.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then as before.
+    ///
+    /// # Panics
+    /// If `row` is shorter than `len`.
+    pub fn push_solved(&mut self, row: &[f64], pivot: f64) -> Result<(), NotPositiveDefinite> {
+        let n = self.len;
+        let row = &row[..n];
+        if !(pivot > 0.0 && pivot.is_finite()) {
+            return Err(NotPositiveDefinite { pivot: n });
         }
+        self.reserve(n + 1);
+        for (j, l) in row.iter().enumerate() {
+            self.factor[(n, j)] = *l;
+        }
+        self.factor[(n, n)] = pivot.sqrt();
+        self.len = n + 1;
+        Ok(())
     }
 
     /// Removes row and column `i` of A; the order of the others is kept.
