@@ -54,6 +54,12 @@ impl Factors {
         }
     }
 
+    /// |change in ln alpha| that re-estimation would make; infinite where the function should leave.
+    pub(super) fn change_from(self, alpha: f64) -> f64 {
+        self.optimal_alpha()
+            .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
+    }
+
     /// l(optimal alpha) for a function outside: equation (27). 0 when it does not belong.
     pub(super) fn gain_of_adding(self) -> f64 {
         let excess = self.excess();

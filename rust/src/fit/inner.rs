@@ -127,7 +127,7 @@ fn sweep_once(
     for k in 0..state.len() {
         let factors = state.factors(k);
         if let Some(alpha) = factors.optimal_alpha()
-            && (alpha / state.alpha[k]).ln().abs() > tol
+            && factors.change_from(state.alpha[k]) > tol
         {
             let gain = factors.gain_of_moving(state.alpha[k], alpha);
             apply(stats, state, Proposal { k, alpha, gain }, recorder)?;
@@ -145,15 +145,15 @@ fn apply(
 ) -> Result<(), Halt> {
     let Proposal { k, alpha, gain } = proposal;
     let j = state.active[k];
-    if alpha.is_finite() {
+    let action = if alpha.is_finite() {
         state.reestimate(k, alpha)?;
-        state.recentre(stats)?;
-        recorder.step(Action::Reestimate(j), Some(gain), state)
+        Action::Reestimate(j)
     } else {
         state.delete(k);
-        state.recentre(stats)?;
-        recorder.step(Action::Delete(j), Some(gain), state)
-    }
+        Action::Delete(j)
+    };
+    state.recentre(stats)?;
+    recorder.step(action, Some(gain), state)
 }
 
 /// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), shortening the move until the
@@ -202,12 +202,11 @@ fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
     for k in 0..state.len() {
         let factors = state.factors(k);
         let old = state.alpha[k];
+        outlook.residual = outlook.residual.max(factors.change_from(old));
         if let Some(alpha) = factors.optimal_alpha() {
-            outlook.residual = outlook.residual.max((alpha / old).ln().abs());
             let gain = factors.gain_of_moving(old, alpha);
             Proposal::keep_better(&mut outlook.best_move, Proposal { k, alpha, gain });
         } else {
-            outlook.residual = f64::INFINITY;
             let gain = factors.gain_of_deleting(old);
             Proposal::keep_better(
                 &mut outlook.best_deletion,

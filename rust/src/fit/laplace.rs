@@ -33,25 +33,22 @@ pub(super) fn maximise(
     let mut dictionary = Dictionary::new(stats.n_basis());
     let mut fine = false;
     loop {
-        let settled = if fine {
-            settle(stats, state, rules.tol, recorder)?
+        let mut settled = None;
+        if fine {
+            settled = Some(settle(stats, state, rules.tol, recorder)?);
         } else {
-            alternate(stats, state, LOOSE_TOL.max(rules.tol), ROUNDS, recorder)?
-        };
+            alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
+        }
         dictionary.refresh(stats, state)?;
         if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
             fine |= dictionary.returns();
             continue;
         }
-        if fine {
-            let stalled = settled == Settled::Stalled || dictionary.refuses(state);
-            return Ok(if stalled {
-                Status::Stalled
-            } else {
-                Status::Converged
-            });
+        match settled {
+            None => fine = true,
+            Some(Settled::Converged) if !dictionary.refuses(state) => return Ok(Status::Converged),
+            Some(_) => return Ok(Status::Stalled),
         }
-        fine = true;
     }
 }
 
@@ -73,25 +70,21 @@ fn settle(
     Ok(Settled::Converged)
 }
 
-/// Mode and alphas of the active set, in turn, until the alphas stay where they are. Ends at a mode.
+/// Mode and alphas of the active set, in turn, a few times or until the alphas stay where they are. Ends at a mode.
 fn alternate(
     stats: &mut dyn Statistics,
     state: &mut State,
     tol: f64,
-    rounds: usize,
     recorder: &mut Recorder<'_>,
-) -> Result<Settled, Halt> {
+) -> Result<(), Halt> {
     for round in 0.. {
         find_mode(stats, state)?;
         recorder.step(Action::Mode, None, state)?;
         let distance = inner::residual(state, None);
-        if distance <= tol {
-            return Ok(Settled::Converged);
-        }
-        if round >= rounds {
+        if distance <= tol || round >= ROUNDS {
             break;
         }
         inner::converge(stats, state, None, tol.min(0.1 * distance), recorder)?;
     }
-    Ok(Settled::Stalled)
+    Ok(())
 }

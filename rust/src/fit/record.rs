@@ -87,7 +87,7 @@ pub(super) struct Recorder<'w> {
     target_scale: f64,
     /// Whether predicted gains have to be achieved, in builds that check.
     exact: bool,
-    /// [`State::least_pivot`] before the step.
+    /// [`State::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
     watch: &'w mut Watch<'w>,
 }
@@ -128,6 +128,21 @@ impl<'w> Recorder<'w> {
         self.trace.len() - 1
     }
 
+    /// Sees that a predicted gain was achieved.
+    fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, state: &State) {
+        let pivot = state.least_pivot();
+        if let Some(gain) = predicted {
+            // Functions that depend on one another almost exactly leave their pivots fewer digits.
+            let digits = 1e-8 + 64.0 * f64::EPSILON / pivot.min(self.least_pivot);
+            let slack = digits * gain.abs().max(1.0) + 1e-11 * self.trace[self.n_iter()].abs();
+            debug_assert!(
+                (achieved - gain).abs() <= slack,
+                "{action:?}: predicted {gain}, achieved {achieved}"
+            );
+        }
+        self.least_pivot = pivot;
+    }
+
     /// Records a step. `gain` is the predicted one; `None` where there was no prediction and the achieved one stands.
     pub(super) fn step(
         &mut self,
@@ -135,21 +150,12 @@ impl<'w> Recorder<'w> {
         gain: Option<f64>,
         state: &State,
     ) -> Result<(), Halt> {
-        let before = self.trace[self.trace.len() - 1];
+        let before = self.trace[self.n_iter()];
         let log_evidence = self.in_target_units(state);
-        let pivot = state.least_pivot();
-        if let Some(gain) = gain {
-            // Functions that depend on one another almost exactly leave their pivots fewer digits.
-            let digits = 1e-8 + 64.0 * f64::EPSILON / pivot.min(self.least_pivot);
-            let slack = digits * gain.abs().max(1.0) + 1e-11 * before.abs();
-            debug_assert!(
-                !self.exact || (log_evidence - before - gain).abs() <= slack,
-                "{action:?}: predicted {gain}, achieved {}",
-                log_evidence - before
-            );
+        if cfg!(debug_assertions) && self.exact {
+            self.check_gain(action, gain, log_evidence - before, state);
         }
         self.trace.push(log_evidence);
-        self.least_pivot = pivot;
         let step = Step {
             iteration: self.n_iter(),
             action,

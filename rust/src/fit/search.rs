@@ -42,9 +42,9 @@ pub(super) fn search(
     let mut pool = Pool::about(state, dictionary, &members, gram);
     let mut best = Model::of(state, &members);
     let before = best.evidence;
-    for start in restarts(&pool, state.beta, noise) {
+    for start in restarts(state.beta, noise.is_some()) {
         stats.check_cancel()?;
-        best.keep_better(start.run(&mut pool))?;
+        best.keep_better(start.run(&mut pool, noise))?;
     }
     for _ in 0..SEARCH_ROUNDS {
         let reached = best.evidence;
@@ -66,36 +66,32 @@ pub(super) fn search(
     *state = best.state_without(&[], &pool)?;
     state.active.iter_mut().for_each(|i| *i = members[*i]);
     // The pool knows the targets by their projections alone; the rows say exactly what the new model leaves of them.
-    let mu = state.mu.clone();
-    let mut gradient = vec![0.0; mu.len()];
-    let deviance = stats.gradient(&state.active, &mu, &mut gradient)?;
-    state.set_data(&mu, &gradient, deviance, None)?;
+    state.centre(stats)?;
     recorder.step(Action::Search, None, state)?;
     Ok(true)
 }
 
 /// A way through the whole problem from an empty model.
 struct Restart {
-    state: State,
-    /// Levels at which the noise is held in turn, each until nothing gains.
+    /// Precisions at which the noise is held in turn, each until nothing gains.
     levels: Vec<f64>,
-    /// Where the noise is free after that.
-    noise: Option<NoiseRange>,
     /// Functions added at a time.
     block: usize,
 }
 
 impl Restart {
-    fn run(mut self, pool: &mut Pool) -> Result<State, Halt> {
+    /// Where `noise` may move it does after the last level.
+    fn run(self, pool: &mut Pool, noise: Option<NoiseRange>) -> Result<State, Halt> {
+        let mut state = State::empty(1.0 / START_NOISE, pool.target_sq, pool.n_obs);
         for level in self.levels {
-            let alpha = self.state.alpha.clone();
-            self.state.set_hyperparameters(&alpha, level)?;
-            climb_unseen(pool, &mut self.state, None, self.block)?;
+            let alpha = state.alpha.clone();
+            state.set_hyperparameters(&alpha, level)?;
+            climb_unseen(pool, &mut state, None, self.block)?;
         }
-        if self.noise.is_some() {
-            climb_unseen(pool, &mut self.state, self.noise, self.block)?;
+        if noise.is_some() {
+            climb_unseen(pool, &mut state, noise, self.block)?;
         }
-        Ok(self.state)
+        Ok(state)
     }
 }
 
@@ -104,23 +100,18 @@ impl Restart {
 /// Where the noise is estimated: one function at a time, with the noise held at first, and free from the first function
 /// on. Where it is given: falling to what it is in stages, for little noise from the first function on asks that
 /// everything be explained by whatever enters first; and one function at a time.
-fn restarts(pool: &Pool, beta: f64, noise: Option<NoiseRange>) -> Vec<Restart> {
+fn restarts(beta: f64, noise_is_free: bool) -> [Restart; 2] {
     const STAGE: f64 = 10.0;
     let start = 1.0 / START_NOISE;
-    let restart = |levels: Vec<f64>, block| Restart {
-        state: State::empty(start, pool.target_sq, pool.n_obs),
-        levels,
-        noise,
-        block,
-    };
-    if noise.is_some() {
-        return vec![restart(vec![start], 1), restart(vec![], 1)];
+    let restart = |levels, block| Restart { levels, block };
+    if noise_is_free {
+        return [restart(vec![start], 1), restart(vec![], 1)];
     }
     let mut levels: Vec<f64> = std::iter::successors(Some(start), |level| Some(level * STAGE))
         .take_while(|&level| level < beta)
         .collect();
     levels.push(beta);
-    vec![restart(levels, BLOCK), restart(vec![beta], 1)]
+    [restart(levels, BLOCK), restart(vec![beta], 1)]
 }
 
 /// Climbs, and tells nobody.

@@ -71,7 +71,8 @@ fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> 
     }
 }
 
-/// The paper's loop alone, loosely settled: what a search runs from each of its starting points. Up to `block` functions enter at a time.
+/// The paper's loop alone, loosely settled: what a search runs from each of its starting points. Up to `block` functions
+/// enter at a time.
 pub(super) fn climb(
     stats: &mut dyn Statistics,
     state: &mut State,

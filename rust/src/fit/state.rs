@@ -120,7 +120,7 @@ impl State {
         f64::EPSILON * self.beta * distance * distance
     }
 
-    /// Has the rows say what the mean leaves of the targets, where rounding has come to matter; whether it has.
+    /// [`State::centre`] where rounding has come to matter; whether it has.
     ///
     /// Where the likelihood is not Gaussian, the quadratic model belongs to its reference, and nothing is done.
     pub(super) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
@@ -128,11 +128,16 @@ impl State {
         if self.rounding() <= HARMLESS || !stats.likelihood().is_linear() {
             return Ok(false);
         }
+        self.centre(stats)?;
+        Ok(true)
+    }
+
+    /// Has the rows say what the mean leaves of the targets: the quadratic model anew about the mean.
+    pub(super) fn centre(&mut self, stats: &mut dyn Statistics) -> Result<()> {
         let mu = self.mu.clone();
         let mut gradient = vec![0.0; mu.len()];
         let deviance = stats.gradient(&self.active, &mu, &mut gradient)?;
-        self.set_data(&mu, &gradient, deviance, None)?;
-        Ok(true)
+        self.set_data(&mu, &gradient, deviance, None)
     }
 
     /// ln p(t | alpha, beta): equation (7) through the m x m factor.

@@ -82,13 +82,9 @@ impl Residual {
 
     /// Largest |change in ln alpha| that re-estimation would make to a function that stays.
     pub(super) fn distance(&self, state: &State) -> f64 {
-        let changes = self
-            .positions()
-            .map(|k| match state.factors(k).optimal_alpha() {
-                Some(alpha) => (alpha / state.alpha[k]).ln().abs(),
-                None => f64::INFINITY,
-            });
-        changes.fold(0.0, f64::max)
+        self.positions()
+            .map(|k| state.factors(k).change_from(state.alpha[k]))
+            .fold(0.0, f64::max)
     }
 }
 
