@@ -127,9 +127,7 @@ impl Dictionary {
     fn factors_of_all(&self, state: &State) -> Vec<Factors> {
         let columns = self.active_columns(state);
         let lower = pack_lower(state.chol());
-        let n_basis = self.diag.len();
-        let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {
-            let range = piece * LANES..((piece + 1) * LANES).min(n_basis);
+        let pieces = map_pieces(self.n_basis(), LANES, |range| {
             let mut v = self.scaled_lanes(&columns, range.start, state.beta);
             solve_lanes(&lower, &mut v);
             let overlap = square_lanes(&v);

@@ -242,18 +242,18 @@ impl Dictionary {
         let columns = self.active_columns(state);
         let lower = pack_lower(state.chol());
         let outside = self.outside(state);
-        let n_basis = self.n_basis();
-        let pieces = map_pieces(n_basis.div_ceil(LANES), |piece| {
-            let first = piece * LANES;
-            let mut u = self.scaled_lanes(&columns, first, state.beta);
+        let pieces = map_pieces(self.n_basis(), LANES, |range| {
+            let mut u = self.scaled_lanes(&columns, range.start, state.beta);
             solve_lanes(&lower, &mut u);
             solve_lanes_transposed(&lower, &mut u);
             let ranked = u.iter().enumerate().map(|(k, u)| {
                 let mut best = Best::default();
-                for i in (first..(first + LANES).min(n_basis)).filter(|&i| outside[i]) {
-                    let factors =
-                        self.factors_of(i)
-                            .without(u[i - first], state.sigma[(k, k)], state.mu[k]);
+                for i in range.clone().filter(|&i| outside[i]) {
+                    let factors = self.factors_of(i).without(
+                        u[i - range.start],
+                        state.sigma[(k, k)],
+                        state.mu[k],
+                    );
                     if self.resolves(i, factors, state) {
                         best.offer(factors.q * (factors.q / factors.s), i);
                     }

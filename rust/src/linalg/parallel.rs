@@ -3,14 +3,28 @@
 //! Pieces are cut by size alone, each piece is computed by one thread in one fixed order, and results come back in
 //! the order of the pieces. So the same input gives the same bits, however many threads there are.
 
-/// Maps `f` over `0..n_pieces`, in parallel when the crate is built so, results in order.
-pub(crate) fn map_pieces<T: Send>(n_pieces: usize, f: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
+use std::ops::Range;
+
+/// Cuts `0..len` into pieces of `size`, the last one shorter.
+pub(crate) fn pieces(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len)
+        .step_by(size)
+        .map(move |start| start..(start + size).min(len))
+}
+
+/// Maps `f` over the [`pieces`] of `0..len`, in parallel when the crate is built so, results in order.
+pub(crate) fn map_pieces<T: Send>(
+    len: usize,
+    size: usize,
+    f: impl Fn(Range<usize>) -> T + Sync + Send,
+) -> Vec<T> {
     #[cfg(feature = "parallel")]
-    if n_pieces > 1 && rayon::current_num_threads() > 1 {
+    if len > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
-        return (0..n_pieces).into_par_iter().map(f).collect();
+        let ranges: Vec<_> = pieces(len, size).collect();
+        return ranges.into_par_iter().map(f).collect();
     }
-    (0..n_pieces).map(f).collect()
+    pieces(len, size).map(f).collect()
 }
 
 /// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::dense::DenseDesign;
 use super::design::{Block, Design};
-use crate::linalg::parallel::map_pieces;
+use crate::linalg::parallel::{map_pieces, pieces};
 use crate::{Error, Kernel, Points, Result};
 
 /// phi_i(x) = k_p(x, z_c) for each kernel p and centre c, after an optional constant function.
@@ -79,18 +79,15 @@ impl KernelDesign {
         values
             .try_reserve_exact(n * k)
             .map_err(|e| Error::Provider(Box::new(e)))?;
-        for start in (0..k).step_by(COLUMNS * PIECES) {
-            let pieces = map_pieces(
-                (k - start).min(COLUMNS * PIECES).div_ceil(COLUMNS),
-                |piece| {
-                    let first = start + piece * COLUMNS;
-                    let mut buffer = Vec::new();
-                    self.fill(0..n, first..(first + COLUMNS).min(k), &mut buffer);
-                    buffer
-                },
-            );
-            for piece in &pieces {
-                values.extend_from_slice(piece);
+        for batch in pieces(k, COLUMNS * PIECES) {
+            let parts = map_pieces(batch.len(), COLUMNS, |columns| {
+                let mut buffer = Vec::new();
+                let columns = batch.start + columns.start..batch.start + columns.end;
+                self.fill(0..n, columns, &mut buffer);
+                buffer
+            });
+            for part in &parts {
+                values.extend_from_slice(part);
             }
         }
         Ok(values)

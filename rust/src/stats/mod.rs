@@ -5,6 +5,7 @@
 //! model) cost N m^2 and are asked at every Newton step. *Dictionary-wide* ones ([`Statistics::sweep`]) touch all K
 //! candidates, cost N K and are asked once per pass.
 
+mod blocks;
 mod columns;
 mod dense;
 mod design;

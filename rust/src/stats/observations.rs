@@ -1,11 +1,10 @@
 //! Rows in memory: a design, its targets, and a likelihood.
 
-use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
+use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use super::columns::{Columns, append_column};
 use super::design::Design;
 use super::rows::{check_rows, spread};
@@ -13,16 +12,6 @@ use super::{Statistics, Sweep};
 use crate::linalg::blas::{add_transpose_product, axpy, dot};
 use crate::linalg::parallel::map_pieces;
 use crate::{Error, Likelihood, Result};
-
-/// Rows handled at a time: a block of columns this high stays in the second-level cache.
-const ROW_BLOCK: usize = 2048;
-/// Columns handled at a time by one thread.
-const COLUMN_BLOCK: usize = 64;
-
-thread_local! {
-    /// Where lazy designs evaluate their blocks; kept from one block to the next.
-    static BLOCK_BUFFER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
-}
 
 /// [`Statistics`] of rows that this process can see.
 ///
@@ -103,15 +92,20 @@ impl<'a> Observations<'a> {
 
     /// Weighted length of each column; 0 where it is too small to divide by.
     fn column_norms(&self) -> Result<Vec<f64>> {
-        let squares = self.over_blocks(0, |block, out, _| {
-            for (c, out) in out.iter_mut().enumerate() {
-                let column = block.values.column(c, block.rows.len());
-                *out += match &self.weights {
-                    None => dot(column, column),
-                    Some(w) => weighted_square(column, &w[block.rows.clone()]),
-                };
-            }
-        })?;
+        let squares = over_blocks(
+            self.design,
+            0,
+            || self.check_cancel(),
+            |block, out, _| {
+                for (c, out) in out.iter_mut().enumerate() {
+                    let column = block.values.column(c, block.rows.len());
+                    *out += match &self.weights {
+                        None => dot(column, column),
+                        Some(w) => weighted_square(column, &w[block.rows.clone()]),
+                    };
+                }
+            },
+        )?;
         if squares.diag.iter().any(|s| !s.is_finite()) {
             let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
             return Err(Error::Invalid { what: what.into() });
@@ -121,48 +115,6 @@ impl<'a> Observations<'a> {
             .iter()
             .map(|&s| if s > 1e-290 { s.sqrt() } else { 0.0 })
             .collect())
-    }
-
-    /// Visits every block of the design: `visit(block, diag, products)` adds to the sums of its columns.
-    /// `products` is (columns of the block) x `n_products`.
-    fn over_blocks(
-        &self,
-        n_products: usize,
-        visit: impl Fn(&Visit<'_>, &mut [f64], &mut [f64]) + Sync,
-    ) -> Result<Sums> {
-        let (n, k) = (self.design.n_rows(), self.design.n_basis());
-        let pieces = map_pieces(
-            k.div_ceil(COLUMN_BLOCK),
-            |piece| -> Result<(Vec<f64>, Vec<f64>)> {
-                let columns = piece * COLUMN_BLOCK..((piece + 1) * COLUMN_BLOCK).min(k);
-                let mut diag = vec![0.0; columns.len()];
-                let mut products = vec![0.0; columns.len() * n_products];
-                for rows in row_blocks(n) {
-                    self.check_cancel()?;
-                    BLOCK_BUFFER.with_borrow_mut(|buffer| {
-                        let values = self.design.block(rows.clone(), columns.clone(), buffer);
-                        visit(&Visit { values, rows }, &mut diag, &mut products);
-                    });
-                }
-                Ok((diag, products))
-            },
-        );
-        let mut sums = Sums {
-            diag: Vec::with_capacity(k),
-            products: vec![Vec::with_capacity(k); n_products],
-        };
-        for piece in pieces {
-            let (diag, products) = piece?;
-            for (column, part) in sums
-                .products
-                .iter_mut()
-                .zip(products.chunks_exact(diag.len()))
-            {
-                column.extend_from_slice(part);
-            }
-            sums.diag.extend(diag);
-        }
-        Ok(sums)
     }
 
     /// Brings `packed` to the active columns, N x m.
@@ -180,8 +132,7 @@ impl<'a> Observations<'a> {
         self.check_cancel()?;
         self.pack(active);
         let n = self.target.len();
-        let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
-            let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
+        let pieces = map_pieces(n, ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
             for (k, &mu) in mu.iter().enumerate() {
                 axpy(mu, &self.packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
@@ -230,51 +181,16 @@ impl<'a> Observations<'a> {
 
     /// Phi^T W Phi of the m columns side by side in `columns`.
     fn gram_of(&self, columns: &[f64], m: usize) -> DMatrix<f64> {
-        if m == 0 {
-            return DMatrix::zeros(0, 0);
-        }
         let n = self.target.len();
         let weighted = self.weighted(columns);
-        let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
-            let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
-            let mut out = vec![0.0; m * m];
-            add_transpose_product(
-                &columns[rows.start..],
-                n,
-                &weighted[rows.start..],
-                n,
-                rows.len(),
-                &mut out,
-                m,
-            );
-            out
+        let mut gram = sum_over_rows(n, m, |rows, out| {
+            let (a, b) = (&columns[rows.start..], &weighted[rows.start..]);
+            add_transpose_product(a, n, b, n, rows.len(), out, m);
         });
-        let mut gram = DMatrix::zeros(m, m);
-        for piece in pieces {
-            axpy(1.0, &piece, gram.as_mut_slice());
-        }
         // The two triangles differ in the last bits; the factor reads one and the gradients the other.
         gram.fill_upper_triangle_with_lower_triangle();
         gram
     }
-}
-
-/// One block as [`Observations::over_blocks`] shows it.
-struct Visit<'a> {
-    values: super::Block<'a>,
-    rows: Range<usize>,
-}
-
-/// What [`Observations::over_blocks`] adds up.
-struct Sums {
-    diag: Vec<f64>,
-    products: Vec<Vec<f64>>,
-}
-
-fn row_blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..n)
-        .step_by(ROW_BLOCK)
-        .map(move |start| start..(start + ROW_BLOCK).min(n))
 }
 
 fn weighted_square(column: &[f64], weights: &[f64]) -> f64 {
@@ -339,39 +255,20 @@ impl Statistics for Observations<'_> {
         self.check_cancel()?;
         self.pack(active);
         let (n, m) = (self.target.len(), active.len());
-        let mut drift = DMatrix::zeros(m, m);
-        if m == 0 {
-            return Ok(drift);
-        }
         let sigma = sigma.view((0, 0), (m, m));
-        let pieces = map_pieces(n.div_ceil(ROW_BLOCK), |piece| {
-            let rows = piece * ROW_BLOCK..((piece + 1) * ROW_BLOCK).min(n);
+        Ok(sum_over_rows(n, m, |rows, out| {
             let columns: Vec<&[f64]> = self
                 .packed
                 .chunks_exact(n)
                 .map(|c| &c[rows.clone()])
                 .collect();
-            let t = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]) * sigma;
-            let squares = t.map(|v| v * v);
-            let skewed =
-                DMatrix::from_fn(rows.len(), m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
-            let mut out = vec![0.0; m * m];
             let height = rows.len();
-            add_transpose_product(
-                squares.as_slice(),
-                height,
-                skewed.as_slice(),
-                height,
-                height,
-                &mut out,
-                m,
-            );
-            out
-        });
-        for piece in &pieces {
-            axpy(1.0, piece, drift.as_mut_slice());
-        }
-        Ok(drift)
+            let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
+            let squares = t.map(|v| v * v);
+            let skewed = DMatrix::from_fn(height, m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
+            let (a, b) = (squares.as_slice(), skewed.as_slice());
+            add_transpose_product(a, height, b, height, height, out, m);
+        }))
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
@@ -383,27 +280,32 @@ impl Statistics for Observations<'_> {
         let mut right = self.weighted(&columns);
         right.extend_from_slice(&self.residual);
         let fixed = self.likelihood.is_linear();
-        let sums = self.over_blocks(wanted.len() + 1, |block, diag, products| {
-            let rows = &block.rows;
-            let (values, stride) = (block.values.data, block.values.stride);
-            add_transpose_product(
-                values,
-                stride,
-                &right[rows.start..],
-                n,
-                rows.len(),
-                products,
-                diag.len(),
-            );
-            if !fixed {
-                for (c, diag) in diag.iter_mut().enumerate() {
-                    *diag += weighted_square(
-                        block.values.column(c, rows.len()),
-                        &self.working[rows.clone()],
-                    );
+        let sums = over_blocks(
+            self.design,
+            wanted.len() + 1,
+            || self.check_cancel(),
+            |block, diag, products| {
+                let rows = &block.rows;
+                let (values, stride) = (block.values.data, block.values.stride);
+                add_transpose_product(
+                    values,
+                    stride,
+                    &right[rows.start..],
+                    n,
+                    rows.len(),
+                    products,
+                    diag.len(),
+                );
+                if !fixed {
+                    for (c, diag) in diag.iter_mut().enumerate() {
+                        *diag += weighted_square(
+                            block.values.column(c, rows.len()),
+                            &self.working[rows.clone()],
+                        );
+                    }
                 }
-            }
-        })?;
+            },
+        )?;
         Ok(self.normalise(sums, fixed, deviance))
     }
 
