@@ -173,7 +173,8 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         for output, (target, evidence) in enumerate(
             zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
         ):
-            alpha = self.alpha_ if self.alpha_.ndim == 1 else self.alpha_[:, output]
+            one = self.alpha_.ndim == 1
+            alpha, mu = (self.alpha_, self.mu_) if one else (self.alpha_[:, output], self.mu_[:, output])
             used = np.isfinite(alpha)
             yield Problem(
                 Phi=Phi,
@@ -181,6 +182,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 weights=training.weights,
                 active=columns[used],
                 alpha=alpha[used],
+                mu=mu[used],
                 beta=getattr(self, "beta_", 1.0),
                 noise=self._noise_state(likelihood),
                 likelihood=likelihood,

@@ -83,6 +83,8 @@ class Problem:
     active: IntArray
     #: Prior precision of each active weight.
     alpha: FloatArray
+    #: Posterior mean of each active weight, as the fit published it.
+    mu: FloatArray
     #: Noise precision; 1 for likelihoods without one.
     beta: float
     noise: Literal["estimated", "fixed", "floor", "none"]

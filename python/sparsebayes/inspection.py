@@ -6,7 +6,6 @@ is taken apart by a singular value decomposition, and the posterior mode found b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -123,10 +122,7 @@ def certificate(
     """
     if not hasattr(est, "_problems"):
         raise TypeError(f"est must be a fitted estimator of this package, got {est!r}")
-    fits = [
-        _certify(problem, mu)
-        for problem, mu in zip(est._problems(X, y, sample_weight), _means(est), strict=True)
-    ]
+    fits = [_certify(problem) for problem in est._problems(X, y, sample_weight)]
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
         max_gain_outside=max(fit.max_gain_outside for fit in fits),
@@ -136,15 +132,6 @@ def certificate(
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
     )
-
-
-def _means(est: SparseBayesEstimator) -> Iterator[FloatArray]:
-    """Yield the published posterior mean of each fit."""
-    if est.alpha_.ndim == 1:
-        yield est.mu_
-        return
-    for alpha, mu in zip(est.alpha_.T, est.mu_.T, strict=True):
-        yield mu[np.isfinite(alpha)]
 
 
 @dataclass(frozen=True)
@@ -171,8 +158,8 @@ class _Fit:
     log_beta_change: float
 
 
-def _certify(problem: Problem, published: FloatArray) -> Certificate:
-    """Compute the certificate of one fit, ``published`` being the posterior mean it found."""
+def _certify(problem: Problem) -> Certificate:
+    """Compute the certificate of one fit."""
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]
@@ -182,7 +169,7 @@ def _certify(problem: Problem, published: FloatArray) -> Certificate:
     else:
         fit = _linearised(scaled, t, w, problem.likelihood)
     S, Q = _factors(Phi, fit), Phi.T @ fit.pull
-    error = (np.sqrt(problem.alpha) * published - fit.mean) / _posterior_deviation(fit)
+    error = (np.sqrt(problem.alpha) * problem.mu - fit.mean) / _posterior_deviation(fit)
     change = {
         "estimated": abs(fit.log_beta_change),
         "floor": max(-fit.log_beta_change, 0.0),

@@ -1,11 +1,13 @@
 """Problems with names and fixed seeds, for whatever has to hold on all of them."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
@@ -22,6 +24,14 @@ class Problem(NamedTuple):
     kind: str
     #: How the fit is to end.
     status: str = "converged"
+
+    def fitted(self, **settings):
+        """The estimator, fitted; a warning that goes with ``status`` is expected."""
+        model = self.make().set_params(**settings)
+        with warnings.catch_warnings():
+            if self.status != "converged":
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            return model.fit(self.X, self.y, sample_weight=self.sample_weight)
 
 
 # --- data -----------------------------------------------------------------------------------------

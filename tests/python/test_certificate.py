@@ -1,6 +1,5 @@
 """The optimality certificate: it holds for every fit, and for nothing that is not one."""
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,17 +24,10 @@ from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
 
-def fitted(problem):
-    with warnings.catch_warnings():
-        if problem.status != "converged":
-            warnings.simplefilter("ignore", ConvergenceWarning)
-        return problem.make().fit(problem.X, problem.y, sample_weight=problem.sample_weight)
-
-
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_fit_ends_at_a_certified_optimum(name):
     problem = PROBLEMS[name]
-    model = fitted(problem)
+    model = problem.fitted()
     assert model.status_ == problem.status
     found = certificate(model, problem.X, problem.y, problem.sample_weight)
     assert found.max_log_alpha_change <= 1e-5
@@ -75,7 +67,7 @@ def reference_certificate(problem):
 )
 def test_certificates_are_those_of_the_reference(name):
     problem = PROBLEMS[name]
-    model = fitted(problem)
+    model = problem.fitted()
     model.alpha_ = model.alpha_ * np.linspace(0.7, 1.4, len(model.alpha_))
     found = certificate(model, problem.X, problem.y, problem.sample_weight)
     (written_out,) = model._problems(problem.X, problem.y, problem.sample_weight)
@@ -203,7 +195,7 @@ REFERENCE_FITS = {"gaussian": fit_regression, "bernoulli": fit_classification, "
 )
 def test_the_evidence_is_no_less_than_one_function_at_a_time_reaches(name):
     problem = PROBLEMS[name]
-    model = fitted(problem)
+    model = problem.fitted()
     (written_out,) = model._problems(problem.X, problem.y, problem.sample_weight)
     plain = REFERENCE_FITS[written_out.likelihood](
         written_out.Phi, written_out.target, tol=1e-5, weights=written_out.weights
@@ -260,10 +252,7 @@ def test_steps_gain_what_they_promise(name):
     def watch(step):
         steps.append(step)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = problem.make().set_params(callback=watch)
-        model.fit(problem.X, problem.y, sample_weight=problem.sample_weight)
+    model = problem.fitted(callback=watch)
     achieved = np.diff(model.log_marginal_likelihood_path_)
     for step, gain in zip(steps, achieved, strict=True):
         if step.action in ("add", "delete", "reestimate"):

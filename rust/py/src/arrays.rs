@@ -12,6 +12,19 @@ pub(crate) struct Rows<'a> {
     pub(crate) n_features: usize,
 }
 
+impl Rows<'_> {
+    /// Checks that `other`, called `name`, has as many features.
+    pub(crate) fn check_alike(&self, name: &str, other: &Self) -> PyResult<()> {
+        if self.n_features == other.n_features {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "{name} must have as many columns as X, {}; got {}",
+            self.n_features, other.n_features
+        )))
+    }
+}
+
 /// A contiguous vector.
 pub(crate) fn vector<'a>(name: &str, array: &'a PyReadonlyArray1<'_, f64>) -> PyResult<&'a [f64]> {
     array.as_slice().map_err(|_| {

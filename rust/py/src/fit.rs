@@ -26,7 +26,23 @@ struct Task<'a> {
     n_threads: Option<usize>,
 }
 
-impl Task<'_> {
+impl<'a> Task<'a> {
+    fn new(
+        likelihood: &str,
+        target: &'a PyReadonlyArray1<'_, f64>,
+        weights: Option<&'a PyReadonlyArray1<'_, f64>>,
+        rules: Rules,
+        n_threads: Option<usize>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            likelihood: self::likelihood(likelihood)?,
+            target: vector("target", target)?,
+            weights: weights.map(|w| vector("weights", w)).transpose()?,
+            rules,
+            n_threads,
+        })
+    }
+
     fn solve(&self, design: &dyn Design, line: &Line<'_>) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let mut observations =
@@ -81,13 +97,8 @@ pub(crate) fn fit_dense(
 ) -> PyResult<PyPosterior> {
     let values = columns("Phi", &Phi)?;
     let [n_rows, n_basis] = Phi.as_array().dim().into();
-    let task = Task {
-        likelihood: self::likelihood(likelihood)?,
-        target: vector("target", &target)?,
-        weights: weights.as_ref().map(|w| vector("weights", w)).transpose()?,
-        rules: rules(noise_variance, tol, max_iter)?,
-        n_threads,
-    };
+    let rules = rules(noise_variance, tol, max_iter)?;
+    let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
             task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
@@ -124,20 +135,10 @@ pub(crate) fn fit_kernel(
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
     let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
-    if x.n_features != z.n_features {
-        return Err(invalid(format!(
-            "centres must have as many columns as X, {}; got {}",
-            x.n_features, z.n_features
-        )));
-    }
+    x.check_alike("centres", &z)?;
     let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
-    let task = Task {
-        likelihood: self::likelihood(likelihood)?,
-        target: vector("target", &target)?,
-        weights: weights.as_ref().map(|w| vector("weights", w)).transpose()?,
-        rules: rules(noise_variance, tol, max_iter)?,
-        n_threads,
-    };
+    let rules = rules(noise_variance, tol, max_iter)?;
+    let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
             let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;

@@ -6,7 +6,7 @@ use sparsebayes::linalg::with_threads;
 use sparsebayes::{Kernel, KernelDesign};
 
 use crate::arrays::rows;
-use crate::errors::{invalid, to_python};
+use crate::errors::to_python;
 
 /// A kernel of the closed set the core evaluates itself.
 #[pyclass(frozen, name = "Kernel", module = "sparsebayes._core")]
@@ -87,12 +87,7 @@ impl PyKernel {
         n_threads: Option<usize>,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (x, z) = (rows("X", &X)?, rows("Z", &Z)?);
-        if x.n_features != z.n_features {
-            return Err(invalid(format!(
-                "Z must have as many columns as X, {}; got {}",
-                x.n_features, z.n_features
-            )));
-        }
+        x.check_alike("Z", &z)?;
         let shape = [x.n_points, z.n_points];
         let values = py
             .detach(|| {
