@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::linalg::simd::{Simd, WithSimd, dispatch, exp};
+use crate::linalg::simd::{Simd, WithSimd, dispatch, exp, is_fused};
 
 /// Points whose values of one feature lie side by side, so that a loop over points is a loop over memory.
 #[derive(Debug, Clone)]
@@ -164,16 +164,18 @@ impl Kernel {
     pub fn eval(&self, x: &[f64], z: &[f64]) -> f64 {
         assert_eq!(x.len(), z.len(), "features of x and z");
         let mut out = [0.0];
-        self.fill(
-            Run {
-                values: x,
-                stride: 1,
-                start: 0,
-                len: 1,
-            },
+        let x = Run {
+            values: x,
+            stride: 1,
+            start: 0,
+            len: 1,
+        };
+        dispatch(Fill {
+            kernel: self,
+            x,
             z,
-            &mut out,
-        );
+            out: &mut out,
+        });
         out[0]
     }
 
@@ -213,7 +215,7 @@ impl Kernel {
     /// At most `CHUNK` values.
     #[inline(always)]
     #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
-    fn fill(&self, x: Run<'_>, z: &[f64], out: &mut [f64]) {
+    fn fill<const FUSED: bool>(&self, x: Run<'_>, z: &[f64], out: &mut [f64]) {
         match self {
             Self::Gaussian {
                 inverse_square_widths: w,
@@ -225,13 +227,13 @@ impl Kernel {
                 });
                 let scale = if w.len() == 1 { w[0] } else { 1.0 };
                 for v in out.iter_mut() {
-                    *v = exp(-scale * *v);
+                    *v = exp::<FUSED>(-scale * *v);
                 }
             }
             Self::Laplacian { gamma } => {
                 accumulate(x, z, out, |_, x, z| (x - z).abs());
                 for v in out.iter_mut() {
-                    *v = exp(-gamma * *v);
+                    *v = exp::<FUSED>(-gamma * *v);
                 }
             }
             Self::Linear => accumulate(x, z, out, |_, x, z| x * z),
@@ -278,8 +280,12 @@ impl WithSimd for Fill<'_> {
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `fill`
-    fn with_simd<S: Simd>(self, _: S) {
-        self.kernel.fill(self.x, self.z, self.out);
+    fn with_simd<S: Simd>(self, simd: S) {
+        if is_fused(simd) {
+            self.kernel.fill::<true>(self.x, self.z, self.out);
+        } else {
+            self.kernel.fill::<false>(self.x, self.z, self.out);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use sparsebayes::{
     DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Settings, fit,
 };
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::problems::columns;
@@ -78,11 +79,11 @@ fn numbers_that_make_no_sense_are_refused() {
 #[test]
 fn a_raised_flag_interrupts() {
     let problem = columns(30, 10, 0);
-    let (design, flag) = (problem.design(), AtomicBool::new(true));
+    let (design, flag) = (problem.design(), Arc::new(AtomicBool::new(true)));
     let mut observations =
         Observations::new(&design, Likelihood::Gaussian, problem.t.clone(), None)
             .unwrap()
-            .cancelled_by(&flag);
+            .cancelled_by(flag);
     let rules = Settings::default().check().unwrap();
     let result = fit(
         &mut observations,

@@ -17,6 +17,9 @@ use crate::watcher::{Line, run};
 /// Designs up to this many values are stored; larger ones are evaluated again at each pass.
 const STORED: usize = 1 << 26;
 
+/// Kernels of so few inputs are evaluated again faster than they are read from memory.
+const CHEAP: usize = 8;
+
 /// What every fit needs beside its design.
 struct Task<'a> {
     likelihood: Likelihood,
@@ -43,11 +46,11 @@ impl<'a> Task<'a> {
         })
     }
 
-    fn solve(&self, design: &dyn Design, line: &Line<'_>) -> Result<Posterior, Error> {
+    fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let mut observations =
             Observations::new(design, self.likelihood, self.target.to_vec(), weights)?
-                .cancelled_by(line.cancel);
+                .cancelled_by(line.cancel.clone());
         fit(&mut observations, &self.rules, &mut |step| line.watch(step))
     }
 }
@@ -142,7 +145,9 @@ pub(crate) fn fit_kernel(
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
             let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
-            if lazy.unwrap_or(design.n_rows().saturating_mul(design.n_basis()) > STORED) {
+            if lazy.unwrap_or(
+                x.n_features <= CHEAP || design.n_rows().saturating_mul(design.n_basis()) > STORED,
+            ) {
                 task.solve(&design, line)
             } else {
                 task.solve(&design.materialise()?, line)

@@ -1,6 +1,7 @@
 //! Runs a fit beside the interpreter: signals are heard and the callback is called while the core works.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -21,14 +22,14 @@ struct Report {
 }
 
 /// The fit's side: a flag it has to heed and a watch to call after each step.
-pub(crate) struct Line<'a> {
-    pub(crate) cancel: &'a AtomicBool,
+pub(crate) struct Line {
+    pub(crate) cancel: Arc<AtomicBool>,
     with_callback: bool,
     /// Hanging up tells the interpreter's side that the work is done.
     reports: SyncSender<Report>,
 }
 
-impl Line<'_> {
+impl Line {
     /// Reports a step and waits for the word.
     pub(crate) fn watch(&self, step: &Step) -> ControlFlow<()> {
         if self.cancel.load(Ordering::Relaxed) {
@@ -57,14 +58,14 @@ impl Line<'_> {
 pub(crate) fn run(
     py: Python<'_>,
     callback: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Line<'_>) -> Result<Posterior, Error> + Send,
+    work: impl FnOnce(&Line) -> Result<Posterior, Error> + Send,
 ) -> PyResult<Posterior> {
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
     let with_callback = callback.is_some();
     thread::scope(|scope| {
         let line = Line {
-            cancel: &cancel,
+            cancel: Arc::clone(&cancel),
             with_callback,
             reports,
         };

@@ -28,16 +28,6 @@ impl Factors {
         }
     }
 
-    /// Factors of a candidate once another function has left: appendix A.4. `covariance` is the candidate's
-    /// `beta Sigma_k^T Phi^T phi_i` with it, `variance` and `mean` are its Sigma_kk and mu_k.
-    pub(super) fn without(self, covariance: f64, variance: f64, mean: f64) -> Self {
-        let ratio = covariance / variance;
-        Self {
-            s: self.s + covariance * ratio,
-            q: self.q + ratio * mean,
-        }
-    }
-
     /// q^2 / s - 1: positive exactly when the function belongs in the model.
     fn excess(self) -> f64 {
         self.q * (self.q / self.s) - 1.0

@@ -1,14 +1,17 @@
 //! The view over all K candidates: their sparsity and quality, and which to add.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use nalgebra::DMatrix;
 
 use super::action::Factors;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
+use super::settings::{
+    ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, POOL, SHORTLIST,
+};
 use super::state::{Entrant, State};
 use crate::Result;
+use crate::linalg::blas::axpy;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::{Statistics, Sweep};
@@ -16,12 +19,14 @@ use crate::stats::{Statistics, Sweep};
 /// S, Q and Gram columns over the dictionary.
 ///
 /// Between calls `gram` holds Phi^T W phi_j for every active j (and others that were active once). `diag`,
-/// `gradient` and `factors` are those at the last [`Dictionary::refresh`], when the state's reference was set to its
-/// mean; they hold until the state changes.
+/// `gradient` are those at the last [`Dictionary::refresh`], at the weights `seen`; `factors` belong to the state as it was
+/// when last asked for.
 pub(super) struct Dictionary {
     gram: HashMap<usize, Vec<f64>>,
     diag: Vec<f64>,
     gradient: Vec<f64>,
+    /// Functions and weights at the last pass, to which `gradient` belongs.
+    seen: Vec<(usize, f64)>,
     factors: Vec<Factors>,
     entries: Vec<u8>,
 }
@@ -32,6 +37,7 @@ impl Dictionary {
             gram: HashMap::new(),
             diag: Vec::new(),
             gradient: Vec::new(),
+            seen: Vec::new(),
             factors: Vec::new(),
             entries: vec![0; n_basis],
         }
@@ -56,20 +62,63 @@ impl Dictionary {
             gram,
             deviance,
         } = stats.sweep(&state.active, &mu, &wanted)?;
+        self.seen = state
+            .active
+            .iter()
+            .copied()
+            .zip(mu.iter().copied())
+            .collect();
         self.gram.extend(wanted.into_iter().zip(gram));
         self.diag = diag;
         self.gradient = gradient;
         let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
         state.set_data(&mu, &active_gradient, deviance, None)?;
-        self.factors = self.factors_of_all(state);
+        self.reprice(state);
         Ok(())
+    }
+
+    /// Whether every function of the state was in it at a pass before.
+    pub(super) fn knows(&self, state: &State) -> bool {
+        state.active.iter().all(|j| self.gram.contains_key(j))
+    }
+
+    /// S and Q of every candidate for a state that has moved since, all its functions having been in it then.
+    pub(super) fn reprice(&mut self, state: &State) {
+        self.factors = self.factors_of_all(state);
+    }
+
+    /// Candidates for a first model: all if they are few, otherwise `size` from all over the dictionary. (Those that go
+    /// best with the targets resemble one another; starting from them costs several nats at the end.)
+    pub(super) fn sample(&self, size: usize) -> Vec<usize> {
+        let candidates: Vec<usize> = (0..self.n_basis())
+            .filter(|&i| self.diag[i] > 0.0)
+            .collect();
+        if candidates.len() <= size + size / 4 {
+            return candidates;
+        }
+        (0..size)
+            .map(|k| candidates[k * candidates.len() / size])
+            .collect()
+    }
+
+    /// Active functions and those that could stand in for one of them; the whole dictionary if it is small.
+    pub(super) fn neighbourhood(&self, state: &State) -> Vec<usize> {
+        let outside = self.outside(state);
+        let candidates = (0..self.n_basis()).filter(|&i| outside[i]);
+        if candidates.clone().count() + state.len() <= POOL {
+            candidates.collect()
+        } else {
+            self.stand_ins(state)
+        }
     }
 
     /// Drops columns of functions long gone once they outnumber those in use.
     fn forget_spare_columns(&mut self, state: &State) {
         const SPARE: usize = 256;
         if self.gram.len() > 2 * state.len() + SPARE {
-            self.gram.retain(|j, _| state.active.contains(j));
+            let seen = &self.seen;
+            self.gram
+                .retain(|j, _| state.active.contains(j) || seen.iter().any(|s| s.0 == *j));
         }
     }
 
@@ -77,13 +126,13 @@ impl Dictionary {
         self.diag.len()
     }
 
-    /// phi_i^T of the residual at the state's reference.
-    pub(super) fn gradient(&self, i: usize) -> f64 {
-        self.gradient[i]
-    }
-
     pub(super) fn factors_of(&self, i: usize) -> Factors {
         self.factors[i]
+    }
+
+    /// phi_i^T W phi_i.
+    pub(super) fn diag(&self, i: usize) -> f64 {
+        self.diag[i]
     }
 
     /// Whether each function is a candidate: outside the model and not a zero column.
@@ -123,17 +172,32 @@ impl Dictionary {
             .collect()
     }
 
+    /// Weights that are not what they were at the last pass, and by how much.
+    fn moved(&self, state: &State) -> Vec<(usize, f64)> {
+        let mut change: BTreeMap<usize, f64> = self.seen.iter().map(|&(j, mu)| (j, -mu)).collect();
+        for (&j, &mu) in state.active.iter().zip(&state.mu) {
+            *change.entry(j).or_default() += mu;
+        }
+        change.into_iter().filter(|c| c.1 != 0.0).collect()
+    }
+
     /// S and Q of every candidate: equations (24) and (25).
     fn factors_of_all(&self, state: &State) -> Vec<Factors> {
         let columns = self.active_columns(state);
+        let moved = self.moved(state);
         let lower = pack_lower(state.chol());
         let pieces = map_pieces(self.n_basis(), LANES, |range| {
             let mut v = self.scaled_lanes(&columns, range.start, state.beta);
             solve_lanes(&lower, &mut v);
             let overlap = square_lanes(&v);
-            let factors = range.zip(overlap).map(|(i, overlap)| Factors {
+            let mut gradient = self.gradient[range.clone()].to_vec();
+            for &(j, change) in &moved {
+                axpy(-change, &self.gram[&j][range.clone()], &mut gradient);
+            }
+            let factors = range.zip(overlap.iter().zip(gradient));
+            let factors = factors.map(|(i, (overlap, gradient))| Factors {
                 s: state.beta * self.diag[i] - overlap,
-                q: state.beta * self.gradient[i],
+                q: state.beta * gradient,
             });
             factors.collect::<Vec<_>>()
         });
@@ -171,25 +235,65 @@ impl Dictionary {
         })
     }
 
+    /// Whether some candidate outside has something to gain.
+    pub(super) fn gains(&self, state: &State) -> bool {
+        self.most_to_gain(state) > 0.0
+    }
+
+    /// The largest gain outside.
+    pub(super) fn most_to_gain(&self, state: &State) -> f64 {
+        let outside = self.outside(state);
+        (0..self.factors.len())
+            .filter(|&i| outside[i])
+            .map(|i| self.gain(i, self.factors[i], state))
+            .fold(0.0, f64::max)
+    }
+
+    /// Remembers that these were let in, or offered to be.
+    pub(super) fn note_offers(&mut self, candidates: &[usize]) {
+        for &i in candidates {
+            self.entries[i] = self.entries[i].saturating_add(1);
+        }
+    }
+
     /// Whether some function has left and come back more often than chance would have it.
     pub(super) fn returns(&self) -> bool {
         self.entries.iter().any(|&e| e > 2)
     }
 
-    /// Candidates outside with most to gain, best first.
-    fn shortlist(&self, state: &State) -> Vec<usize> {
+    /// At most `limit` candidates outside with most to gain, best first.
+    pub(super) fn gainers(&self, state: &State, limit: usize) -> Vec<usize> {
+        self.best(state, limit, |i| self.gain(i, self.factors[i], state))
+    }
+
+    /// At most `limit` candidates outside that gain, or nearly: some may once the others have moved.
+    pub(super) fn contenders(&self, state: &State, limit: usize) -> Vec<usize> {
+        const NEARLY: f64 = 0.3;
+        self.best(state, limit, |i| {
+            let f = self.factors[i];
+            let ratio = f.q * (f.q / f.s);
+            if ratio > NEARLY && self.resolves(i, f, state) {
+                ratio
+            } else {
+                0.0
+            }
+        })
+    }
+
+    /// Candidates outside with the highest scores above zero, best first.
+    fn best(&self, state: &State, limit: usize, score: impl Fn(usize) -> f64) -> Vec<usize> {
         let outside = self.outside(state);
         let mut ranked: Vec<(u64, usize)> = (0..self.factors.len())
             .filter(|&i| outside[i])
-            .map(|i| (self.gain(i, self.factors[i], state), i))
-            .filter(|&(gain, _)| gain > 0.0)
-            // Gains equal to nine digits are ties, which the lower index wins: rounding must not choose the model.
-            .map(|(gain, i)| (gain.to_bits() >> 22, i))
+            .map(|i| (score(i), i))
+            .filter(|&(score, _)| score > 0.0)
+            // Scores equal to nine digits are ties, which the lower index wins: rounding must not choose the model.
+            .map(|(score, i)| (score.to_bits() >> 22, i))
             .collect();
         let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-        if ranked.len() > SHORTLIST {
-            ranked.select_nth_unstable_by(SHORTLIST, order);
-            ranked.truncate(SHORTLIST);
+        if ranked.len() > limit {
+            ranked.select_nth_unstable_by(limit, order);
+            ranked.truncate(limit);
         }
         ranked.sort_unstable_by(order);
         ranked.into_iter().map(|(_, i)| i).collect()
@@ -205,11 +309,11 @@ impl Dictionary {
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Halt> {
-        let list = self.shortlist(state);
+        let list = self.gainers(state, SHORTLIST);
         if list.is_empty() {
             return Ok(0);
         }
-        let gram = stats.gram_among(&list)?;
+        let (gram, _) = stats.among(&list)?;
         let mut conditional = Conditional::new(self, &list, &gram, state);
         let mut first_gain = None;
         let mut entered: Vec<usize> = Vec::new();

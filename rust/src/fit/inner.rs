@@ -2,7 +2,7 @@
 
 use super::joint::{self, Damping, NoiseRange};
 use super::record::{Action, Halt, Recorder};
-use super::settings::COARSE_GAIN;
+use super::settings::Effort;
 use super::state::State;
 use crate::stats::Statistics;
 
@@ -28,12 +28,12 @@ struct Outlook {
 
 /// A step on one function.
 #[derive(Clone, Copy)]
-struct Proposal {
+pub(super) struct Proposal {
     /// Position in the active set.
-    k: usize,
+    pub(super) k: usize,
     /// New alpha; infinite for a deletion.
-    alpha: f64,
-    gain: f64,
+    pub(super) alpha: f64,
+    pub(super) gain: f64,
 }
 
 impl Proposal {
@@ -45,10 +45,29 @@ impl Proposal {
 }
 
 impl Outlook {
+    /// Takes function `k` into account.
+    fn consider(&mut self, state: &State, k: usize) {
+        let (factors, old) = (state.factors(k), state.alpha[k]);
+        let (best, alpha, gain) = if let Some(alpha) = factors.optimal_alpha() {
+            (
+                &mut self.best_move,
+                alpha,
+                factors.gain_of_moving(old, alpha),
+            )
+        } else {
+            (
+                &mut self.best_deletion,
+                f64::INFINITY,
+                factors.gain_of_deleting(old),
+            )
+        };
+        Proposal::keep_better(best, Proposal { k, alpha, gain });
+    }
+
     /// The single-function step to take: moves too small to matter are left to the joint steps, deletions never.
-    fn coarse_step(&self) -> Option<Proposal> {
+    fn coarse_step(&self, least: f64) -> Option<Proposal> {
         match (
-            self.best_move.filter(|p| p.gain >= COARSE_GAIN),
+            self.best_move.filter(|p| p.gain >= least),
             self.best_deletion,
         ) {
             (Some(a), Some(b)) => Some(if a.gain > b.gain { a } else { b }),
@@ -64,19 +83,19 @@ pub(super) fn converge(
     stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
-    tol: f64,
+    effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
     let mut damping = Damping::default();
     let mut failures = 0;
     loop {
-        climb(stats, state, recorder)?;
+        climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
         let outlook = look(state, noise);
         if outlook.best_deletion.is_some() {
             continue;
         }
-        if outlook.residual <= tol {
+        if outlook.residual <= effort.tol {
             return Ok(Settled::Converged);
         }
         if joint::step(stats, state, noise, &mut damping)? {
@@ -84,7 +103,7 @@ pub(super) fn converge(
             failures = 0;
         } else if failures < 3 && state.len() > 0 {
             failures += 1;
-            sweep_once(stats, state, tol, recorder)?;
+            sweep_once(stats, state, effort.tol, recorder)?;
         } else {
             return Ok(Settled::Stalled);
         }
@@ -96,17 +115,25 @@ pub(super) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
     look(state, noise).residual
 }
 
+/// The single-function step on the active set that gains most, if any is worth the effort.
+pub(super) fn coarse_step(state: &State, effort: Effort) -> Option<Proposal> {
+    let mut outlook = Outlook::default();
+    (0..state.len()).for_each(|k| outlook.consider(state, k));
+    outlook.coarse_step(effort.step)
+}
+
 /// Single-function steps, greatest gain first, while they gain much or delete.
 fn climb(
     stats: &mut dyn Statistics,
     state: &mut State,
+    effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     // Rank-one updates drift; each recomputation starts afresh.
     let refresh_after = 2 * state.len() + 20;
     let mut steps = 0;
     loop {
-        let Some(proposal) = look(state, None).coarse_step() else {
+        let Some(proposal) = coarse_step(state, effort) else {
             return Ok(());
         };
         apply(stats, state, proposal, recorder)?;
@@ -200,23 +227,10 @@ fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
 fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
     let mut outlook = Outlook::default();
     for k in 0..state.len() {
-        let factors = state.factors(k);
-        let old = state.alpha[k];
-        outlook.residual = outlook.residual.max(factors.change_from(old));
-        if let Some(alpha) = factors.optimal_alpha() {
-            let gain = factors.gain_of_moving(old, alpha);
-            Proposal::keep_better(&mut outlook.best_move, Proposal { k, alpha, gain });
-        } else {
-            let gain = factors.gain_of_deleting(old);
-            Proposal::keep_better(
-                &mut outlook.best_deletion,
-                Proposal {
-                    k,
-                    alpha: f64::INFINITY,
-                    gain,
-                },
-            );
-        }
+        outlook.consider(state, k);
+        outlook.residual = outlook
+            .residual
+            .max(state.factors(k).change_from(state.alpha[k]));
     }
     if let Some(range) = noise
         && !joint::held_at_floor(state, range)

@@ -16,7 +16,8 @@ use nalgebra::{DMatrix, DVector};
 use super::action::ALPHA_FLOOR;
 use super::state::State;
 use crate::Result;
-use crate::linalg::blas::{dot, head};
+use crate::linalg::Cholesky;
+use crate::linalg::blas::{dot, head, head_mut};
 use crate::stats::Statistics;
 
 /// Longest move of any log hyperparameter in one step.
@@ -55,8 +56,7 @@ pub(super) fn step(
     noise: Option<NoiseRange>,
     damping: &mut Damping,
 ) -> Result<bool> {
-    let free_beta =
-        noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range));
+    let free_beta = is_free(state, noise);
     let local = Local::at(state, free_beta);
     let before = (
         state.alpha.clone(),
@@ -90,6 +90,11 @@ pub(super) fn step(
     state.set_hyperparameters(&before.0, before.1)?;
     state.recentre(stats)?;
     Ok(false)
+}
+
+/// Whether beta may move from where it is.
+fn is_free(state: &State, noise: Option<NoiseRange>) -> bool {
+    noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range))
 }
 
 /// Whether the noise sits at its floor and the evidence would push it further down.
@@ -131,9 +136,9 @@ impl Local {
         let (alpha, mu, sigma) = (&state.alpha, &state.mu, &state.sigma);
         let mut hessian = DMatrix::zeros(m + usize::from(free_beta), m + usize::from(free_beta));
         for k in 0..m {
-            for j in 0..m {
-                let s = sigma[(j, k)];
-                hessian[(j, k)] = 0.5 * alpha[j] * alpha[k] * s * (s + 2.0 * mu[j] * mu[k]);
+            let terms = head(sigma, k, m).iter().zip(alpha).zip(mu);
+            for (h, ((s, a), mu_j)) in head_mut(&mut hessian, k, m).iter_mut().zip(terms) {
+                *h = (0.5 * alpha[k]) * a * s * (s + 2.0 * mu_j * mu[k]);
             }
             hessian[(k, k)] -= 0.5 * alpha[k] * (sigma[(k, k)] + mu[k] * mu[k]);
         }
@@ -167,13 +172,20 @@ impl Local {
 
     /// The damped Newton direction; `None` where the damped Hessian is not negative definite.
     fn direction(&self, damping: f64) -> Option<DVector<f64>> {
-        let mut negative = -self.hessian.clone();
-        for j in 0..negative.nrows() {
+        let n = self.gradient.len();
+        let mut chol = Cholesky::with_capacity(n);
+        let factored = chol.refactor(n, |i, j| {
+            let h = self.hessian[(i, j)];
+            if i != j {
+                return -h;
+            }
             // The scale of each coordinate: its curvature, or its gradient where the curvature has the wrong sign.
-            let scale = self.hessian[(j, j)].abs() + self.gradient[j].abs();
-            negative[(j, j)] += damping * (scale + f64::MIN_POSITIVE);
-        }
-        let mut direction = negative.cholesky()?.solve(&self.gradient);
+            let scale = h.abs() + self.gradient[j].abs();
+            damping * (scale + f64::MIN_POSITIVE) - h
+        });
+        factored.ok()?;
+        let mut direction = self.gradient.clone();
+        chol.solve_in_place(direction.as_mut_slice());
         let longest = direction.amax();
         if !longest.is_finite() {
             return None;

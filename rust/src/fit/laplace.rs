@@ -10,27 +10,82 @@
 //! themselves, with the motion of the mode and of B in the Jacobian.
 
 use super::Status;
+use super::climb::climb;
 use super::creep::creep;
 use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::mode::find_mode;
+use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{BLOCK, LOOSE_TOL, Rules};
+use super::search::search;
+use super::settings::{
+    BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE,
+};
 use super::state::State;
 use super::stationary::polish;
+use crate::Error;
 use crate::stats::Statistics;
 
 /// Rounds of mode and alphas between two passes over the dictionary.
 const ROUNDS: usize = 3;
 
-/// Runs from the state given to convergence.
+/// Passes after which pools are searched, and passes followed by a pool at all: most fits need two or three.
+const SEARCHES: usize = 3;
+const POOLS: usize = 12;
+
+/// Candidates that gain, and that might, in a pool: its Gram matrix is made anew at each mode.
+const CONTENDERS: usize = 64;
+
+/// Neighbourhoods tried in a pool.
+const TRIALS: usize = 16;
+
+/// For a pool about a model that has seen the whole dictionary.
+const LATE: Effort = Effort {
+    gain: LEAST_GAIN,
+    step: FINE_STEP,
+    tol: f64::INFINITY,
+};
+
+/// Runs from the state given, an empty model, to convergence.
+///
+/// Some choices of functions have no fixed point: one of them is wanted by the others' linearisation and not by its own.
+/// If pools have led to such a choice the fit starts again without them.
 pub(super) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
+    let empty = state.clone();
     let mut dictionary = Dictionary::new(stats.n_basis());
+    dictionary.refresh(stats, state)?;
+    let sample = dictionary.sample(SMALL_SAMPLE);
+    relinearise(stats, state, &sample, FREE, TRIALS, recorder)?;
+    let status = finish(stats, state, &mut dictionary, POOLS, rules, recorder)?;
+    if status == Status::Converged {
+        return Ok(status);
+    }
+    let stalled = state.clone();
+    state.clone_from(&empty);
+    let mut dictionary = Dictionary::new(stats.n_basis());
+    let status = finish(stats, state, &mut dictionary, 0, rules, recorder)?;
+    if status != Status::Converged && stalled.log_evidence() > state.log_evidence() {
+        state.clone_from(&stalled);
+        recorder.step(Action::Mode, None, state)?;
+    }
+    Ok(status)
+}
+
+/// Runs from the state given to convergence, with at most so many pools on the way.
+fn finish(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    most_pools: usize,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let mut pools = 0;
     let mut fine = false;
     loop {
         let mut settled = None;
@@ -38,8 +93,25 @@ pub(super) fn maximise(
             settled = Some(settle(stats, state, rules.tol, recorder)?);
         } else {
             alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
+            // A pass costs more than the end of the active set; at worst that is done again when it matters.
+            if pools > 0 {
+                if polish(stats, state, rules.tol, recorder)? == Settled::Converged {
+                    settled = Some(Settled::Converged);
+                }
+                find_mode(stats, state)?;
+                recorder.step(Action::Mode, None, state)?;
+            }
         }
         dictionary.refresh(stats, state)?;
+        if !fine && pools < most_pools && dictionary.gains(state) {
+            pools += 1;
+            let before = state.active.clone();
+            let trials = if pools <= SEARCHES { TRIALS } else { 0 };
+            let members = members(dictionary, state, trials > 0);
+            relinearise(stats, state, &members, LATE, trials, recorder)?;
+            fine = state.active == before;
+            continue;
+        }
         if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
             fine |= dictionary.returns();
             continue;
@@ -50,6 +122,58 @@ pub(super) fn maximise(
             Some(_) => return Ok(Status::Stalled),
         }
     }
+}
+
+/// Candidates for a pool about the state.
+fn members(dictionary: &Dictionary, state: &State, searching: bool) -> Vec<usize> {
+    let mut members = dictionary.gainers(state, CONTENDERS);
+    members.extend(dictionary.contenders(state, CONTENDERS));
+    if searching {
+        members.extend(dictionary.stand_ins(state));
+    }
+    members
+}
+
+/// The Gaussian scheme over a pool of `others` and the active functions, on the likelihood as it is linearised at the
+/// mode, which is then found anew; until the choice of functions stays.
+fn relinearise(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    others: &[usize],
+    effort: Effort,
+    trials: usize,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    const MOST_MODES: usize = 8;
+    // The pool and the state have to speak of the same linearisation.
+    find_mode(stats, state)?;
+    recorder.step(Action::Mode, None, state)?;
+    for _ in 0..MOST_MODES {
+        let before = state.clone();
+        let pool = Pool::about(stats, state, others)?;
+        let outcome = pool.within(state, recorder, |state, recorder| {
+            climb(&pool, state, None, effort, recorder)?;
+            if trials > 0 && search(&pool, state, None, trials, false)? {
+                recorder.step(Action::Search, None, state)?;
+            }
+            Ok(())
+        });
+        match outcome.and_then(|()| Ok(find_mode(stats, state)?)) {
+            Ok(()) => {}
+            // Far from its mode a likelihood can be too steep for its linearisation.
+            Err(Halt::Failed(Error::NotPositiveDefinite(_))) => state.clone_from(&before),
+            Err(halt) => return Err(halt),
+        }
+        let risen = state.log_evidence() > before.log_evidence();
+        if !risen {
+            state.clone_from(&before);
+        }
+        recorder.step(Action::Mode, None, state)?;
+        if !risen || state.active == before.active {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.
@@ -84,7 +208,12 @@ fn alternate(
         if distance <= tol || round >= ROUNDS {
             break;
         }
-        inner::converge(stats, state, None, tol.min(0.1 * distance), recorder)?;
+        let effort = Effort {
+            gain: 0.0,
+            step: COARSE_GAIN,
+            tol: tol.min(0.1 * distance),
+        };
+        inner::converge(stats, state, None, effort, recorder)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
 mod action;
+mod climb;
 mod creep;
 mod dictionary;
 mod inner;
@@ -13,6 +14,7 @@ mod record;
 mod search;
 mod sequential;
 mod settings;
+mod stand_ins;
 mod state;
 mod stationary;
 

@@ -1,15 +1,22 @@
-//! Statistics of a few functions, held whole: what a search may consult without touching the data.
+//! Statistics of a few functions, held whole: what a fit may consult without touching the data.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use super::dictionary::Dictionary;
-use super::state::State;
-use crate::linalg::blas::dot;
+use super::record::{Halt, Recorder};
+use super::state::{Entrant, State};
+use crate::linalg::blas::{axpy, dot, head};
 use crate::stats::{Statistics, Sweep};
-use crate::{Likelihood, Result};
+use crate::{Error, Likelihood, Result};
 
-/// Gram matrix, projections and target square of a subset of the dictionary; functions go by their place in it.
+/// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.
+///
+/// Inside a pool functions go by their place in it: [`Pool::within`] takes a state there and back.
 pub(super) struct Pool {
+    /// Which functions of the dictionary these are, ascending.
+    members: Vec<usize>,
     pub(super) gram: DMatrix<f64>,
     /// phi_i^T W t.
     pub(super) projections: Vec<f64>,
@@ -17,57 +24,123 @@ pub(super) struct Pool {
     pub(super) target_sq: f64,
     pub(super) n_obs: f64,
     /// Ones: every member is a unit-norm column.
-    pub(super) norms: Vec<f64>,
+    norms: Vec<f64>,
+    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Pool {
-    /// The statistics of `members`, from a dictionary refreshed at the state's mean.
+    /// The statistics of the active functions and `others`, about the state's reference.
+    ///
+    /// For a Gaussian that is first brought to the mean. For other likelihoods the state has to be at a mode just found:
+    /// what the pool then holds is the Laplace approximation about it.
     pub(super) fn about(
-        state: &State,
-        dictionary: &Dictionary,
-        members: &[usize],
-        gram: DMatrix<f64>,
-    ) -> Self {
-        let place = |j: usize| members.partition_point(|&m| m < j);
+        stats: &mut dyn Statistics,
+        state: &mut State,
+        others: &[usize],
+    ) -> Result<Self> {
+        if stats.likelihood().is_linear() {
+            state.centre(stats)?;
+        } else {
+            // The search for the mode may have ended on a look elsewhere.
+            stats.deviance(&state.active, state.reference())?;
+        }
+        let mut members = [others, &state.active].concat();
+        members.sort_unstable();
+        members.dedup();
+        let (gram, gradient) = stats.among(&members)?;
         let mut pool = Self {
             gram,
-            projections: members.iter().map(|&i| dictionary.gradient(i)).collect(),
-            target_sq: state.deviance_at_mean(),
+            projections: gradient.clone(),
+            target_sq: state.deviance_at_reference(),
             n_obs: state.n_noise(),
             norms: vec![1.0; members.len()],
+            cancel: stats.cancel_flag(),
+            members,
         };
         // The residual holds what the model leaves; adding the model back gives the targets.
-        for (&j, &mu) in state.active.iter().zip(&state.mu) {
-            let column = pool.gram.column(place(j));
-            let residual_product = dictionary.gradient(j);
-            pool.projections
-                .iter_mut()
-                .zip(column.iter())
-                .for_each(|(b, g)| *b += mu * g);
-            pool.target_sq += mu * residual_product;
+        for (&j, &r) in state.active.iter().zip(state.reference()) {
+            axpy(
+                r,
+                head(&pool.gram, pool.place(j), pool.len()),
+                &mut pool.projections,
+            );
         }
-        for (&j, &mu) in state.active.iter().zip(&state.mu) {
-            pool.target_sq += mu * pool.projections[place(j)];
+        for (&j, &r) in state.active.iter().zip(state.reference()) {
+            let i = pool.place(j);
+            pool.target_sq += r * (gradient[i] + pool.projections[i]);
         }
-        pool
+        Ok(pool)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    fn place(&self, j: usize) -> usize {
+        self.members.partition_point(|&m| m < j)
+    }
+
+    /// Runs `f` with the state's functions named by their place here, and its steps recorded by their own names.
+    pub(super) fn within<'w, T>(
+        &self,
+        state: &mut State,
+        recorder: &mut Recorder<'w>,
+        f: impl FnOnce(&mut State, &mut Recorder<'w>) -> Result<T, Halt>,
+    ) -> Result<T, Halt> {
+        for j in &mut state.active {
+            *j = self.place(*j);
+        }
+        recorder.members = Some(self.members.clone());
+        let result = f(state, recorder);
+        recorder.members = None;
+        for j in &mut state.active {
+            *j = self.members[*j];
+        }
+        result
+    }
+
+    /// Member `i` with its data terms about the reference of the state.
+    pub(super) fn entrant<'g>(
+        &self,
+        i: usize,
+        state: &State,
+        gram: &'g mut Vec<f64>,
+    ) -> Entrant<'g> {
+        gram.clear();
+        gram.extend(state.active.iter().map(|&j| self.gram[(j, i)]));
+        Entrant {
+            index: i,
+            gram_self: self.gram[(i, i)],
+            gradient: self.projections[i] - dot(gram, state.reference()),
+            gram,
+        }
+    }
+
+    /// [`Error::Interrupted`] once the caller has asked for the end.
+    pub(super) fn check_cancel(&self) -> Result<()> {
+        match &self.cancel {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
+            _ => Ok(()),
+        }
     }
 
     fn product(&self, i: usize, active: &[usize], mu: &[f64]) -> f64 {
         active
             .iter()
             .zip(mu)
-            .map(|(&j, m)| m * self.gram[(i, j)])
+            .map(|(&j, m)| m * self.gram[(j, i)])
             .sum()
     }
 }
 
-impl Statistics for Pool {
+/// By reference, so that several fits can share a pool.
+impl Statistics for &Pool {
     fn n_obs(&self) -> f64 {
         self.n_obs
     }
 
     fn n_basis(&self) -> usize {
-        self.projections.len()
+        self.len()
     }
 
     fn likelihood(&self) -> Likelihood {
@@ -117,7 +190,7 @@ impl Statistics for Pool {
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        let gradient = (0..self.n_basis())
+        let gradient = (0..self.len())
             .map(|i| self.projections[i] - self.product(i, active, mu))
             .collect();
         Ok(Sweep {
@@ -131,9 +204,8 @@ impl Statistics for Pool {
         })
     }
 
-    fn gram_among(&mut self, js: &[usize]) -> Result<DMatrix<f64>> {
-        Ok(DMatrix::from_fn(js.len(), js.len(), |a, b| {
-            self.gram[(js[a], js[b])]
-        }))
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
+        Ok((gram, js.iter().map(|&j| self.projections[j]).collect()))
     }
 }

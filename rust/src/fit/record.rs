@@ -85,11 +85,11 @@ pub(super) struct Recorder<'w> {
     pub(super) trace: Vec<f64>,
     max_iter: usize,
     target_scale: f64,
-    /// Whether predicted gains have to be achieved, in builds that check.
-    exact: bool,
+    /// Which functions the places of a pool stand for, while steps are recorded by them.
+    pub(super) members: Option<Vec<usize>>,
     /// [`State::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
-    watch: &'w mut Watch<'w>,
+    watch: Option<&'w mut Watch<'w>>,
 }
 
 impl<'w> Recorder<'w> {
@@ -103,19 +103,23 @@ impl<'w> Recorder<'w> {
             trace: Vec::new(),
             max_iter,
             target_scale,
-            exact: true,
+            members: None,
             least_pivot: state.least_pivot(),
-            watch,
+            watch: Some(watch),
         };
         this.trace.push(this.in_target_units(state));
         this
     }
 
-    /// For trials on a [`Pool`](super::pool::Pool), which knows residuals as differences of large terms only.
-    pub(super) fn of_trial(state: &State, unwatched: &'w mut Watch<'w>) -> Self {
+    /// For trials: keeps nothing.
+    pub(super) fn silent() -> Self {
         Self {
-            exact: false,
-            ..Self::new(state, usize::MAX, 1.0, unwatched)
+            trace: Vec::new(),
+            max_iter: usize::MAX,
+            target_scale: 1.0,
+            members: None,
+            least_pivot: 1.0,
+            watch: None,
         }
     }
 
@@ -126,6 +130,17 @@ impl<'w> Recorder<'w> {
 
     pub(super) fn n_iter(&self) -> usize {
         self.trace.len() - 1
+    }
+
+    /// The action by the function's own name.
+    fn named(&self, action: Action) -> Action {
+        let name = |i: usize| self.members.as_ref().map_or(i, |members| members[i]);
+        match action {
+            Action::Add(i) => Action::Add(name(i)),
+            Action::Reestimate(i) => Action::Reestimate(name(i)),
+            Action::Delete(i) => Action::Delete(name(i)),
+            other => other,
+        }
     }
 
     /// Sees that a predicted gain was achieved.
@@ -150,21 +165,28 @@ impl<'w> Recorder<'w> {
         gain: Option<f64>,
         state: &State,
     ) -> Result<(), Halt> {
+        if self.watch.is_none() {
+            return Ok(());
+        }
         let before = self.trace[self.n_iter()];
         let log_evidence = self.in_target_units(state);
-        if cfg!(debug_assertions) && self.exact {
+        if cfg!(debug_assertions) {
             self.check_gain(action, gain, log_evidence - before, state);
         }
         self.trace.push(log_evidence);
         let step = Step {
             iteration: self.n_iter(),
-            action,
+            action: self.named(action),
             gain: gain.unwrap_or(log_evidence - before),
             log_evidence,
             n_active: state.len(),
             beta: state.beta / (self.target_scale * self.target_scale),
         };
-        if (self.watch)(&step).is_break() {
+        if self
+            .watch
+            .as_mut()
+            .is_some_and(|watch| watch(&step).is_break())
+        {
             return Err(Halt::Stopped);
         }
         if self.n_iter() >= self.max_iter {

@@ -1,23 +1,25 @@
 //! Tipping & Faul's fast maximisation of the marginal likelihood, for a Gaussian likelihood.
 //!
-//! The paper's loop, section 4, on a schedule: the active set is brought to its maximum before the dictionary is
-//! looked at again, and several functions enter at a time. Every step still raises the evidence, and the end is the
-//! paper's own (section 4.4): all |change in ln alpha| below tolerance and no function outside with anything to gain.
+//! The paper's loop, section 4, on a schedule: it runs over a [`Pool`] of candidates, and the whole dictionary is
+//! looked at only to fill the next pool. Every step still raises the evidence, and the end is the paper's own (section
+//! 4.4): all |change in ln alpha| below tolerance and no function of the dictionary with anything to gain.
 
 use super::Status;
+use super::climb::climb;
 use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::joint::NoiseRange;
-use super::record::{Halt, Recorder};
+use super::pool::Pool;
+use super::record::{Action, Halt, Recorder};
 use super::search::search;
-use super::settings::{BLOCK, LOOSE_TOL, Noise, Rules, TRIAL_TOL};
+use super::settings::{
+    CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
+    SEARCHES, trials,
+};
 use super::state::State;
 use crate::stats::Statistics;
 
 /// Runs from the state given to convergence.
-///
-/// An estimated noise level is held at its start until the dictionary has nothing more to offer, and freed then: were
-/// it free from the first function on, it would swallow the signal that later functions explain.
 pub(super) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -25,40 +27,128 @@ pub(super) fn maximise(
     range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
+    let noise = (rules.noise == Noise::Estimated).then_some(range);
     let mut dictionary = Dictionary::new(stats.n_basis());
-    let mut noise = None;
-    let mut waiting = (rules.noise == Noise::Estimated).then_some(range);
-    let mut searched = false;
-    let mut tol = LOOSE_TOL.max(rules.tol);
+    rough(stats, state, &mut dictionary, noise, recorder)?;
+    let mut effort = Effort {
+        gain: LEAST_GAIN,
+        step: FINE_STEP,
+        tol: LOOSE_TOL.max(rules.tol),
+    };
+    let mut searches = SEARCHES;
     loop {
-        let mut settled = inner::converge(stats, state, noise, tol, recorder)?;
-        dictionary.refresh(stats, state)?;
-        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
+        let pool = next_pool(stats, state, &mut dictionary, searches > 0)?;
+        if searches > 0 {
+            let first = searches == SEARCHES;
+            let found = improve(stats, state, &pool, noise, first, recorder)?;
+            searches = if found { searches - 1 } else { 0 };
+        }
+        pool.within(state, recorder, |state, recorder| {
+            climb(&pool, state, noise, effort, recorder)
+        })?;
+        look_again(stats, state, &mut dictionary)?;
+        let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
+        dictionary.reprice(state);
+        if searches > 0 || dictionary.gains(state) {
             continue;
         }
-        if waiting.is_some() {
-            noise = waiting.take();
-            continue;
-        }
-        if !searched {
-            searched = true;
-            if search(stats, &dictionary, state, noise, recorder)? {
+        if effort.tol > rules.tol {
+            effort.tol = rules.tol;
+            settled = inner::converge(stats, state, noise, effort, recorder)?;
+            dictionary.reprice(state);
+            if dictionary.gains(state) {
                 continue;
             }
-        }
-        if tol > rules.tol || inner::residual(state, noise) > rules.tol {
-            // The pass may have moved the state by what rounding had left; look once more from there.
-            if tol <= rules.tol && settled == Settled::Stalled {
-                return Ok(Status::Stalled);
-            }
-            tol = rules.tol;
-            continue;
         }
         if dictionary.refuses(state) {
             settled = Settled::Stalled;
         }
         return Ok(status(settled, state, rules, range));
     }
+}
+
+/// A first model, from a sample of the dictionary: what is left to gain outside is little.
+///
+/// An estimated noise level is held at its start until the sample has little more to offer, and freed then: were it free
+/// from the first function on, it would swallow the signal that later functions explain.
+fn rough(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    noise: Option<NoiseRange>,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    const LITTLE: f64 = 1.0;
+    dictionary.refresh(stats, state)?;
+    let mut members = dictionary.sample(SAMPLE);
+    let mut held = noise.is_some();
+    loop {
+        let pool = Pool::about(stats, state, &members)?;
+        pool.within(state, recorder, |state, recorder| {
+            if std::mem::take(&mut held) {
+                climb(&pool, state, None, HELD, recorder)?;
+            }
+            climb(&pool, state, noise, FREE, recorder)
+        })?;
+        look_again(stats, state, dictionary)?;
+        if dictionary.most_to_gain(state) <= LITTLE {
+            return Ok(());
+        }
+        members = dictionary.gainers(state, SAMPLE);
+    }
+}
+
+/// Candidates for the next stretch: those that gain or might, or in a search those that could stand in for others.
+fn next_pool(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    searching: bool,
+) -> Result<Pool, Halt> {
+    let mut members = dictionary.gainers(state, SAMPLE);
+    if searching {
+        members.extend(dictionary.neighbourhood(state));
+    } else {
+        dictionary.note_offers(&members);
+        members.extend(dictionary.contenders(state, CONTENDERS));
+    }
+    Ok(Pool::about(stats, state, &members)?)
+}
+
+/// Searches the pool for a better model; whether there was one.
+fn improve(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    pool: &Pool,
+    noise: Option<NoiseRange>,
+    first: bool,
+    recorder: &mut Recorder<'_>,
+) -> Result<bool, Halt> {
+    let trials = trials(stats.n_obs());
+    let found = pool.within(state, recorder, |state, _| {
+        search(pool, state, noise, trials, first)
+    })?;
+    if found {
+        // The pool knows the targets by their projections alone; the rows say what the new model leaves of them.
+        state.centre(stats)?;
+        recorder.step(Action::Search, None, state)?;
+    }
+    Ok(found)
+}
+
+/// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it.
+fn look_again(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+) -> Result<(), Halt> {
+    if dictionary.knows(state) {
+        state.centre(stats)?;
+        dictionary.reprice(state);
+    } else {
+        dictionary.refresh(stats, state)?;
+    }
+    Ok(())
 }
 
 fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> Status {
@@ -68,24 +158,5 @@ fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> 
             Status::NoiseFloor
         }
         Settled::Converged => Status::Converged,
-    }
-}
-
-/// The paper's loop alone, loosely settled: what a search runs from each of its starting points. Up to `block` functions
-/// enter at a time.
-pub(super) fn climb(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    noise: Option<NoiseRange>,
-    block: usize,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
-    let mut dictionary = Dictionary::new(stats.n_basis());
-    loop {
-        inner::converge(stats, state, noise, TRIAL_TOL, recorder)?;
-        dictionary.refresh(stats, state)?;
-        if dictionary.add(block, stats, state, recorder)? == 0 {
-            return Ok(());
-        }
     }
 }

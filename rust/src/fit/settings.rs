@@ -88,27 +88,80 @@ pub(super) const LEAST_GAIN: f64 = 1e-7;
 /// Candidates compared with one another before a block is added.
 pub(super) const SHORTLIST: usize = 32;
 
+/// How far a loop goes before it calls itself done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// Functions with less to gain than this many nats are not added.
+    pub(super) gain: f64,
+    /// Re-estimations of a single alpha that gain less than this are left undone.
+    pub(super) step: f64,
+    /// Steps on all hyperparameters together go on until each is this close to its maximum; infinite: there are none.
+    pub(super) tol: f64,
+}
+
+/// While the noise is held.
+pub(super) const HELD: Effort = Effort {
+    gain: 1.0,
+    step: 0.3,
+    tol: f64::INFINITY,
+};
+
+/// Once it is free, until the dictionary has little to offer.
+pub(super) const FREE: Effort = Effort {
+    gain: 0.1,
+    step: COARSE_GAIN,
+    tol: f64::INFINITY,
+};
+
+/// For a trial of a search that is worth it.
+pub(super) const TRIAL: Effort = Effort {
+    gain: 0.01,
+    step: FINE_STEP,
+    tol: f64::INFINITY,
+};
+
+/// Candidates of a first model in a dictionary too large to take whole, and those let in together later.
+pub(super) const SAMPLE: usize = 256;
+
+/// The same where the Gram matrix is made anew at each mode.
+pub(super) const SMALL_SAMPLE: usize = 128;
+
+/// Candidates that come closest to gaining, kept at hand for when the others have moved.
+pub(super) const CONTENDERS: usize = 192;
+
+/// Searches, each on a pool filled anew about the model that the last one found.
+pub(super) const SEARCHES: usize = 2;
+
+/// Neighbourhoods that a search of `n` rows tries: its cost stays a fraction of that of a pass over the dictionary.
+pub(super) fn trials(n: f64) -> usize {
+    const PER_ROW: f64 = 0.04;
+    // Between 24 and 48, so the conversion is exact.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let trials = (PER_ROW * n).clamp(24.0, 48.0) as usize;
+    trials
+}
+
+/// Neighbourhoods tried at a time, each from the same model.
+pub(super) const TRIALS_AT_A_TIME: usize = 4;
+
+/// A trial that ends this many nats below the best is not worth settling.
+pub(super) const HOPELESS: f64 = 3.0;
+
 /// Functions that a search takes out together. On 36 sinc problems (K <= 251) one round with 4 raised the evidence by 0.9
 /// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
 pub(super) const NEIGHBOURHOOD: usize = 4;
 
-/// Neighbourhoods that a round tries.
-pub(super) const MOST_TRIALS: usize = 48;
+/// A search considers the whole dictionary up to this size.
+pub(super) const POOL: usize = 320;
 
-/// Rounds at most, as long as each finds something.
-pub(super) const SEARCH_ROUNDS: usize = 3;
-
-/// A search considers the whole dictionary up to this size. On 432 sinc problems (K <= 1001) one fit then ended more than
-/// a nat below fastrvm's optimum; with 512, four did.
-pub(super) const POOL: usize = 1024;
-
-/// Beyond it, this many candidates for the place of each active function.
+/// Beyond it, this many candidates for the place of each active function. Of the 2-D sinc at N = 1000 to 4000 (28
+/// problems) 12 left none below fastrvm's evidence, 8 and 6 one each.
 pub(super) const STAND_INS: usize = 12;
 
 /// A search has to raise the evidence by this many nats to count.
 pub(super) const LEAST_IMPROVEMENT: f64 = 0.01;
 
-/// Functions added between two passes over the dictionary.
+/// Functions added between two passes over the dictionary where pools have failed.
 pub(super) const BLOCK: usize = 8;
 
 /// A member of a block has at least this fraction of the gain of its first; others wait for the next pass.
@@ -120,11 +173,11 @@ pub(super) const ALIGNED: f64 = 1e-11;
 /// Between passes the active set is settled to this; to `tol` once the dictionary has nothing to offer.
 pub(super) const LOOSE_TOL: f64 = 1e-2;
 
-/// Trials of a search are settled to this.
-pub(super) const TRIAL_TOL: f64 = 0.1;
-
 /// One function at a time while a step gains more nats than this; then all of them together.
 pub(super) const COARSE_GAIN: f64 = 0.05;
+
+/// The same where functions on their way out are to leave by single steps, which take them all the way.
+pub(super) const FINE_STEP: f64 = 0.003;
 
 /// Times a function may enter for less than a thousandth of a nat before it is kept out.
 pub(super) const LEAST_ENTRIES: u8 = 8;

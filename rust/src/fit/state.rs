@@ -5,7 +5,7 @@ use nalgebra::DMatrix;
 use super::action::{ALPHA_FLOOR, Factors};
 use crate::Result;
 use crate::linalg::Cholesky;
-use crate::linalg::blas::{axpy, dot, head, head_mut};
+use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one};
 use crate::stats::Statistics;
 
 /// Active functions, hyperparameters and the Gaussian posterior over weights.
@@ -19,7 +19,7 @@ use crate::stats::Statistics;
 /// `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have room to spare; their
 /// leading m x m blocks are in use. Actions change all of this in place by rank-one formulae; [`State::recompute`] is
 /// the slow twin that does it from scratch.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) active: Vec<usize>,
     pub(crate) alpha: Vec<f64>,
@@ -48,6 +48,38 @@ pub(super) struct Entrant<'a> {
 }
 
 const FIRST_CAPACITY: usize = 32;
+
+/// Without the room to spare, but for a few functions: trials are cloned by the hundred.
+impl Clone for State {
+    fn clone(&self) -> Self {
+        const ROOM: usize = 8;
+        let capacity = self.len() + ROOM;
+        Self {
+            active: self.active.clone(),
+            alpha: self.alpha.clone(),
+            beta: self.beta,
+            mu: self.mu.clone(),
+            sigma: leading(&self.sigma, self.len(), capacity),
+            chol: self.chol.clone(),
+            gram: leading(&self.gram, self.len(), capacity),
+            gradient: self.gradient.clone(),
+            reference: self.reference.clone(),
+            offset: self.offset.clone(),
+            deviance: self.deviance,
+            n_noise: self.n_noise,
+            work: Vec::new(),
+        }
+    }
+}
+
+/// The leading `m` x `m` block in a matrix with more room.
+fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
+    let mut copy = DMatrix::zeros(capacity, capacity);
+    for j in 0..m {
+        head_mut(&mut copy, j, m).copy_from_slice(head(matrix, j, m));
+    }
+    copy
+}
 
 impl State {
     /// An empty model. `deviance` is that of w = 0; `n_noise` the number of rows beta speaks for (0: no beta).
@@ -107,10 +139,7 @@ impl State {
     /// Deviance at the posterior mean: for a Gaussian the squared residual.
     pub(super) fn deviance_at_mean(&self) -> f64 {
         let d = &self.offset;
-        let mut curvature = 0.0;
-        for (k, &dk) in d.iter().enumerate() {
-            curvature += dk * dot(head(&self.gram, k, d.len()), d);
-        }
+        let curvature = bilinear(&self.gram, d, d);
         self.deviance - 2.0 * dot(d, &self.gradient) + curvature
     }
 
@@ -172,6 +201,11 @@ impl State {
         &self.reference
     }
 
+    /// Deviance there.
+    pub(super) fn deviance_at_reference(&self) -> f64 {
+        self.deviance
+    }
+
     /// `v = L^-1 beta g`, and with it S and Q.
     fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Factors) {
         let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
@@ -193,8 +227,8 @@ impl State {
         self.chol.push_solved(&v, alpha + s)?;
         let variance = 1.0 / (alpha + s);
         let mean = variance * q;
+        rank_one(&mut self.sigma, variance, &u);
         for (k, &uk) in u.iter().enumerate() {
-            axpy(variance * uk, &u, head_mut(&mut self.sigma, k, m));
             self.sigma[(k, m)] = -variance * uk;
             self.sigma[(m, k)] = -variance * uk;
             self.gram[(k, m)] = entrant.gram[k];
@@ -254,13 +288,7 @@ impl State {
         let m = self.len();
         self.work.clear();
         self.work.extend_from_slice(head(&self.sigma, k, m));
-        for j in 0..m {
-            axpy(
-                -c * self.work[j],
-                &self.work,
-                head_mut(&mut self.sigma, j, m),
-            );
-        }
+        rank_one(&mut self.sigma, -c, &self.work);
         let mean = self.mu[k];
         axpy(-c * mean, &self.work, &mut self.mu);
         axpy(-c * mean, &self.work, &mut self.offset);
@@ -319,7 +347,7 @@ impl State {
 
     fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
-            let capacity = 2 * m;
+            let capacity = m + m / 2;
             self.gram.resize_mut(capacity, capacity, 0.0);
             self.sigma.resize_mut(capacity, capacity, 0.0);
         }

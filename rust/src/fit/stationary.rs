@@ -133,7 +133,7 @@ fn remove(
         recorder.step(Action::Delete(j), Some(gain), state)?;
     }
     find_mode(stats, state)?;
-    Ok(())
+    recorder.step(Action::Mode, None, state)
 }
 
 /// dR / dx of all functions.

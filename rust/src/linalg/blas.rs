@@ -1,6 +1,6 @@
 //! Products of slices, in column-major storage and fixed order.
 
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
+use nalgebra::DMatrix;
 
 use super::simd::{Simd, WithSimd, dispatch};
 
@@ -23,7 +23,39 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)) + tail
 }
 
+/// The sum of `w x^2`.
+#[must_use]
+pub fn weighted_square(x: &[f64], w: &[f64]) -> f64 {
+    dispatch(WeightedSquare { x, w })
+}
+
+struct WeightedSquare<'a> {
+    x: &'a [f64],
+    w: &'a [f64],
+}
+
+impl WithSimd for WeightedSquare<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `dot`
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let mut sums = [0.0_f64; 16];
+        let (x_head, x_tail) = self.x.as_chunks::<16>();
+        let (w_head, w_tail) = self.w.as_chunks::<16>();
+        for (x, w) in x_head.iter().zip(w_head) {
+            for lane in 0..16 {
+                sums[lane] += x[lane] * x[lane] * w[lane];
+            }
+        }
+        let tail: f64 = x_tail.iter().zip(w_tail).map(|(x, w)| x * x * w).sum();
+        sums.iter().sum::<f64>() + tail
+    }
+}
+
 /// `y += c * x`.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `dot`
 pub fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += c * x;
@@ -32,127 +64,62 @@ pub fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
 
 /// The first `m` elements of column `j`.
 #[must_use]
+#[inline]
 pub fn head(matrix: &DMatrix<f64>, j: usize, m: usize) -> &[f64] {
     let start = j * matrix.nrows();
     &matrix.as_slice()[start..start + m]
 }
 
 /// The first `m` elements of column `j`, to be written.
+#[inline]
 pub fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
     let start = j * matrix.nrows();
     &mut matrix.as_mut_slice()[start..start + m]
 }
 
-/// `out += A^T B` for A (n x p, its columns `a_stride` apart) and B (n x r, columns `b_stride` apart); out is p x r,
-/// column-major and contiguous.
-///
-/// # Panics
-/// If a slice is too short for its shape.
-pub fn add_transpose_product(
-    a: &[f64],
-    a_stride: usize,
-    b: &[f64],
-    b_stride: usize,
-    n: usize,
-    out: &mut [f64],
-    p: usize,
-) {
-    // Below this nalgebra leaves its blocked product for one that takes a transposed (strided) column to be as long as
-    // the memory it spans, and reads past its end (0.35.0).
-    const SMALL: usize = 5;
-    let r = out.len().checked_div(p).unwrap_or(0);
-    if n.min(p).min(r) <= SMALL {
-        dispatch(SmallProduct {
-            a,
-            a_stride,
-            b,
-            b_stride,
-            n,
-            out,
-            p,
-        });
-        return;
-    }
-    let a_t = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(
-        a,
-        Dyn(p),
-        Dyn(n),
-        Dyn(a_stride),
-        Dyn(1),
-    );
-    let b = DMatrixView::<f64, Dyn, Dyn>::from_slice_with_strides_generic(
-        b,
-        Dyn(n),
-        Dyn(r),
-        Dyn(1),
-        Dyn(b_stride),
-    );
-    let mut out = DMatrixViewMut::from_slice_generic(out, Dyn(p), Dyn(r));
-    out.gemm(1.0, &a_t, &b, 1.0);
+/// Adds `c x x^T` to the leading block of `matrix`.
+pub fn rank_one(matrix: &mut DMatrix<f64>, c: f64, x: &[f64]) {
+    dispatch(RankOne { matrix, c, x });
 }
 
-/// [`add_transpose_product`], one inner product at a time: each column of A is read once, while it is in the
-/// first-level cache.
-struct SmallProduct<'a> {
-    a: &'a [f64],
-    a_stride: usize,
-    b: &'a [f64],
-    b_stride: usize,
-    n: usize,
-    out: &'a mut [f64],
-    p: usize,
+struct RankOne<'a> {
+    matrix: &'a mut DMatrix<f64>,
+    c: f64,
+    x: &'a [f64],
 }
 
-impl WithSimd for SmallProduct<'_> {
+impl WithSimd for RankOne<'_> {
     type Output = ();
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `dot`
     fn with_simd<S: Simd>(self, _: S) {
-        for i in 0..self.p {
-            let column = &self.a[i * self.a_stride..i * self.a_stride + self.n];
-            for (j, out) in self.out.iter_mut().skip(i).step_by(self.p).enumerate() {
-                *out += dot(
-                    column,
-                    &self.b[j * self.b_stride..j * self.b_stride + self.n],
-                );
-            }
+        for (j, &xj) in self.x.iter().enumerate() {
+            axpy(self.c * xj, self.x, head_mut(self.matrix, j, self.x.len()));
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// x^T A y over the leading block of A.
+#[must_use]
+pub fn bilinear(matrix: &DMatrix<f64>, x: &[f64], y: &[f64]) -> f64 {
+    dispatch(Bilinear { matrix, x, y })
+}
 
-    #[test]
-    fn transpose_product_is_the_table_of_inner_products() {
-        for (n, p, r) in [
-            (37, 7, 9),
-            (37, 7, 1),
-            (3, 7, 9),
-            (37, 2, 9),
-            (0, 2, 2),
-            (4, 0, 0),
-        ] {
-            check_product(n, p, r);
-        }
-    }
+struct Bilinear<'a> {
+    matrix: &'a DMatrix<f64>,
+    x: &'a [f64],
+    y: &'a [f64],
+}
 
-    fn check_product(n: usize, p: usize, r: usize) {
-        let a: Vec<f64> = (0..n * p)
-            .map(|i| f64::from(u32::try_from(i).unwrap()).sin())
-            .collect();
-        let b: Vec<f64> = (0..n * r)
-            .map(|i| f64::from(u32::try_from(i).unwrap()).cos())
-            .collect();
-        let mut out = vec![1.0; p * r];
-        add_transpose_product(&a, n, &b, n, n, &mut out, p);
-        for i in 0..p {
-            for j in 0..r {
-                let expected = 1.0 + dot(&a[i * n..(i + 1) * n], &b[j * n..(j + 1) * n]);
-                assert!((out[j * p + i] - expected).abs() < 1e-12);
-            }
-        }
+impl WithSimd for Bilinear<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `dot`
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let rows = self.y.iter().enumerate();
+        rows.map(|(j, y)| y * dot(head(self.matrix, j, self.x.len()), self.x))
+            .sum()
     }
 }

@@ -3,6 +3,7 @@
 use nalgebra::DMatrix;
 
 use super::blas::{axpy, dot};
+use super::simd::{Simd, WithSimd, dispatch};
 
 /// The matrix is not positive definite (to working precision): this squared pivot is not a positive number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -17,13 +18,26 @@ pub struct NotPositiveDefinite {
 /// Between calls: the leading `len` x `len` block of `factor` holds L in its lower triangle, with a positive
 /// diagonal; what lies above the diagonal or beyond is of no meaning. Storage is column-major with room to spare, and
 /// doubles when a push needs more; nothing else allocates.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Cholesky {
     factor: DMatrix<f64>,
     len: usize,
     /// Two vectors with as much room as the factor has rows.
     work: Vec<f64>,
     spare: Vec<f64>,
+}
+
+/// Without most of the room to spare.
+impl Clone for Cholesky {
+    fn clone(&self) -> Self {
+        const ROOM: usize = 8;
+        let mut copy = Self::with_capacity(self.len + ROOM);
+        copy.len = self.len;
+        for j in 0..self.len {
+            copy.column_mut(j).copy_from_slice(self.column(j));
+        }
+        copy
+    }
 }
 
 impl Cholesky {
@@ -62,11 +76,15 @@ impl Cholesky {
     }
 
     /// Column j of L from its diagonal down.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
     fn column(&self, j: usize) -> &[f64] {
         let stride = self.factor.nrows();
         &self.factor.as_slice()[j * stride + j..j * stride + self.len]
     }
 
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
     fn column_mut(&mut self, j: usize) -> &mut [f64] {
         let stride = self.factor.nrows();
         &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]
@@ -74,7 +92,7 @@ impl Cholesky {
 
     fn reserve(&mut self, len: usize) {
         if len > self.factor.nrows() {
-            let capacity = (2 * self.factor.nrows()).max(len);
+            let capacity = (self.factor.nrows() + self.factor.nrows() / 2).max(len);
             self.factor.resize_mut(capacity, capacity, 0.0);
             self.work = Vec::with_capacity(capacity);
             self.spare = Vec::with_capacity(capacity);
@@ -165,10 +183,20 @@ impl Cholesky {
 
     /// Adds x x^T to the trailing block that begins at row `start`; `x` is as long as that block.
     fn update_from(&mut self, start: usize, x: &mut [f64]) {
+        dispatch(Update {
+            chol: self,
+            start,
+            x,
+        });
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
+    fn update_here(&mut self, start: usize, x: &mut [f64]) {
         for k in 0..x.len() {
             let (head, tail) = x[k..].split_at_mut(1);
             let column = self.column_mut(start + k);
-            let r = column[0].hypot(head[0]);
+            let r = (column[0] * column[0] + head[0] * head[0]).sqrt();
             let (c, s) = (column[0] / r, head[0] / r);
             column[0] = r;
             for (l, x) in column[1..].iter_mut().zip(tail) {
@@ -194,6 +222,16 @@ impl Cholesky {
     /// The rotations that turn (p; rho) into (0; 1), applied to (L, 0), leave the factor of A - x x^T: LINPACK's
     /// method. Whether it can succeed is known before the factor is touched.
     fn downdate_from(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
+        dispatch(Downdate {
+            chol: self,
+            start,
+            x,
+        })
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
+    fn downdate_here(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
         for k in 0..x.len() {
             let column = self.column(start + k);
             let p = x[k] / column[0];
@@ -212,7 +250,7 @@ impl Cholesky {
         fill.clear();
         fill.resize(x.len(), 0.0);
         for k in (0..x.len()).rev() {
-            let r = alpha.hypot(x[k]);
+            let r = (alpha * alpha + x[k] * x[k]).sqrt();
             let (c, s) = (alpha / r, x[k] / r);
             alpha = r;
             let column = self.column_mut(start + k);
@@ -261,6 +299,16 @@ impl Cholesky {
         n: usize,
         a: impl Fn(usize, usize) -> f64,
     ) -> Result<(), NotPositiveDefinite> {
+        dispatch(Refactor { chol: self, n, a })
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
+    fn refactor_here(
+        &mut self,
+        n: usize,
+        a: impl Fn(usize, usize) -> f64,
+    ) -> Result<(), NotPositiveDefinite> {
         self.reserve(n);
         self.len = n;
         let stride = self.factor.nrows();
@@ -292,10 +340,12 @@ impl Cholesky {
     /// If `b` is not `len` long.
     pub fn solve_lower_in_place(&self, b: &mut [f64]) {
         assert_eq!(b.len(), self.len, "length of b");
-        self.solve_lower_from(0, b);
+        dispatch(SolveLower { chol: self, b });
     }
 
     /// Solves with the trailing block of L that begins at row `start`.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
     fn solve_lower_from(&self, start: usize, b: &mut [f64]) {
         for k in 0..b.len() {
             let column = self.column(start + k);
@@ -311,6 +361,12 @@ impl Cholesky {
     /// If `b` is not `len` long.
     pub fn solve_lower_transpose_in_place(&self, b: &mut [f64]) {
         assert_eq!(b.len(), self.len, "length of b");
+        dispatch(SolveTransposed { chol: self, b });
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
+    fn solve_transposed_here(&self, b: &mut [f64]) {
         for k in (0..b.len()).rev() {
             let column = self.column(k);
             b[k] = (b[k] - dot(&column[1..], &b[k + 1..])) / column[0];
@@ -345,7 +401,17 @@ impl Cholesky {
             out.ncols()
         );
         let stride = out.nrows();
-        let values = out.as_mut_slice();
+        dispatch(Inverse {
+            chol: self,
+            values: out.as_mut_slice(),
+            stride,
+        });
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
+    fn inverse_here(&self, values: &mut [f64], stride: usize) {
+        let n = self.len;
         // Column j of L^-1 below and with its diagonal, then (L^-T L^-1)_ij = <column i, column j> from row i on.
         for j in 0..n {
             let column = &mut values[j * stride + j..j * stride + n];
@@ -395,6 +461,51 @@ impl Cholesky {
         out[j] = 1.0;
         self.solve_lower_from(j, &mut out[j..]);
         self.solve_lower_transpose_in_place(out);
+    }
+}
+
+/// Makes each of the loops above work for [`dispatch`].
+macro_rules! vectorised {
+    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
+        struct $name<'a> { $($field: $type),* }
+
+        impl WithSimd for $name<'_> {
+            type Output = $output;
+
+            #[inline(always)]
+            #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+            fn with_simd<S: Simd>(self, _: S) -> $output {
+                let $this = self;
+                $body
+            }
+        }
+    };
+}
+
+vectorised!(Update { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> (),
+    |this| this.chol.update_here(this.start, this.x));
+vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> Result<(), NotPositiveDefinite>,
+    |this| this.chol.downdate_here(this.start, this.x));
+vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
+    |this| this.chol.solve_lower_from(0, this.b));
+vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
+    |this| this.chol.solve_transposed_here(this.b));
+vectorised!(Inverse { chol: &'a Cholesky, values: &'a mut [f64], stride: usize } -> (),
+    |this| this.chol.inverse_here(this.values, this.stride));
+
+struct Refactor<'a, A> {
+    chol: &'a mut Cholesky,
+    n: usize,
+    a: A,
+}
+
+impl<A: Fn(usize, usize) -> f64> WithSimd for Refactor<'_, A> {
+    type Output = Result<(), NotPositiveDefinite>;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as the others
+    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+        self.chol.refactor_here(self.n, self.a)
     }
 }
 

@@ -4,6 +4,7 @@ pub mod blas;
 mod cholesky;
 pub(crate) mod lanes;
 pub(crate) mod parallel;
+pub(crate) mod product;
 pub(crate) mod simd;
 
 pub use cholesky::{Cholesky, NotPositiveDefinite};

@@ -27,6 +27,27 @@ pub(crate) fn map_pieces<T: Send>(
     pieces(len, size).map(f).collect()
 }
 
+/// Calls `f` with each piece of `size` of `values` and where it begins, in parallel when the crate is built so.
+pub(crate) fn fill_pieces(
+    values: &mut [f64],
+    size: usize,
+    f: impl Fn(usize, &mut [f64]) + Sync + Send,
+) {
+    if values.is_empty() {
+        return;
+    }
+    #[cfg(feature = "parallel")]
+    if values.len() > size && rayon::current_num_threads() > 1 {
+        use rayon::prelude::*;
+        let pieces = values.par_chunks_mut(size).enumerate();
+        pieces.for_each(|(piece, values)| f(piece * size, values));
+        return;
+    }
+    for (piece, values) in values.chunks_mut(size).enumerate() {
+        f(piece * size, values);
+    }
+}
+
 /// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).
 ///
 /// Each call has its own pool: a global one would be dead, and wait for ever, in a process forked after its first use.

@@ -10,14 +10,16 @@ use crate::Result;
 use crate::linalg::blas::axpy;
 use crate::linalg::parallel::{map_pieces, pieces};
 
-/// Rows handled at a time: a block of columns this high stays in the second-level cache.
+/// Rows handled at a time where every row is handled once.
 pub(super) const ROW_BLOCK: usize = 2048;
+/// Rows of a block of the design: with the columns below it stays in the second-level cache.
+const BLOCK_ROWS: usize = 512;
 /// Columns handled at a time by one thread.
 const COLUMN_BLOCK: usize = 64;
 
 thread_local! {
     /// Where lazy designs evaluate their blocks; kept from one block to the next.
-    static BLOCK_BUFFER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
+    pub(super) static BLOCK_BUFFER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One block as [`over_blocks`] shows it.
@@ -44,7 +46,7 @@ pub(super) fn over_blocks(
     let parts = map_pieces(k, COLUMN_BLOCK, |columns| -> Result<(Vec<f64>, Vec<f64>)> {
         let mut diag = vec![0.0; columns.len()];
         let mut products = vec![0.0; columns.len() * n_products];
-        for rows in pieces(n, ROW_BLOCK) {
+        for rows in pieces(n, BLOCK_ROWS) {
             check()?;
             BLOCK_BUFFER.with_borrow_mut(|buffer| {
                 let values = design.block(rows.clone(), columns.clone(), buffer);

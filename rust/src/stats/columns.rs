@@ -1,8 +1,11 @@
 //! Unit-norm columns of a design, kept while they are in use.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
+use super::blocks::BLOCK_BUFFER;
 use super::design::Design;
+use crate::linalg::parallel::fill_pieces;
 
 /// Columns that the active functions need again and again, evaluated once.
 ///
@@ -28,7 +31,9 @@ impl Columns {
             let next = self.slots.len();
             let slot = *self.slots.entry(j).or_insert(next);
             if slot == next {
-                append_column(design, norms, j, &mut self.values);
+                let start = self.values.len();
+                self.values.resize(start + n, 0.0);
+                column_into(design, norms, j, &(0..n), &mut self.values[start..]);
             }
         }
         out.clear();
@@ -48,10 +53,33 @@ impl Columns {
     }
 }
 
-/// Appends column `j`, divided by its norm.
-pub(super) fn append_column(design: &dyn Design, norms: &[f64], j: usize, out: &mut Vec<f64>) {
-    let n = design.n_rows();
-    let mut buffer = Vec::new();
-    let block = design.block(0..n, j..j + 1, &mut buffer);
-    out.extend(block.column(0, n).iter().map(|v| v / norms[j]));
+/// Brings `out` to some rows of the columns `js` side by side, divided by their norms, on as many threads as there are.
+pub(super) fn columns_into(
+    design: &dyn Design,
+    norms: &[f64],
+    js: &[usize],
+    rows: &Range<usize>,
+    out: &mut Vec<f64>,
+) {
+    const AT_A_TIME: usize = 16;
+    let height = rows.len();
+    // Not cleared first: old values need not be zeroed to be overwritten.
+    out.resize(js.len() * height, 0.0);
+    fill_pieces(out, AT_A_TIME * height, |start, out| {
+        let js = &js[start / height..];
+        for (&j, out) in js.iter().zip(out.chunks_exact_mut(height)) {
+            column_into(design, norms, j, rows, out);
+        }
+    });
+}
+
+/// Some rows of column `j`, divided by its norm.
+fn column_into(design: &dyn Design, norms: &[f64], j: usize, rows: &Range<usize>, out: &mut [f64]) {
+    let scale = 1.0 / norms[j];
+    BLOCK_BUFFER.with_borrow_mut(|buffer| {
+        let block = design.block(rows.clone(), j..j + 1, buffer);
+        for (out, v) in out.iter_mut().zip(block.column(0, rows.len())) {
+            *out = v * scale;
+        }
+    });
 }

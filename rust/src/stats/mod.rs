@@ -18,6 +18,9 @@ pub use design::{Block, Design};
 pub use kernel_design::KernelDesign;
 pub use observations::Observations;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use nalgebra::DMatrix;
 
 use crate::{Likelihood, Result};
@@ -57,12 +60,9 @@ pub trait Statistics {
     /// What Gaussian targets were divided by, so that their spread is 1; 1 for the other likelihoods.
     fn target_scale(&self) -> f64;
 
-    /// Whether the caller has asked for the end, for loops that ask nothing else for a while.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted) then.
-    fn check_cancel(&self) -> Result<()> {
-        Ok(())
+    /// Raised when the caller asks for the end, for loops that ask nothing else for a while.
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 
     /// The deviance alone: what a line search asks.
@@ -102,9 +102,9 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
 
-    /// The Gram matrix among `js` (|js| x |js|) under the weights of the last sweep.
+    /// The Gram matrix among `js` (|js| x |js|) and the gradient of each, at the `mu` last asked about.
     ///
     /// # Errors
     /// As [`Statistics::deviance`].
-    fn gram_among(&mut self, js: &[usize]) -> Result<DMatrix<f64>>;
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>;
 }

@@ -1,17 +1,26 @@
 //! Rows in memory: a design, its targets, and a likelihood.
 
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
-use super::columns::{Columns, append_column};
+use super::columns::{Columns, columns_into};
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use super::{Statistics, Sweep};
-use crate::linalg::blas::{add_transpose_product, axpy, dot};
-use crate::linalg::parallel::map_pieces;
+use crate::linalg::blas::{axpy, dot, weighted_square};
+use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
+use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Likelihood, Result};
+
+/// Columns of a Gram matrix that one thread makes at a time.
+const GRAM_COLUMNS: usize = 64;
+/// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches.
+const GRAM_ROWS: usize = 512;
 
 /// [`Statistics`] of rows that this process can see.
 ///
@@ -32,7 +41,9 @@ pub struct Observations<'a> {
     skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
-    cancel: Option<&'a AtomicBool>,
+    /// The pass at mu = 0, made together with the norms.
+    start: Option<Sweep>,
+    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> Observations<'a> {
@@ -76,45 +87,60 @@ impl<'a> Observations<'a> {
             skew: vec![0.0; n],
             constant_deviance,
             target_scale,
+            start: None,
             target,
             cancel: None,
         };
-        this.norms = this.column_norms()?;
+        this.measure()?;
         Ok(this)
     }
 
     /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
-    pub fn cancelled_by(mut self, flag: &'a AtomicBool) -> Self {
+    pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.cancel = Some(flag);
         self
     }
 
-    /// Weighted length of each column; 0 where it is too small to divide by.
-    fn column_norms(&self) -> Result<Vec<f64>> {
-        let squares = over_blocks(
+    fn check_cancel(&self) -> Result<()> {
+        match &self.cancel {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
+            _ => Ok(()),
+        }
+    }
+
+    /// One pass for the length of each column, and for what the empty model leaves to each.
+    fn measure(&mut self) -> Result<()> {
+        let deviance = self.move_to(&[], &[])?;
+        let sums = over_blocks(
             self.design,
-            0,
+            1,
             || self.check_cancel(),
-            |block, out, _| {
-                for (c, out) in out.iter_mut().enumerate() {
-                    let column = block.values.column(c, block.rows.len());
-                    *out += match &self.weights {
+            |block, squares, products| {
+                let rows = block.rows.clone();
+                for (c, square) in squares.iter_mut().enumerate() {
+                    let column = block.values.column(c, rows.len());
+                    *square += match &self.weights {
                         None => dot(column, column),
-                        Some(w) => weighted_square(column, &w[block.rows.clone()]),
+                        Some(w) => weighted_square(column, &w[rows.clone()]),
                     };
+                    products[c] += dot(column, &self.residual[rows.clone()]);
                 }
             },
         )?;
-        if squares.diag.iter().any(|s| !s.is_finite()) {
+        if sums.diag.iter().any(|s| !s.is_finite()) {
             let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
             return Err(Error::Invalid { what: what.into() });
         }
-        Ok(squares
-            .diag
-            .iter()
-            .map(|&s| if s > 1e-290 { s.sqrt() } else { 0.0 })
-            .collect())
+        // Columns too small to divide by can never enter.
+        let norm = |&square: &f64| if square > 1e-290 { square.sqrt() } else { 0.0 };
+        self.norms = sums.diag.iter().map(norm).collect();
+        let mut start = self.normalise(sums, true, deviance);
+        // At mu = 0 the working weights are the sample weights times a constant.
+        let weight = self.likelihood.working(0.0, self.target[0]).weight;
+        start.diag.iter_mut().for_each(|d| *d *= weight);
+        self.start = Some(start);
+        Ok(())
     }
 
     /// Brings `packed` to the active columns, N x m.
@@ -164,12 +190,16 @@ impl<'a> Observations<'a> {
     }
 
     /// W times the columns in `packed`.
-    fn weighted(&self, packed: &[f64]) -> Vec<f64> {
+    fn weighted<'c>(&self, packed: &'c [f64]) -> Cow<'c, [f64]> {
+        if self.is_plain() {
+            return Cow::Borrowed(packed);
+        }
         let n = self.target.len();
-        packed
-            .chunks_exact(n)
-            .flat_map(|column| column.iter().zip(&self.working).map(|(v, w)| v * w))
-            .collect()
+        let mut weighted = Vec::with_capacity(packed.len());
+        for column in packed.chunks_exact(n) {
+            weighted.extend(column.iter().zip(&self.working).map(|(v, w)| v * w));
+        }
+        Cow::Owned(weighted)
     }
 
     fn active_gradient(&self, gradient: &mut [f64]) {
@@ -179,22 +209,33 @@ impl<'a> Observations<'a> {
         }
     }
 
-    /// Phi^T W Phi of the m columns side by side in `columns`.
-    fn gram_of(&self, columns: &[f64], m: usize) -> DMatrix<f64> {
-        let n = self.target.len();
-        let weighted = self.weighted(columns);
-        let mut gram = sum_over_rows(n, m, |rows, out| {
-            let (a, b) = (&columns[rows.start..], &weighted[rows.start..]);
-            add_transpose_product(a, n, b, n, rows.len(), out, m);
+    /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` holds these rows alone.
+    fn add_gram(&self, columns: &[f64], stride: usize, rows: &Range<usize>, out: &mut [f64]) {
+        let m = out.len().isqrt();
+        let height = rows.len();
+        fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
+            let (first, width) = (start / m, out.len() / m);
+            let part = &columns[first * stride..];
+            let below = Tall::new(part, stride, m - first);
+            let working = (!self.is_plain()).then(|| &self.working[rows.clone()]);
+            if let Some(working) = working {
+                let weighted: Vec<f64> = (0..width)
+                    .flat_map(|j| part[j * stride..j * stride + height].iter().zip(working))
+                    .map(|(v, w)| v * w)
+                    .collect();
+                let right = Tall::new(&weighted, height, width);
+                add_transpose_product(below, right, height, &mut out[first..], m);
+            } else {
+                let right = Tall::new(part, stride, width);
+                add_transpose_product(below, right, height, &mut out[first..], m);
+            }
         });
-        // The two triangles differ in the last bits; the factor reads one and the gradients the other.
-        gram.fill_upper_triangle_with_lower_triangle();
-        gram
     }
-}
 
-fn weighted_square(column: &[f64], weights: &[f64]) -> f64 {
-    column.iter().zip(weights).map(|(v, w)| v * v * w).sum()
+    /// Whether all working weights are 1, whatever mu.
+    fn is_plain(&self) -> bool {
+        self.weights.is_none() && self.likelihood.is_linear()
+    }
 }
 
 impl Statistics for Observations<'_> {
@@ -218,12 +259,8 @@ impl Statistics for Observations<'_> {
         self.target_scale
     }
 
-    fn check_cancel(&self) -> Result<()> {
-        if self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            Err(Error::Interrupted)
-        } else {
-            Ok(())
-        }
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.cancel.clone()
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -240,8 +277,12 @@ impl Statistics for Observations<'_> {
         let deviance = self.move_to(active, mu)?;
         self.active_gradient(gradient);
         let m = active.len();
-        gram.view_mut((0, 0), (m, m))
-            .copy_from(&self.gram_of(&self.packed, m));
+        let n = self.target.len();
+        let mut sum = sum_over_rows(n, m, |rows, out| {
+            self.add_gram(&self.packed[rows.start..], n, &rows, out);
+        });
+        sum.fill_upper_triangle_with_lower_triangle();
+        gram.view_mut((0, 0), (m, m)).copy_from(&sum);
         Ok(deviance)
     }
 
@@ -267,17 +308,25 @@ impl Statistics for Observations<'_> {
             let squares = t.map(|v| v * v);
             let skewed = DMatrix::from_fn(height, m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
             let (a, b) = (squares.as_slice(), skewed.as_slice());
-            add_transpose_product(a, height, b, height, height, out, m);
+            let (a, b) = (Tall::new(a, height, m), Tall::new(b, height, m));
+            add_transpose_product(a, b, height, out, m);
         }))
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        if active.is_empty()
+            && wanted.is_empty()
+            && let Some(start) = self.start.take()
+        {
+            self.move_to(active, mu)?;
+            return Ok(start);
+        }
         let deviance = self.move_to(active, mu)?;
         let n = self.target.len();
         let mut columns = Vec::new();
         self.columns
             .gather(self.design, &self.norms, wanted, &mut columns);
-        let mut right = self.weighted(&columns);
+        let mut right = self.weighted(&columns).into_owned();
         right.extend_from_slice(&self.residual);
         let fixed = self.likelihood.is_linear();
         let sums = over_blocks(
@@ -286,16 +335,9 @@ impl Statistics for Observations<'_> {
             || self.check_cancel(),
             |block, diag, products| {
                 let rows = &block.rows;
-                let (values, stride) = (block.values.data, block.values.stride);
-                add_transpose_product(
-                    values,
-                    stride,
-                    &right[rows.start..],
-                    n,
-                    rows.len(),
-                    products,
-                    diag.len(),
-                );
+                let values = Tall::new(block.values.data, block.values.stride, diag.len());
+                let right = Tall::new(&right[rows.start..], n, wanted.len() + 1);
+                add_transpose_product(values, right, rows.len(), products, diag.len());
                 if !fixed {
                     for (c, diag) in diag.iter_mut().enumerate() {
                         *diag += weighted_square(
@@ -309,14 +351,22 @@ impl Statistics for Observations<'_> {
         Ok(self.normalise(sums, fixed, deviance))
     }
 
-    fn gram_among(&mut self, js: &[usize]) -> Result<DMatrix<f64>> {
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
+        let m = js.len();
+        let mut gram = DMatrix::zeros(m, m);
         // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut columns = Vec::with_capacity(js.len() * self.target.len());
-        for &j in js {
-            append_column(self.design, &self.norms, j, &mut columns);
+        let mut columns = Vec::new();
+        let mut gradient = vec![0.0; m];
+        for rows in pieces(self.target.len(), GRAM_ROWS) {
+            columns_into(self.design, &self.norms, js, &rows, &mut columns);
+            self.add_gram(&columns, rows.len(), &rows, gram.as_mut_slice());
+            for (g, column) in gradient.iter_mut().zip(columns.chunks_exact(rows.len())) {
+                *g += dot(column, &self.residual[rows.clone()]);
+            }
         }
-        Ok(self.gram_of(&columns, js.len()))
+        gram.fill_upper_triangle_with_lower_triangle();
+        Ok((gram, gradient))
     }
 }
 

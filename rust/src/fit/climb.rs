@@ -1,0 +1,338 @@
+//! Tipping & Faul's loop over a pool: the single change that gains most, again and again.
+//!
+//! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step, by the update
+//! formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache.
+
+use super::action::Factors;
+use super::inner::{self, Proposal};
+use super::joint::NoiseRange;
+use super::pool::Pool;
+use super::record::{Action, Halt, Recorder};
+use super::settings::{
+    ALIGNED, BLOCK, BLOCK_RATIO, Effort, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES,
+};
+use super::state::State;
+use crate::linalg::blas::head;
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+
+/// Gains that differ by less than this fraction are the same.
+const TIE: f64 = 1e-7;
+
+/// S and Q of every member of a pool: equations (24) and (25).
+///
+/// Between calls they belong to the state as it is; for functions in the model they mean nothing.
+#[derive(Clone)]
+pub(super) struct Outside {
+    s: Vec<f64>,
+    q: Vec<f64>,
+    inside: Vec<bool>,
+    entries: Vec<u8>,
+    /// One value for each member.
+    work: Vec<f64>,
+}
+
+impl Outside {
+    pub(super) fn new(pool: &Pool, state: &State) -> Self {
+        let mut this = Self {
+            s: vec![0.0; pool.len()],
+            q: vec![0.0; pool.len()],
+            inside: vec![false; pool.len()],
+            entries: vec![0; pool.len()],
+            work: vec![0.0; pool.len()],
+        };
+        this.refresh(pool, state);
+        this
+    }
+
+    /// Everything from scratch.
+    pub(super) fn refresh(&mut self, pool: &Pool, state: &State) {
+        self.inside.fill(false);
+        state.active.iter().for_each(|&j| self.inside[j] = true);
+        self.q.copy_from_slice(&pool.projections);
+        for (&j, &mu) in state.active.iter().zip(&state.mu) {
+            let column = head(&pool.gram, j, pool.len());
+            for (q, g) in self.q.iter_mut().zip(column) {
+                *q -= mu * g;
+            }
+        }
+        self.q.iter_mut().for_each(|q| *q *= state.beta);
+        let lower = pack_lower(state.chol());
+        let mut lanes = vec![[0.0; LANES]; state.len()];
+        for first in (0..pool.len()).step_by(LANES) {
+            let end = (first + LANES).min(pool.len());
+            for (lane, &j) in lanes.iter_mut().zip(&state.active) {
+                let column = &head(&pool.gram, j, pool.len())[first..end];
+                lane.iter_mut()
+                    .zip(column)
+                    .for_each(|(v, g)| *v = state.beta * g);
+            }
+            solve_lanes(&lower, &mut lanes);
+            let overlap = square_lanes(&lanes);
+            for (i, overlap) in (first..end).zip(overlap) {
+                self.s[i] = state.beta * pool.gram[(i, i)] - overlap;
+            }
+        }
+    }
+
+    /// The addition that gains most, if it gains `least`.
+    fn best_addition(&self, state: &State, least: f64) -> Option<(usize, f64)> {
+        let resolved = ALIGNED * state.beta;
+        let mut best: Option<(f64, usize)> = None;
+        // Gains rise with q^2 / s, so no logarithm is needed to rank them.
+        for i in 0..self.s.len() {
+            let (s, q) = (self.s[i], self.q[i]);
+            let square = q * q;
+            if square > s && s > resolved && !self.inside[i] {
+                let ratio = square / s;
+                // Of ties the lower index wins: rounding must not choose the model.
+                if best.is_none_or(|b| ratio > b.0 * (1.0 + TIE))
+                    && self.gain(i) > self.least_gain(i).max(least)
+                {
+                    best = Some((ratio, i));
+                }
+            }
+        }
+        best.map(|(_, i)| (i, self.gain(i)))
+    }
+
+    fn gain(&self, i: usize) -> f64 {
+        Factors {
+            s: self.s[i],
+            q: self.q[i],
+        }
+        .gain_of_adding()
+    }
+
+    /// A function that keeps coming back for next to nothing must not keep the loop alive.
+    fn least_gain(&self, i: usize) -> f64 {
+        match self.entries[i] {
+            0..LEAST_ENTRIES => LEAST_GAIN,
+            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// `S += c w^2` and `Q += d w` with `w_i = beta Sigma_k^T Phi^T phi_i`: appendix A, all of its updates.
+    fn shift(&mut self, pool: &Pool, state: &State, k: usize, c: f64, d: f64) {
+        dispatch(Shift {
+            gram: pool.gram.as_slice(),
+            active: &state.active,
+            covariance: head(&state.sigma, k, state.len()),
+            beta: state.beta,
+            c,
+            d,
+            s: &mut self.s,
+            q: &mut self.q,
+            w: &mut self.work,
+        });
+    }
+
+    /// Adds member `i` with the alpha that is best for it: appendix A.2.
+    fn add(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        i: usize,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Halt> {
+        let mut products = Vec::with_capacity(state.len());
+        let entrant = pool.entrant(i, state, &mut products);
+        let factors = state.factors_outside(&entrant);
+        self.entries[i] = self.entries[i].saturating_add(1);
+        let Some(alpha) = factors.optimal_alpha() else {
+            // The updates had drifted so far as to have it wrong.
+            self.refresh(pool, state);
+            return Ok(());
+        };
+        state.add(&entrant, alpha)?;
+        self.inside[i] = true;
+        let k = state.len() - 1;
+        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
+        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
+        state.recentre(&mut &*pool)?;
+        recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)
+    }
+
+    /// Re-estimates or deletes an active function.
+    fn apply(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        step: Proposal,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Halt> {
+        let Proposal { k, alpha, gain } = step;
+        let i = state.active[k];
+        let action = if alpha.is_finite() {
+            self.reestimate(pool, state, k, alpha)?;
+            Action::Reestimate(i)
+        } else {
+            self.delete(pool, state, k);
+            Action::Delete(i)
+        };
+        state.recentre(&mut &*pool)?;
+        recorder.step(action, Some(gain), state)
+    }
+
+    /// Moves the alpha of active function `k`: appendix A.3.
+    fn reestimate(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        k: usize,
+        alpha: f64,
+    ) -> Result<(), Halt> {
+        let delta = alpha - state.alpha[k];
+        let kappa = delta / (1.0 + delta * state.sigma[(k, k)]);
+        self.shift(pool, state, k, kappa, kappa * state.mu[k]);
+        state.reestimate(k, alpha)?;
+        Ok(())
+    }
+
+    /// Takes active function `k` out: appendix A.4.
+    pub(super) fn delete(&mut self, pool: &Pool, state: &mut State, k: usize) {
+        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
+        self.shift(pool, state, k, 1.0 / variance, mean / variance);
+        let i = state.active[k];
+        self.inside[i] = false;
+        state.delete(k);
+        // Its own factors went through a cancellation of everything.
+        let mut products = Vec::with_capacity(state.len());
+        let factors = state.factors_outside(&pool.entrant(i, state, &mut products));
+        (self.s[i], self.q[i]) = (factors.s, factors.q);
+    }
+}
+
+struct Shift<'a> {
+    gram: &'a [f64],
+    active: &'a [usize],
+    covariance: &'a [f64],
+    beta: f64,
+    c: f64,
+    d: f64,
+    s: &'a mut [f64],
+    q: &'a mut [f64],
+    w: &'a mut [f64],
+}
+
+impl WithSimd for Shift<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        let n = self.w.len();
+        self.w.fill(0.0);
+        let column = |j: usize| &self.gram[j * n..(j + 1) * n];
+        let mut terms = self.active.iter().zip(self.covariance);
+        // Four columns at a time, so that w is read and written a quarter as often.
+        while terms.len() >= 4 {
+            let mut next = || {
+                terms
+                    .next()
+                    .map_or((&[][..], 0.0), |(&j, &c)| (column(j), c))
+            };
+            let [(g0, c0), (g1, c1), (g2, c2), (g3, c3)] = [next(), next(), next(), next()];
+            let (g0, g1, g2, g3) = (&g0[..n], &g1[..n], &g2[..n], &g3[..n]);
+            for (i, w) in self.w.iter_mut().enumerate() {
+                *w += (c0 * g0[i] + c1 * g1[i]) + (c2 * g2[i] + c3 * g3[i]);
+            }
+        }
+        for (&j, &c) in terms {
+            for (w, g) in self.w.iter_mut().zip(column(j)) {
+                *w += c * g;
+            }
+        }
+        let (c, d) = (self.c * self.beta * self.beta, self.d * self.beta);
+        for ((s, q), w) in self.s.iter_mut().zip(self.q.iter_mut()).zip(self.w.iter()) {
+            *s += c * (w * w);
+            *q += d * w;
+        }
+    }
+}
+
+/// Brings the state to where nothing in the pool gains more than `effort` cares for.
+pub(super) fn climb(
+    pool: &Pool,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    effort: Effort,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    let mut outside = Outside::new(pool, state);
+    climb_from(pool, state, &mut outside, noise, effort, recorder)
+}
+
+/// [`climb`] with the factors of the members at hand.
+pub(super) fn climb_from(
+    pool: &Pool,
+    state: &mut State,
+    outside: &mut Outside,
+    noise: Option<NoiseRange>,
+    effort: Effort,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    loop {
+        step_greedily(pool, state, outside, effort, recorder)?;
+        inner::converge(&mut &*pool, state, noise, effort, recorder)?;
+        outside.refresh(pool, state);
+        if add_several(pool, state, outside, effort, recorder)? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// One change at a time, greatest gain first: the paper's section 4, steps 4 to 8 and 10.
+///
+/// Functions that gain less than single steps are worth here have to wait until the others are settled: next to one
+/// that is not, its like would enter in its place.
+pub(super) fn step_greedily(
+    pool: &Pool,
+    state: &mut State,
+    outside: &mut Outside,
+    effort: Effort,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    let least = effort.gain.max(effort.step);
+    for steps in 1.. {
+        pool.check_cancel()?;
+        let inside = inner::coarse_step(state, effort);
+        let addition = outside.best_addition(state, least);
+        // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
+        let better =
+            |step: &Proposal| addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - TIE));
+        if let Some(step) = inside.filter(better) {
+            outside.apply(pool, state, step, recorder)?;
+        } else if let Some((i, _)) = addition {
+            outside.add(pool, state, i, recorder)?;
+        } else {
+            break;
+        }
+        // Rank-one updates drift; each recomputation starts afresh.
+        if steps % (2 * state.len() + 20) == 0 {
+            state.recompute()?;
+            outside.refresh(pool, state);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the candidate with most to gain, and those that after it still have a good part of that; returns how many.
+fn add_several(
+    pool: &Pool,
+    state: &mut State,
+    outside: &mut Outside,
+    effort: Effort,
+    recorder: &mut Recorder<'_>,
+) -> Result<usize, Halt> {
+    let mut least = effort.gain;
+    for added in 0..BLOCK {
+        let Some((i, gain)) = outside.best_addition(state, least) else {
+            return Ok(added);
+        };
+        least = least.max(BLOCK_RATIO * gain);
+        outside.add(pool, state, i, recorder)?;
+    }
+    Ok(BLOCK)
+}

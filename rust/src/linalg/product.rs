@@ -1,0 +1,167 @@
+//! A^T B for tall matrices whose columns lie in memory one after another: the shape of every pass over a design.
+//!
+//! Each element of the product is an inner product of two columns. A few columns of A and B at a time stay in
+//! registers, so no packing is needed, and a run of rows at a time stays in the cache. Every element goes through the
+//! same operations wherever it lies in the product.
+
+use super::simd::{Simd, WithSimd, dispatch};
+
+/// Rows at a time: a few dozen columns this high stay in the second-level cache.
+const RUN: usize = 512;
+
+/// A matrix of `n` rows in column-major storage, its columns `stride` apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Tall<'a> {
+    values: &'a [f64],
+    stride: usize,
+    n_columns: usize,
+}
+
+impl<'a> Tall<'a> {
+    /// The first `n_columns` columns in `values`.
+    pub(crate) fn new(values: &'a [f64], stride: usize, n_columns: usize) -> Self {
+        Self {
+            values,
+            stride,
+            n_columns,
+        }
+    }
+
+    fn column(&self, j: usize, rows: &std::ops::Range<usize>) -> &'a [f64] {
+        &self.values[j * self.stride + rows.start..j * self.stride + rows.end]
+    }
+}
+
+/// `out += A^T B` over the first `n` rows; `out` is column-major, its columns `out_stride` apart.
+///
+/// # Panics
+/// If a slice is too short for its shape.
+pub(crate) fn add_transpose_product(
+    a: Tall<'_>,
+    b: Tall<'_>,
+    n: usize,
+    out: &mut [f64],
+    out_stride: usize,
+) {
+    for start in (0..n).step_by(RUN) {
+        dispatch(Run {
+            a,
+            b,
+            rows: start..(start + RUN).min(n),
+            out,
+            out_stride,
+        });
+    }
+}
+
+struct Run<'a> {
+    a: Tall<'a>,
+    b: Tall<'a>,
+    rows: std::ops::Range<usize>,
+    out: &'a mut [f64],
+    out_stride: usize,
+}
+
+/// Columns of A and of B in a tile: its sums fill the registers of a processor that has 16.
+const P: usize = 4;
+const R: usize = 3;
+
+impl WithSimd for Run<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self {
+            a,
+            b,
+            rows,
+            out,
+            out_stride,
+        } = self;
+        for i in (0..a.n_columns).step_by(P) {
+            // A tile over the border repeats the last column, and its sums are dropped.
+            let left: [&[f64]; P] =
+                std::array::from_fn(|k| a.column((i + k).min(a.n_columns - 1), &rows));
+            for j in (0..b.n_columns).step_by(R) {
+                let right: [&[f64]; R] =
+                    std::array::from_fn(|k| b.column((j + k).min(b.n_columns - 1), &rows));
+                let mut sums = [[0.0; P]; R];
+                match b.n_columns - j {
+                    1 => sums[..1].copy_from_slice(&tile(simd, left, [right[0]])),
+                    2 => sums[..2].copy_from_slice(&tile(simd, left, [right[0], right[1]])),
+                    _ => sums = tile(simd, left, right),
+                }
+                for (jj, sums) in sums.iter().enumerate().take(b.n_columns - j) {
+                    for (ii, sum) in sums.iter().enumerate().take(a.n_columns - i) {
+                        out[(j + jj) * out_stride + i + ii] += sum;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Inner products of every column on the left with every one on the right.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Run`
+fn tile<S: Simd, const C: usize>(simd: S, left: [&[f64]; P], right: [&[f64]; C]) -> [[f64; P]; C] {
+    let (left_heads, left_tails) = split::<S, P>(left);
+    let (right_heads, right_tails) = split::<S, C>(right);
+    let mut sums = [[simd.splat_f64s(0.0); P]; C];
+    for k in 0..left_heads[0].len() {
+        let l: [S::f64s; P] = std::array::from_fn(|i| left_heads[i][k]);
+        for (sums, head) in sums.iter_mut().zip(&right_heads) {
+            let r = head[k];
+            for (sum, l) in sums.iter_mut().zip(l) {
+                *sum = simd.mul_add_e_f64s(l, r, *sum);
+            }
+        }
+    }
+    std::array::from_fn(|j| {
+        std::array::from_fn(|i| {
+            let tail = left_tails[i].iter().zip(right_tails[j]);
+            simd.reduce_sum_f64s(sums[j][i]) + tail.map(|(l, r)| l * r).sum::<f64>()
+        })
+    })
+}
+
+/// Columns as whole vectors and what is left over, all of one length.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Run`
+fn split<S: Simd, const C: usize>(columns: [&[f64]; C]) -> ([&[S::f64s]; C], [&[f64]; C]) {
+    let split: [(&[S::f64s], &[f64]); C] = columns.map(S::as_simd_f64s);
+    let length = split[0].0.len();
+    (split.map(|s| &s.0[..length]), split.map(|s| s.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::blas::dot;
+
+    #[test]
+    fn the_product_is_the_table_of_inner_products() {
+        for (n, p, r) in [
+            (37, 7, 9),
+            (1100, 7, 1),
+            (3, 7, 9),
+            (37, 2, 9),
+            (513, 4, 3),
+            (0, 2, 2),
+            (4, 0, 0),
+        ] {
+            let a: Vec<f64> = (0..(n + 1) * p).map(|i| (i as f64).sin()).collect();
+            let b: Vec<f64> = (0..n * r).map(|i| (i as f64).cos()).collect();
+            let mut out = vec![1.0; p * r];
+            add_transpose_product(Tall::new(&a, n + 1, p), Tall::new(&b, n, r), n, &mut out, p);
+            for i in 0..p {
+                for j in 0..r {
+                    let column = &a[i * (n + 1)..i * (n + 1) + n];
+                    let expected = 1.0 + dot(column, &b[j * n..(j + 1) * n]);
+                    assert!((out[j * p + i] - expected).abs() < 1e-11);
+                }
+            }
+        }
+    }
+}
