@@ -275,8 +275,11 @@ pub(super) fn climb_from(
 ) -> Result<(), Halt> {
     loop {
         step_greedily(pool, state, outside, effort, recorder)?;
+        let before = (state.alpha.clone(), state.beta);
         inner::converge(&mut &*pool, state, noise, effort, recorder)?;
-        outside.refresh(pool, state);
+        if (&state.alpha, state.beta) != (&before.0, before.1) {
+            outside.refresh(pool, state);
+        }
         if add_several(pool, state, outside, effort, recorder)? == 0 {
             return Ok(());
         }

@@ -6,9 +6,7 @@ use nalgebra::DMatrix;
 
 use super::action::Factors;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{
-    ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, POOL, SHORTLIST,
-};
+use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
 use super::state::{Entrant, State};
 use crate::Result;
 use crate::linalg::blas::axpy;
@@ -72,7 +70,13 @@ impl Dictionary {
         self.diag = diag;
         self.gradient = gradient;
         let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
-        state.set_data(&mu, &active_gradient, deviance, None)?;
+        // Working weights are those at the new reference too: S is a difference, and its terms have to match.
+        let gram = (!stats.likelihood().is_linear()).then(|| {
+            DMatrix::from_fn(state.len(), state.len(), |a, b| {
+                self.gram[&state.active[a.min(b)]][state.active[a.max(b)]]
+            })
+        });
+        state.set_data(&mu, &active_gradient, deviance, gram.as_ref())?;
         self.reprice(state);
         Ok(())
     }
@@ -87,13 +91,13 @@ impl Dictionary {
         self.factors = self.factors_of_all(state);
     }
 
-    /// Candidates for a first model: all if they are few, otherwise `size` from all over the dictionary. (Those that go
-    /// best with the targets resemble one another; starting from them costs several nats at the end.)
-    pub(super) fn sample(&self, size: usize) -> Vec<usize> {
+    /// Candidates for a first model: all up to `whole` of them, otherwise `size` from all over the dictionary. (Those that
+    /// go best with the targets resemble one another; starting from them costs several nats at the end.)
+    pub(super) fn sample(&self, size: usize, whole: usize) -> Vec<usize> {
         let candidates: Vec<usize> = (0..self.n_basis())
             .filter(|&i| self.diag[i] > 0.0)
             .collect();
-        if candidates.len() <= size + size / 4 {
+        if candidates.len() <= whole {
             return candidates;
         }
         (0..size)
@@ -101,15 +105,9 @@ impl Dictionary {
             .collect()
     }
 
-    /// Active functions and those that could stand in for one of them; the whole dictionary if it is small.
-    pub(super) fn neighbourhood(&self, state: &State) -> Vec<usize> {
-        let outside = self.outside(state);
-        let candidates = (0..self.n_basis()).filter(|&i| outside[i]);
-        if candidates.clone().count() + state.len() <= POOL {
-            candidates.collect()
-        } else {
-            self.stand_ins(state)
-        }
+    /// Functions that are no zero columns.
+    pub(super) fn n_candidates(&self) -> usize {
+        self.diag.iter().filter(|&&d| d > 0.0).count()
     }
 
     /// Drops columns of functions long gone once they outnumber those in use.

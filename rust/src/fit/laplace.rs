@@ -59,7 +59,7 @@ pub(super) fn maximise(
     let empty = state.clone();
     let mut dictionary = Dictionary::new(stats.n_basis());
     dictionary.refresh(stats, state)?;
-    let sample = dictionary.sample(SMALL_SAMPLE);
+    let sample = dictionary.sample(SMALL_SAMPLE, SMALL_SAMPLE);
     relinearise(stats, state, &sample, FREE, TRIALS, recorder)?;
     let status = finish(stats, state, &mut dictionary, POOLS, rules, recorder)?;
     if status == Status::Converged {
@@ -103,6 +103,7 @@ fn finish(
             }
         }
         dictionary.refresh(stats, state)?;
+        recorder.step(Action::Mode, None, state)?;
         if !fine && pools < most_pools && dictionary.gains(state) {
             pools += 1;
             let before = state.active.clone();

@@ -14,7 +14,7 @@ use super::record::{Action, Halt, Recorder};
 use super::search::search;
 use super::settings::{
     CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
-    SEARCHES, trials,
+    SEARCHES, WHOLE, trials,
 };
 use super::state::State;
 use crate::stats::Statistics;
@@ -29,7 +29,7 @@ pub(super) fn maximise(
 ) -> Result<Status, Halt> {
     let noise = (rules.noise == Noise::Estimated).then_some(range);
     let mut dictionary = Dictionary::new(stats.n_basis());
-    rough(stats, state, &mut dictionary, noise, recorder)?;
+    let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
     let mut effort = Effort {
         gain: LEAST_GAIN,
         step: FINE_STEP,
@@ -37,14 +37,25 @@ pub(super) fn maximise(
     };
     let mut searches = SEARCHES;
     loop {
-        let pool = next_pool(stats, state, &mut dictionary, searches > 0)?;
+        let next;
+        let pool = if let Some(whole) = &whole {
+            whole
+        } else {
+            next = next_pool(stats, state, &mut dictionary, searches > 0)?;
+            &next
+        };
         if searches > 0 {
             let first = searches == SEARCHES;
-            let found = improve(stats, state, &pool, noise, first, recorder)?;
-            searches = if found { searches - 1 } else { 0 };
+            let found = improve(stats, state, pool, noise, first, recorder)?;
+            // What a pool can give one search finds; the next is for stand-ins that were not in it.
+            searches = if found && whole.is_none() {
+                searches - 1
+            } else {
+                0
+            };
         }
         pool.within(state, recorder, |state, recorder| {
-            climb(&pool, state, noise, effort, recorder)
+            climb(pool, state, noise, effort, recorder)
         })?;
         look_again(stats, state, &mut dictionary)?;
         let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
@@ -67,7 +78,8 @@ pub(super) fn maximise(
     }
 }
 
-/// A first model, from a sample of the dictionary: what is left to gain outside is little.
+/// A first model, from a sample of the dictionary: what is left to gain outside is little. If the sample is all there is
+/// its pool comes back, for all that follows.
 ///
 /// An estimated noise level is held at its start until the sample has little more to offer, and freed then: were it free
 /// from the first function on, it would swallow the signal that later functions explain.
@@ -77,10 +89,10 @@ fn rough(
     dictionary: &mut Dictionary,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
-    const LITTLE: f64 = 1.0;
+) -> Result<Option<Pool>, Halt> {
+    const LITTLE: f64 = 2.0;
     dictionary.refresh(stats, state)?;
-    let mut members = dictionary.sample(SAMPLE);
+    let mut members = dictionary.sample(SAMPLE, WHOLE);
     let mut held = noise.is_some();
     loop {
         let pool = Pool::about(stats, state, &members)?;
@@ -91,8 +103,11 @@ fn rough(
             climb(&pool, state, noise, FREE, recorder)
         })?;
         look_again(stats, state, dictionary)?;
+        if dictionary.n_candidates() == pool.len() {
+            return Ok(Some(pool));
+        }
         if dictionary.most_to_gain(state) <= LITTLE {
-            return Ok(());
+            return Ok(None);
         }
         members = dictionary.gainers(state, SAMPLE);
     }
@@ -107,7 +122,7 @@ fn next_pool(
 ) -> Result<Pool, Halt> {
     let mut members = dictionary.gainers(state, SAMPLE);
     if searching {
-        members.extend(dictionary.neighbourhood(state));
+        members.extend(dictionary.stand_ins(state));
     } else {
         dictionary.note_offers(&members);
         members.extend(dictionary.contenders(state, CONTENDERS));

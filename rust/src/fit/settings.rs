@@ -151,10 +151,10 @@ pub(super) const HOPELESS: f64 = 3.0;
 /// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
 pub(super) const NEIGHBOURHOOD: usize = 4;
 
-/// A search considers the whole dictionary up to this size.
-pub(super) const POOL: usize = 320;
+/// Up to this size a dictionary is taken whole, into one pool.
+pub(super) const WHOLE: usize = 512;
 
-/// Beyond it, this many candidates for the place of each active function. Of the 2-D sinc at N = 1000 to 4000 (28
+/// Beyond it, a search considers this many candidates for the place of each active function. Of the 2-D sinc at N = 1000 to 4000 (28
 /// problems) 12 left none below fastrvm's evidence, 8 and 6 one each.
 pub(super) const STAND_INS: usize = 12;
 
