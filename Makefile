@@ -10,7 +10,7 @@ export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-fastrvm \
+.PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	wheel lock clean ci
 
 help: ## List the targets
@@ -83,6 +83,9 @@ ci: format-check lint typecheck stubs test ## Everything CI runs
 
 bench: ## Run the Rust benchmarks
 	cargo bench --locked
+
+bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/benchmarks.md)
+	$(BIN)/python benches/python/bench_peers.py
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py

@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use sparsebayes::linalg::Cholesky;
 use sparsebayes::{
-    DenseDesign, Design, Kernel, KernelDesign, Likelihood, Observations, Points, Settings, fit,
+    DenseDesign, Design, Kernel, KernelDesign, Likelihood, Observations, Points, Settings,
+    Statistics, fit,
 };
 
 /// Uniform numbers in [-1, 1) from a linear congruential generator.
@@ -125,6 +126,13 @@ fn cholesky(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("refactor", m), |b| {
             b.iter(|| factor.refactor(m, |i, j| matrix[i * m + j]));
         });
+        group.bench_function(BenchmarkId::new("diagonal up and down", m), |b| {
+            b.iter(|| {
+                factor
+                    .update_diagonal(m / 2, black_box(0.5))
+                    .and_then(|()| factor.update_diagonal(m / 2, -0.5))
+            });
+        });
         group.bench_function(BenchmarkId::new("push and remove", m), |b| {
             b.iter(|| {
                 factor
@@ -138,5 +146,40 @@ fn cholesky(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, fits, columns, kernels, cholesky);
+/// What a fit asks of the data: a pass over the dictionary, with Gram columns and without, and the Gram matrix of a pool.
+fn passes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("surface, lazy kernel");
+    group.sample_size(10);
+    for n in [1000, 4000] {
+        let (x, t) = surface(n);
+        let design = KernelDesign::new(&x, &x, 2, vec![gaussian()], true).expect("a design");
+        let mut data =
+            Observations::new(&design, Likelihood::Gaussian, t, None).expect("valid data");
+        let strided = |k: usize| -> Vec<usize> { (0..k).map(|i| i * n / k).collect() };
+        let (active, pool) = (strided(40), strided(256));
+        let mu = vec![0.01; active.len()];
+        for (name, wanted) in [("refresh", &[][..]), ("refresh, 40 new columns", &active)] {
+            group.bench_function(BenchmarkId::new(name, n), |b| {
+                b.iter(|| data.sweep(black_box(&active), &mu, wanted));
+            });
+        }
+        group.bench_function(BenchmarkId::new("Gram matrix of 256", n), |b| {
+            b.iter(|| data.among(black_box(&pool)));
+        });
+    }
+    group.finish();
+}
+
+/// A dictionary so small that it is one pool: nearly all of the time goes to the loop inside.
+fn inner(c: &mut Criterion) {
+    let (x, t) = surface(400);
+    let design = KernelDesign::new(&x, &x[..512], 2, vec![gaussian()], true)
+        .and_then(|lazy| lazy.materialise())
+        .expect("a design");
+    c.bench_function("inner loop, 256 functions", |b| {
+        b.iter(|| run(black_box(&design), Likelihood::Gaussian, &t));
+    });
+}
+
+criterion_group!(benches, fits, passes, inner, columns, kernels, cholesky);
 criterion_main!(benches);

@@ -8,60 +8,18 @@ its own (Linux).
 Run ``make bench-fastrvm``.
 """
 
-import re
 import subprocess
 import sys
-import time
 import warnings
-from pathlib import Path
 
-import fastrvm
 import numpy as np
-from sklearn.metrics.pairwise import rbf_kernel
+import runs
+from evidence import evidence_of_fastrvm_with_bias
+from peers import OUR_RVR, SURFACE_GAMMA, fastrvm_method, surface
 
-from sparsebayes import RVR
-
-GAMMA = 1 / 2.5**2
 SIZES = (500, 1000, 2000, 4000)
 REPEATS = 5
-
-
-def surface(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-10, 10, (n, 2))
-    return X, np.sinc(np.linalg.norm(X, axis=1) / np.pi) + 0.1 * rng.normal(size=n)
-
-
-def fit_ours(X, y):
-    return RVR(gamma=GAMMA).fit(X, y)
-
-
-def fit_theirs(X, y):
-    # Its solver does not always end within the default number of steps.
-    return fastrvm.RVR(kernel="rbf", gamma=GAMMA, max_iter=10_000).fit(X, y)
-
-
-def seconds(fit, X, y):
-    start = time.perf_counter()
-    model = fit(X, y)
-    return time.perf_counter() - start, model
-
-
-def log_evidence_of_theirs(X, y):
-    """The exact log evidence at fastrvm's hyperparameters, with its bias as a column of ones."""
-    bindings = fastrvm._sparsebayes_bindings
-    Phi = np.asfortranarray(np.column_stack([np.ones(len(X)), rbf_kernel(X, gamma=GAMMA)]))
-    found = bindings.SparseBayes(bindings.Likelihood.Gaussian, iterations=10_000).inference(Phi, y)
-    active = np.ravel(found["relevant_idx"]).astype(int)
-    inside = Phi[:, active]
-    # Its alphas belong to columns of unit length, divided by the squared length where that should multiply.
-    alpha = np.ravel(found["alpha"]) * np.sum(inside**2, axis=0) ** 2
-    beta = float(np.ravel(found["beta"])[0])
-    H = np.diag(alpha) + beta * inside.T @ inside
-    mu = beta * np.linalg.solve(H, inside.T @ y)
-    energy = beta * np.sum((y - inside @ mu) ** 2) + mu @ (alpha * mu)
-    constants = len(y) * np.log(beta / (2 * np.pi)) + np.log(alpha).sum() - np.linalg.slogdet(H)[1]
-    return 0.5 * (constants - energy)
+THEIR_RVR = fastrvm_method("RVR", SURFACE_GAMMA)
 
 
 def peak_memory(name, n):
@@ -73,18 +31,12 @@ def peak_memory(name, n):
 
 
 def report_memory(name, n):
-    fit = {"ours": fit_ours, "theirs": fit_theirs}[name]
-    fit(*surface(50))
-    X, y = surface(n)
-    before = resident_peak()
-    fit(X, y)
-    sys.stdout.write(str(resident_peak() - before))
-
-
-def resident_peak():
-    # Not getrusage: a child starts with the peak of its parent there.
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+    method = {"ours": OUR_RVR, "theirs": THEIR_RVR}[name]
+    method.fit(surface(50))
+    data = surface(n)
+    before = runs.peak_memory()
+    method.fit(data)
+    sys.stdout.write(str(runs.peak_memory() - before))
 
 
 def main():
@@ -92,14 +44,14 @@ def main():
     head = ("rows", "time ours / theirs", "median", "seconds", "functions", "nats ahead")
     print("{:>5} {:>19} {:>7} {:>8} {:>9} {:>10}".format(*head))
     for n in SIZES:
-        X, y = surface(n)
+        data = surface(n)
         ratios, times = [], []
         for _ in range(REPEATS):
-            ours, model = seconds(fit_ours, X, y)
-            theirs, _ = seconds(fit_theirs, X, y)
+            ours, model = runs.seconds(OUR_RVR, data)
+            theirs, other = runs.seconds(THEIR_RVR, data)
             ratios.append(ours / theirs)
             times.append(ours)
-        ahead = model.log_marginal_likelihood_ - log_evidence_of_theirs(X, y)
+        ahead = model.log_marginal_likelihood_ - evidence_of_fastrvm_with_bias(other, data)
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         print(
             f"{n:>5} {spread:>19} {np.median(ratios):>7.2f} {np.median(times):>8.2f} "

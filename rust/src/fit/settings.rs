@@ -135,9 +135,9 @@ pub(super) const SEARCHES: usize = 2;
 /// Neighbourhoods that a search of `n` rows tries: its cost stays a fraction of that of a pass over the dictionary.
 pub(super) fn trials(n: f64) -> usize {
     const PER_ROW: f64 = 0.04;
-    // Between 24 and 48, so the conversion is exact.
+    // Between 36 and 48, so the conversion is exact.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let trials = (PER_ROW * n).clamp(24.0, 48.0) as usize;
+    let trials = (PER_ROW * n).clamp(36.0, 48.0) as usize;
     trials
 }
 

@@ -1,0 +1,78 @@
+"""Timing: two methods in turns in one process, and one fit in a process of its own."""
+
+import gc
+import json
+import re
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peers import Data
+
+WARM_UP_ROWS = 200
+
+
+@dataclass
+class Duel:
+    """Times of two methods on the same data in seconds, run by run, and the models of the last run."""
+
+    ours: list[float] = field(default_factory=list)
+    peer: list[float] = field(default_factory=list)
+    our_model: Any = None
+    peer_model: Any = None
+
+    @property
+    def ratios(self):
+        """Ours over the peer's: the two fits of a ratio followed one another."""
+        return np.array(self.ours) / np.array(self.peer)
+
+
+def progress(*words):
+    print("...", *words, file=sys.stderr, flush=True)
+
+
+def seconds(method, data):
+    gc.collect()  # no fit pays for what another has left behind
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        model = method.fit(data)
+        return time.perf_counter() - start, model
+
+
+def warm_up(method, data):
+    """One small fit, so that no timed one imports modules or starts threads for the first time."""
+    seconds(method, Data(data.X[:WARM_UP_ROWS], data.y[:WARM_UP_ROWS]))
+
+
+def duel(ours, peer, data, repeats):
+    """Fit ours, the peer, ours, the peer, and so on."""
+    warm_up(ours, data)
+    warm_up(peer, data)
+    result = Duel()
+    for _ in range(repeats):
+        ours_took, result.our_model = seconds(ours, data)
+        peer_took, result.peer_model = seconds(peer, data)
+        result.ours.append(ours_took)
+        result.peer.append(peer_took)
+    return result
+
+
+def in_own_process(script, *arguments):
+    """Run a script of this directory and return the JSON it prints."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), *map(str, arguments)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def peak_memory():
+    """Largest resident set of this process so far, in bytes; None where the system does not tell."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    # Not getrusage: a child starts with the peak of its parent there.
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1])
