@@ -35,8 +35,8 @@ class KernelBasis(SparseBayesEstimator):
     def _layout(self, training: Training) -> Layout:
         rows = training.rows
         if not is_precomputed(self.kernel):
-            # Equal rows have equal functions; the first stands for all. Whole rows take long to sort, and where
-            # the first column has no value twice no row is there twice.
+            # Equal rows have equal functions; the first stands for all. Whole rows take long to sort, and
+            # where the first column has no value twice no row is there twice.
             X = training.X
             if len(np.unique(X[:, 0])) < len(X):
                 rows = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
