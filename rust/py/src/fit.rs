@@ -112,7 +112,7 @@ pub(crate) fn fit_dense(
 
 /// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias`.
 ///
-/// `lazy`: never store the design (None: by its size). Both ways give the same model to the bit.
+/// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]

@@ -1,15 +1,15 @@
 //! Statistics of a few functions, held whole: what a fit may consult without touching the data.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
 use super::record::{Halt, Recorder};
 use super::state::{Entrant, State};
 use crate::linalg::blas::{axpy, dot, head};
-use crate::stats::{Statistics, Sweep};
-use crate::{Error, Likelihood, Result};
+use crate::stats::{Statistics, Sweep, check_flag};
+use crate::{Likelihood, Result};
 
 /// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.
 ///
@@ -116,12 +116,9 @@ impl Pool {
         }
     }
 
-    /// [`Error::Interrupted`] once the caller has asked for the end.
+    /// [`crate::Error::Interrupted`] once the caller has asked for the end.
     pub(super) fn check_cancel(&self) -> Result<()> {
-        match &self.cancel {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
-            _ => Ok(()),
-        }
+        check_flag(self.cancel.as_deref())
     }
 
     fn product(&self, i: usize, active: &[usize], mu: &[f64]) -> f64 {

@@ -19,11 +19,19 @@ pub use kernel_design::KernelDesign;
 pub use observations::Observations;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use crate::{Likelihood, Result};
+use crate::{Error, Likelihood, Result};
+
+/// [`Error::Interrupted`] once the caller has raised the flag.
+pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
+    match cancel {
+        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
+        _ => Ok(()),
+    }
+}
 
 /// What one pass over the dictionary brings back. All of it is taken at the `mu` of the question, in the units of
 /// unit-norm columns; W is the diagonal of working weights there (for a Gaussian, the sample weights).

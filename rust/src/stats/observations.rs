@@ -1,9 +1,8 @@
 //! Rows in memory: a design, its targets, and a likelihood.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
@@ -11,7 +10,7 @@ use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use super::columns::{Columns, columns_into};
 use super::design::Design;
 use super::rows::{check_rows, spread};
-use super::{Statistics, Sweep};
+use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -103,10 +102,7 @@ impl<'a> Observations<'a> {
     }
 
     fn check_cancel(&self) -> Result<()> {
-        match &self.cancel {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
-            _ => Ok(()),
-        }
+        check_flag(self.cancel.as_deref())
     }
 
     /// One pass for the length of each column, and for what the empty model leaves to each.
@@ -189,17 +185,21 @@ impl<'a> Observations<'a> {
         Ok(deviance)
     }
 
-    /// W times the columns in `packed`.
-    fn weighted<'c>(&self, packed: &'c [f64]) -> Cow<'c, [f64]> {
-        if self.is_plain() {
-            return Cow::Borrowed(packed);
+    /// W times the first `count` of `columns`, which lie `stride` apart and hold these rows alone.
+    fn weighted(
+        &self,
+        columns: &[f64],
+        stride: usize,
+        rows: &Range<usize>,
+        count: usize,
+    ) -> Vec<f64> {
+        let working = &self.working[rows.clone()];
+        let mut weighted = Vec::with_capacity(count * rows.len());
+        for j in 0..count {
+            let column = &columns[j * stride..j * stride + rows.len()];
+            weighted.extend(column.iter().zip(working).map(|(v, w)| v * w));
         }
-        let n = self.target.len();
-        let mut weighted = Vec::with_capacity(packed.len());
-        for column in packed.chunks_exact(n) {
-            weighted.extend(column.iter().zip(&self.working).map(|(v, w)| v * w));
-        }
-        Cow::Owned(weighted)
+        weighted
     }
 
     fn active_gradient(&self, gradient: &mut [f64]) {
@@ -212,23 +212,18 @@ impl<'a> Observations<'a> {
     /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` holds these rows alone.
     fn add_gram(&self, columns: &[f64], stride: usize, rows: &Range<usize>, out: &mut [f64]) {
         let m = out.len().isqrt();
-        let height = rows.len();
         fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
             let (first, width) = (start / m, out.len() / m);
             let part = &columns[first * stride..];
             let below = Tall::new(part, stride, m - first);
-            let working = (!self.is_plain()).then(|| &self.working[rows.clone()]);
-            if let Some(working) = working {
-                let weighted: Vec<f64> = (0..width)
-                    .flat_map(|j| part[j * stride..j * stride + height].iter().zip(working))
-                    .map(|(v, w)| v * w)
-                    .collect();
-                let right = Tall::new(&weighted, height, width);
-                add_transpose_product(below, right, height, &mut out[first..], m);
+            let weighted;
+            let right = if self.is_plain() {
+                Tall::new(part, stride, width)
             } else {
-                let right = Tall::new(part, stride, width);
-                add_transpose_product(below, right, height, &mut out[first..], m);
-            }
+                weighted = self.weighted(part, stride, rows, width);
+                Tall::new(&weighted, rows.len(), width)
+            };
+            add_transpose_product(below, right, rows.len(), &mut out[first..], m);
         });
     }
 
@@ -326,7 +321,7 @@ impl Statistics for Observations<'_> {
         let mut columns = Vec::new();
         self.columns
             .gather(self.design, &self.norms, wanted, &mut columns);
-        let mut right = self.weighted(&columns).into_owned();
+        let mut right = self.weighted(&columns, n, &(0..n), wanted.len());
         right.extend_from_slice(&self.residual);
         let fixed = self.likelihood.is_linear();
         let sums = over_blocks(
