@@ -38,4 +38,6 @@ pub use fit::{Action, Noise, Rules, Settings, Status, Step, Watch, fit};
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::Posterior;
-pub use stats::{Block, DenseDesign, Design, KernelDesign, Observations, Statistics, Sweep};
+pub use stats::{
+    Block, DenseDesign, Design, KernelDesign, Multinomial, Observations, Statistics, Sweep,
+};

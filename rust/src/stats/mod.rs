@@ -6,16 +6,20 @@
 //! candidates, cost N K and are asked once per pass.
 
 mod blocks;
+mod by_class;
 mod columns;
 mod dense;
 mod design;
 mod kernel_design;
+mod multinomial;
 mod observations;
 mod rows;
+mod softmax;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
 pub use kernel_design::KernelDesign;
+pub use multinomial::Multinomial;
 pub use observations::Observations;
 
 use std::sync::Arc;
@@ -23,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use crate::{Error, Likelihood, Result};
+use crate::{Error, Result};
 
 /// [`Error::Interrupted`] once the caller has raised the flag.
 pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
@@ -59,8 +63,8 @@ pub trait Statistics {
     /// K.
     fn n_basis(&self) -> usize;
 
-    /// The distribution of the targets.
-    fn likelihood(&self) -> Likelihood;
+    /// Whether the working weights stay put when mu moves, as those of a Gaussian likelihood alone do.
+    fn is_linear(&self) -> bool;
 
     /// Length of each original column; 0 for columns that can never enter.
     fn norms(&self) -> &[f64];
@@ -98,7 +102,9 @@ pub trait Statistics {
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
     /// Active-only, right after [`Statistics::local`] at the same `mu`: how the posterior variances answer to moves of
-    /// the mode through the weights alone. With T = Phi_A Sigma it is the m x m matrix `sum_n skew_n T_nj^2 T_nk`.
+    /// the mode through the weights alone. With T = Phi_A Sigma it is the m x m matrix `sum_n skew_n T_nj^2 T_nk`; where
+    /// a row has several linear predictors, the third derivative of its log-likelihood, negated, applied to
+    /// `T_nj, T_nj, T_nk`.
     ///
     /// # Errors
     /// As [`Statistics::deviance`].
