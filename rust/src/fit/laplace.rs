@@ -81,7 +81,7 @@ fn finish(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    most_pools: usize,
+    mut most_pools: usize,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
@@ -94,7 +94,7 @@ fn finish(
         } else {
             alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
             // A pass costs more than the end of the active set; at worst that is done again when it matters.
-            if pools > 0 {
+            if pools > 0 && most_pools > 0 {
                 if polish(stats, state, rules.tol, recorder)? == Settled::Converged {
                     settled = Some(Settled::Converged);
                 }
@@ -109,8 +109,12 @@ fn finish(
             let before = state.active.clone();
             let trials = if pools <= SEARCHES { TRIALS } else { 0 };
             let members = members(dictionary, state, trials > 0);
-            relinearise(stats, state, &members, LATE, trials, recorder)?;
-            fine = state.active == before;
+            if relinearise(stats, state, &members, LATE, trials, recorder)? {
+                fine = state.active == before;
+            } else {
+                // The linearisation does not reach as far as the pool went: one block at a time, then.
+                most_pools = 0;
+            }
             continue;
         }
         if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
@@ -144,8 +148,9 @@ fn relinearise(
     effort: Effort,
     trials: usize,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
+) -> Result<bool, Halt> {
     const MOST_MODES: usize = 8;
+    let mut useful = false;
     // The pool and the state have to speak of the same linearisation.
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)?;
@@ -170,11 +175,12 @@ fn relinearise(
             state.clone_from(&before);
         }
         recorder.step(Action::Mode, None, state)?;
+        useful |= risen;
         if !risen || state.active == before.active {
             break;
         }
     }
-    Ok(())
+    Ok(useful)
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.
