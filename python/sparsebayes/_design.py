@@ -53,6 +53,10 @@ class Design(Protocol):
     def layout(self) -> Layout:
         """Which column is which function."""
 
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+
     def fit(
         self,
         target: FloatArray,
@@ -79,6 +83,11 @@ class DenseDesign:
         return np.concatenate(
             blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F")
         )
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return self.Phi.shape[1]
 
     def fit(
         self,
@@ -110,6 +119,11 @@ class KernelDesign:
     centres: FloatArray
     kernels: list[_core.Kernel]
     layout: Layout
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return int(self.layout.bias) + len(self.kernels) * len(self.centres)
 
     def fit(
         self,

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
-from ._types import Callback, FloatArray, KernelSpec, Likelihood
+from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
+from ._types import Callback, FloatArray, IntArray, KernelSpec, Likelihood
 from ._validation import naming
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 
 
 class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
-    """Targets that are class labels: Bernoulli, one fit for two classes and one per class for more."""
+    """Targets that are class labels: Bernoulli for two classes, a softmax or a fit per class for more."""
+
+    if TYPE_CHECKING:
+        multi_class: str
 
     _labels = True
 
@@ -62,7 +66,9 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return self
 
     def _check_likelihood(self) -> Likelihood:
-        return "bernoulli"
+        # Two classes are the same model either way: the difference of their logits is the one logit.
+        softmax = check_multi_class(self.multi_class)
+        return "multinomial" if softmax and len(self.classes_) > 2 else "bernoulli"
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         if reset:
@@ -73,10 +79,15 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
                     f"y holds one class only, {self.classes_.tolist()[0]!r} (rows of zero weight do "
                     "not count); a classifier needs at least two"
                 )
+        if (self._check_likelihood() if reset else self._likelihood) == "multinomial":
+            return [np.searchsorted(self.classes_, labels_or_values).astype(np.float64)]
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [(labels_or_values == label).astype(np.float64) for label in positive]
 
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        if self._likelihood == "multinomial":
+            publish(self, posteriors[0], layout, self._n_basis, len(self.classes_))
+            return
         if len(posteriors) == 1:
             super()._publish_posteriors(posteriors, layout)
             return
@@ -89,6 +100,12 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             self.alpha_[at, output] = posterior.alpha
             self.mu_[at, output] = posterior.mu
             self.sigma_[output][np.ix_(at, at)] = posterior.sigma
+
+    def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        if self._likelihood != "multinomial":
+            return super()._of_output(output, columns)
+        classes, rows = weights_in_order(self.alpha_)
+        return classes * self._n_basis + columns[rows], self.alpha_[rows, classes], self.mu_[rows, classes]
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
@@ -142,6 +159,8 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
+        if getattr(self, "_likelihood", None) == "multinomial":
+            return predict_proba(self, X, moderate)
         means, variances = self._moments(X, variance=moderate)
         logits = means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances)
         if logits.shape[1] == 1:
@@ -300,6 +319,7 @@ class RVC(KernelBasis, _Classification):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        multi_class: str = "softmax",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -311,6 +331,7 @@ class RVC(KernelBasis, _Classification):
         self.degree = degree
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
+        self.multi_class = multi_class
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -373,6 +394,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         self,
         *,
         fit_intercept: bool = False,
+        multi_class: str = "softmax",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -380,6 +402,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         callback: Callback | None = None,
     ) -> None:
         self.fit_intercept = fit_intercept
+        self.multi_class = multi_class
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
