@@ -15,6 +15,7 @@ mod multinomial;
 mod observations;
 mod rows;
 mod softmax;
+mod softmax_sums;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};

@@ -12,20 +12,20 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use super::blocks::{over_blocks, sum_over_rows};
+use super::blocks::sum_over_rows;
 use super::by_class::ByClass;
 use super::columns::{Columns, columns_into};
 use super::design::Design;
 use super::rows::check_rows;
 use super::softmax::{Rows, labels};
+use super::softmax_sums::Pass;
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot};
-use crate::linalg::parallel::{fill_pieces, pieces};
+use crate::linalg::parallel::pieces;
 use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
 
-/// Columns of a Gram matrix that one thread makes at a time, and rows: as for `Observations`.
-const GRAM_COLUMNS: usize = 64;
+/// Rows of a Gram matrix at a time, as for `Observations`.
 const GRAM_ROWS: usize = 512;
 
 /// [`Statistics`] of rows with class labels, under a softmax.
@@ -112,7 +112,7 @@ impl<'a> Multinomial<'a> {
         let deviance = self.move_to(&[], &[])?;
         let ones = vec![1.0; self.n()];
         let weights = self.weights.as_ref().unwrap_or(&ones);
-        let mut sums = self.pass(weights, 1, &[])?;
+        let mut sums = self.pass((weights, 1), &[])?;
         let squares = sums.diag.pop().unwrap_or_default();
         if squares.iter().any(|s| !s.is_finite()) {
             let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
@@ -167,6 +167,17 @@ impl<'a> Multinomial<'a> {
         Ok(deviance)
     }
 
+    fn pass(&self, weights: (&[f64], usize), right: &[f64]) -> Result<Pass> {
+        self.rows
+            .pass(self.design, || self.check_cancel(), weights, right)
+    }
+
+    /// Sums over original columns, turned into those over unit-norm columns; over K C functions or the K of one class.
+    fn scaled(&self, sums: &[f64]) -> Vec<f64> {
+        let unit = |(v, &norm): (&f64, &f64)| if norm > 0.0 { v / norm } else { 0.0 };
+        sums.iter().zip(&self.norms).map(unit).collect()
+    }
+
     fn active_gradient(&self, gradient: &mut [f64]) {
         let n = self.n();
         for c in 0..self.n_classes {
@@ -175,137 +186,6 @@ impl<'a> Multinomial<'a> {
                 gradient[self.groups.places()[k]] = dot(column, self.rows.residual(c));
             }
         }
-    }
-
-    /// Adds the share of some rows to the lower triangle of the Gram matrix, in the order of `groups`; `columns` holds
-    /// these rows alone.
-    fn add_gram(
-        &self,
-        columns: &[f64],
-        stride: usize,
-        rows: &Range<usize>,
-        groups: &ByClass,
-        out: &mut [f64],
-    ) {
-        let (m, height) = (groups.len(), rows.len());
-        let column = |k: usize| &columns[k * stride..k * stride + height];
-        let mut left = Vec::with_capacity(m * height);
-        for c in 0..self.n_classes {
-            let p = &self.rows.p(c)[rows.clone()];
-            groups
-                .of(c)
-                .for_each(|k| extend_product(&mut left, column(k), p, 1.0));
-        }
-        fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
-            let mine = start / m..(start + out.len()) / m;
-            for c in 0..self.n_classes {
-                let Range { start: first, end } = groups.of(c);
-                let here = first.max(mine.start)..end.min(mine.end);
-                if here.is_empty() {
-                    continue;
-                }
-                let out = &mut out[(here.start - mine.start) * m..];
-                let mut right = Vec::with_capacity(here.len() * height);
-                // Within a class: w p (1 - p).
-                let own = &self.rows.own(c)[rows.clone()];
-                here.clone()
-                    .for_each(|k| extend_product(&mut right, column(k), own, 1.0));
-                let below = Tall::new(&columns[here.start * stride..], stride, end - here.start);
-                let tall = Tall::new(&right, height, here.len());
-                add_transpose_product(below, tall, height, &mut out[here.start..], m);
-                if end == m {
-                    continue;
-                }
-                // Between two: -p w p.
-                right.clear();
-                let other = &self.rows.weighted(c)[rows.clone()];
-                here.clone()
-                    .for_each(|k| extend_product(&mut right, column(k), other, -1.0));
-                let below = Tall::new(&left[end * height..], height, m - end);
-                let tall = Tall::new(&right, height, here.len());
-                add_transpose_product(below, tall, height, &mut out[end..], m);
-            }
-        });
-    }
-
-    /// `W_cd phi_d` of every function of `groups`, one after another, for one class c and all rows.
-    fn spread_over(&self, c: usize, columns: &[f64], groups: &ByClass, out: &mut Vec<f64>) {
-        let n = self.n();
-        let mut cross = vec![0.0; n];
-        for d in 0..self.n_classes {
-            for (cross, (p, w)) in cross
-                .iter_mut()
-                .zip(self.rows.p(c).iter().zip(self.rows.weighted(d)))
-            {
-                *cross = -p * w;
-            }
-            let weights = if c == d { self.rows.own(c) } else { &cross };
-            groups
-                .of(d)
-                .for_each(|k| extend_product(out, &columns[k * n..(k + 1) * n], weights, 1.0));
-        }
-    }
-}
-
-/// Sums of a pass over the design, for each class in turn, over original columns.
-struct Pass {
-    /// Squares, one vector of length K for each set of weights.
-    diag: Vec<Vec<f64>>,
-    /// Length K C.
-    gradient: Vec<f64>,
-    /// For each column on the right, of length K.
-    products: Vec<Vec<f64>>,
-}
-
-impl Multinomial<'_> {
-    /// One pass: squares under each of `n_weights` sets of weights, residuals, and products with columns on the `right`.
-    fn pass(&self, weights: &[f64], n_weights: usize, right: &[f64]) -> Result<Pass> {
-        let n = self.n();
-        let n_right = right.len() / n;
-        let residuals: Vec<&[f64]> = (0..self.n_classes).map(|c| self.rows.residual(c)).collect();
-        let residuals = residuals.concat();
-        let n_products = n_weights + self.n_classes + n_right;
-        let sums = over_blocks(
-            self.design,
-            n_products,
-            || self.check_cancel(),
-            |block, diag, products| {
-                let (rows, width) = (&block.rows, diag.len());
-                let mut squares = Vec::with_capacity(width * rows.len());
-                for c in 0..width {
-                    squares.extend(block.values.column(c, rows.len()).iter().map(|v| v * v));
-                }
-                let squares = Tall::new(&squares, rows.len(), width);
-                let values = Tall::new(block.values.data, block.values.stride, width);
-                let mut products = products;
-                for (left, right, count) in [
-                    (squares, weights, n_weights),
-                    (values, &residuals[..], self.n_classes),
-                    (values, right, n_right),
-                ] {
-                    let (out, rest) = products.split_at_mut(count * width);
-                    if count > 0 {
-                        let right = Tall::new(&right[rows.start..], n, count);
-                        add_transpose_product(left, right, rows.len(), out, width);
-                    }
-                    products = rest;
-                }
-            },
-        )?;
-        let mut diag = sums.products;
-        let mut gradient = diag.split_off(n_weights);
-        let products = gradient.split_off(self.n_classes);
-        Ok(Pass {
-            diag,
-            gradient: gradient.concat(),
-            products,
-        })
-    }
-
-    /// Sums over original columns, turned into those over unit-norm columns; over K C functions or the K of one class.
-    fn scaled(&self, sums: &[f64]) -> Vec<f64> {
-        let unit = |(v, &norm): (&f64, &f64)| if norm > 0.0 { v / norm } else { 0.0 };
-        sums.iter().zip(&self.norms).map(unit).collect()
     }
 }
 
@@ -349,7 +229,8 @@ impl Statistics for Multinomial<'_> {
         self.active_gradient(gradient);
         let (n, m) = (self.n(), active.len());
         let sum = sum_over_rows(n, m, |rows, out| {
-            self.add_gram(&self.packed[rows.start..], n, &rows, &self.groups, out);
+            self.rows
+                .add_gram(&self.packed[rows.start..], n, &rows, &self.groups, out);
         });
         gram.view_mut((0, 0), (m, m))
             .copy_from(&self.groups.unsorted(sum));
@@ -411,10 +292,10 @@ impl Statistics for Multinomial<'_> {
         self.columns
             .gather(self.design, &self.lengths, groups.functions(), &mut columns);
         for c in 0..self.n_classes {
-            self.spread_over(c, &columns, &groups, &mut right);
+            self.rows.spread_over(c, &columns, &groups, &mut right);
         }
         let own: Vec<&[f64]> = (0..self.n_classes).map(|c| self.rows.own(c)).collect();
-        let sums = self.pass(&own.concat(), self.n_classes, &right)?;
+        let sums = self.pass((&own.concat(), self.n_classes), &right)?;
         let mut gram = vec![Vec::with_capacity(self.n_basis()); wanted.len()];
         for (k, product) in sums.products.iter().enumerate() {
             gram[groups.places()[k % wanted.len()]].extend(self.scaled(product));
@@ -444,7 +325,8 @@ impl Statistics for Multinomial<'_> {
                 &rows,
                 &mut columns,
             );
-            self.add_gram(&columns, height, &rows, &groups, gram.as_mut_slice());
+            self.rows
+                .add_gram(&columns, height, &rows, &groups, gram.as_mut_slice());
             for c in 0..self.n_classes {
                 let residual = &self.rows.residual(c)[rows.clone()];
                 for k in groups.of(c) {
@@ -457,7 +339,109 @@ impl Statistics for Multinomial<'_> {
     }
 }
 
-/// Appends `c a b`, element by element.
-fn extend_product(out: &mut Vec<f64>, a: &[f64], b: &[f64], c: f64) {
-    out.extend(a.iter().zip(b).map(|(a, b)| c * a * b));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::DenseDesign;
+
+    const N: usize = 40;
+    const K: usize = 5;
+    const CLASSES: usize = 3;
+
+    fn wave(i: usize, frequency: f64) -> f64 {
+        (frequency * (i as f64 + 0.5)).sin()
+    }
+
+    fn stats<'a>(design: &'a DenseDesign<'static>) -> Multinomial<'a> {
+        let target: Vec<f64> = (0..N).map(|i| ((i * i) % CLASSES) as f64).collect();
+        let target: Vec<f64> = target
+            .iter()
+            .enumerate()
+            .map(|(i, &t)| if i % 7 == 0 { 2.0 } else { t })
+            .collect();
+        let weights = (0..N).map(|i| 1.0 + 0.5 * wave(i, 0.7)).collect();
+        Multinomial::new(design, &target, Some(weights)).unwrap()
+    }
+
+    fn design() -> DenseDesign<'static> {
+        let values: Vec<f64> = (0..N * K).map(|i| 3.0 * wave(i, 0.37)).collect();
+        DenseDesign::new(values, N, K).unwrap()
+    }
+
+    /// Functions of all classes, not in order, one column in two classes.
+    const ACTIVE: [usize; 5] = [12, 1, 7, 2, 6];
+    const MU: [f64; 5] = [0.8, -1.5, 2.0, 0.3, -0.7];
+
+    fn local(stats: &mut Multinomial<'_>, mu: &[f64]) -> (DMatrix<f64>, Vec<f64>, f64) {
+        let m = mu.len();
+        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+        let deviance = stats.local(&ACTIVE, mu, &mut gram, &mut gradient).unwrap();
+        (gram, gradient, deviance)
+    }
+
+    fn along(mu: &[f64], direction: &[f64], h: f64) -> Vec<f64> {
+        mu.iter().zip(direction).map(|(m, d)| m + h * d).collect()
+    }
+
+    #[test]
+    fn gradient_and_gram_are_derivatives_of_the_deviance() {
+        let design = design();
+        let mut stats = stats(&design);
+        let (gram, gradient, _) = local(&mut stats, &MU);
+        for k in 0..MU.len() {
+            let mut unit = [0.0; 5];
+            unit[k] = 1.0;
+            let (_, up, high) = local(&mut stats, &along(&MU, &unit, 1e-5));
+            let (_, down, low) = local(&mut stats, &along(&MU, &unit, -1e-5));
+            assert!((gradient[k] + (high - low) / 4e-5).abs() < 1e-8);
+            for j in 0..MU.len() {
+                assert!((gram[(j, k)] + (up[j] - down[j]) / 2e-5).abs() < 1e-8);
+            }
+        }
+    }
+
+    #[test]
+    fn the_drift_is_how_variances_answer_to_the_mode() {
+        let design = design();
+        let mut stats = stats(&design);
+        let sigma_at = |stats: &mut Multinomial<'_>, mu: &[f64]| {
+            let (gram, ..) = local(stats, mu);
+            let prior = DMatrix::from_diagonal_element(5, 5, 0.3);
+            (gram + prior).try_inverse().unwrap()
+        };
+        let sigma = sigma_at(&mut stats, &MU);
+        let drift = stats.variance_drift(&ACTIVE, &sigma).unwrap();
+        for k in 0..MU.len() {
+            let column = sigma.column(k).clone_owned();
+            let up = sigma_at(&mut stats, &along(&MU, column.as_slice(), 1e-5));
+            let down = sigma_at(&mut stats, &along(&MU, column.as_slice(), -1e-5));
+            for j in 0..MU.len() {
+                let change = (up[(j, j)] - down[(j, j)]) / 2e-5;
+                assert!(
+                    (drift[(j, k)] + change).abs() < 1e-7 * (1.0 + change.abs()),
+                    "{j} {k}: {} {change}",
+                    drift[(j, k)]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_sweep_says_of_all_functions_what_is_said_among_them() {
+        let design = design();
+        let mut stats = stats(&design);
+        for (active, mu) in [(&[][..], &[][..]), (&ACTIVE[..], &MU[..])] {
+            let sweep = stats.sweep(active, mu, active).unwrap();
+            let all: Vec<usize> = (0..stats.n_basis()).rev().collect();
+            let (gram, gradient) = stats.among(&all).unwrap();
+            for (a, &i) in all.iter().enumerate() {
+                assert!((sweep.diag[i] - gram[(a, a)]).abs() < 1e-12);
+                assert!((sweep.gradient[i] - gradient[a]).abs() < 1e-12);
+                for (column, &j) in sweep.gram.iter().zip(active) {
+                    let b = all.len() - 1 - j;
+                    assert!((column[i] - gram[(a, b)]).abs() < 1e-12);
+                }
+            }
+        }
+    }
 }

@@ -96,6 +96,14 @@ impl Rows {
         2.0 * (behind + rest.ln_1p())
     }
 
+    pub(super) fn n(&self) -> usize {
+        self.n
+    }
+
+    pub(super) fn n_classes(&self) -> usize {
+        self.p.len() / self.n
+    }
+
     fn class<'s>(&self, values: &'s [f64], c: usize) -> &'s [f64] {
         &values[c * self.n..(c + 1) * self.n]
     }
