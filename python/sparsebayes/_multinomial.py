@@ -1,6 +1,7 @@
 r"""The softmax model of several classes: what is published of it, and its predictions.
 
-The core counts K functions for each of C classes: number ``c * K + j`` adds function j to the logit of class c.
+The core counts K functions for each of C classes: number ``c * K + j`` adds function j to the logit of class
+c.
 """
 
 from __future__ import annotations

@@ -165,7 +165,8 @@ def _certify(problem: Problem) -> Certificate:
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]
-    fit, S, Q = _softmax(problem, Phi, t, w) if problem.likelihood == "multinomial" else _one(problem, Phi, t, w)
+    written_out = _several_logits if problem.likelihood == "multinomial" else _one_predictor
+    fit, S, Q = written_out(problem, Phi, t, w)
     error = (np.sqrt(problem.alpha) * problem.mu - fit.mean) / _posterior_deviation(fit)
     change = {
         "estimated": abs(fit.log_beta_change),
@@ -184,7 +185,9 @@ def _certify(problem: Problem) -> Certificate:
     )
 
 
-def _one(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> tuple[_Fit, FloatArray, FloatArray]:
+def _one_predictor(
+    problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
+) -> tuple[_Fit, FloatArray, FloatArray]:
     """Return a fit of one linear predictor, with S and Q of the dictionary (equation 22)."""
     scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
     if problem.likelihood == "gaussian":
@@ -195,7 +198,7 @@ def _one(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> tup
     return fit, S, Phi.T @ fit.pull
 
 
-def _softmax(
+def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[_Fit, FloatArray, FloatArray]:
     """Return a fit of one linear predictor per class: the Laplace approximation with the full Hessian."""

@@ -19,7 +19,7 @@ use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
 use super::search::search;
 use super::settings::{
-    BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE,
+    BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
 use super::state::State;
 use super::stationary::polish;
@@ -59,7 +59,7 @@ pub(super) fn maximise(
     let empty = state.clone();
     let mut dictionary = Dictionary::new(stats.n_basis());
     dictionary.refresh(stats, state)?;
-    let sample = dictionary.sample(SMALL_SAMPLE, SMALL_SAMPLE);
+    let sample = sample(&dictionary, stats.n_predictors());
     relinearise(stats, state, &sample, FREE, TRIALS, recorder)?;
     let status = finish(stats, state, &mut dictionary, POOLS, rules, recorder)?;
     if status == Status::Converged {
@@ -127,6 +127,19 @@ fn finish(
             Some(_) => return Ok(Status::Stalled),
         }
     }
+}
+
+/// Candidates for a first model: functions from all over the dictionary, the same ones for each linear predictor, so that
+/// no class is served better than another.
+fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
+    let size = SMALL_SAMPLE.min(WHOLE / n_predictors).max(1);
+    let n_each = dictionary.n_basis() / n_predictors;
+    let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
+    if sample.len() > size {
+        sample = (0..size).map(|k| sample[k * sample.len() / size]).collect();
+    }
+    let of_each = |c| sample.iter().map(move |j| c * n_each + j);
+    (0..n_predictors).flat_map(of_each).collect()
 }
 
 /// Candidates for a pool about the state.

@@ -64,6 +64,12 @@ pub trait Statistics {
     /// K.
     fn n_basis(&self) -> usize;
 
+    /// Linear predictors of a row, one unless there are several classes. The basis functions of the first come first, then
+    /// the same ones of the second, and so on; K counts them all.
+    fn n_predictors(&self) -> usize {
+        1
+    }
+
     /// Whether the working weights stay put when mu moves, as those of a Gaussian likelihood alone do.
     fn is_linear(&self) -> bool;
 

@@ -198,6 +198,10 @@ impl Statistics for Multinomial<'_> {
         self.design.n_basis() * self.n_classes
     }
 
+    fn n_predictors(&self) -> usize {
+        self.n_classes
+    }
+
     fn is_linear(&self) -> bool {
         false
     }
