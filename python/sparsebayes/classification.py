@@ -120,7 +120,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         -------
         ndarray of shape (n,) or (n, n_classes)
             Two classes: the log odds of the second. More: one column per class, of that class against the
-            rest.
+            rest; or the logits of the softmax.
 
         Raises
         ------
@@ -137,7 +137,9 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
         Uncertainty about the weights draws probabilities towards one half: with m and v the posterior mean
         and variance of the linear predictor, :math:`\sigma(\kappa m)` with :math:`\kappa = (1 + \pi v /
-        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum.
+        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum. A softmax
+        has :math:`P(c) \propto 1 / \sum_d \exp(-\kappa_{cd} (m_c - m_d))`, where :math:`\kappa_{cd}` belongs
+        to the posterior variance of the difference of two logits (Daunizeau 2017).
 
         Parameters
         ----------
@@ -145,7 +147,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
             n_samples).
         moderate : bool, default=True
-            False: the plain sigmoid of the mode, :math:`\sigma(m)`.
+            False: the plain sigmoid of the mode, :math:`\sigma(m)`, or its softmax.
 
         Returns
         -------
@@ -208,7 +210,9 @@ class RVC(KernelBasis, _Classification):
 
     The precisions :math:`\alpha` maximise the marginal likelihood in its Laplace approximation (Tipping &
     Faul 2003, section 2.2); most of them go to infinity there, and take their functions out of the model.
-    More than two classes are fitted one against the rest, and their probabilities divided by their sum.
+    More than two classes are fitted one against the rest, and their probabilities divided by their sum; or
+    together, with ``multi_class="softmax"``: :math:`P(y = c) \propto e^{\eta_c(x)}`, a weight vector and
+    precisions for each class.
 
     Parameters
     ----------
@@ -225,6 +229,10 @@ class RVC(KernelBasis, _Classification):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    multi_class : {"ovr", "softmax"}, default="ovr"
+        More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
+        with the full Hessian over the weights of all classes, and needs about half as many functions. Two
+        classes are the same model either way.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -247,11 +255,14 @@ class RVC(KernelBasis, _Classification):
         kernels row n of kernel p is ``p * n_samples + n``.
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
-        not use a function.
+        not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
+        model with :math:`\alpha / 2`, and that is what is published.)
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
-    sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
-        Posterior covariance of the weights at the mode; likewise, 0.
+    sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active) or (n_weights, n_weights)
+        Posterior covariance of the weights at the mode; likewise, 0. Of a softmax, where weights of different
+        classes covary, that of the weights in the model alone, class after class: the order of
+        ``mu_.T[np.isfinite(alpha_.T)]``.
     log_marginal_likelihood_ : float
         Laplace approximation of the log evidence in nats (Tipping 2001); the sum over the fits.
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
@@ -297,6 +308,9 @@ class RVC(KernelBasis, _Classification):
     D. J. C. MacKay (1992). The evidence framework applied to classification networks. Neural Computation 4,
     720-736.
 
+    J. Daunizeau (2017). Semi-analytical approximations to statistical moments of sigmoid and softmax mappings
+    of normal variables. arXiv:1703.00091.
+
     Examples
     --------
     >>> import numpy as np
@@ -309,6 +323,10 @@ class RVC(KernelBasis, _Classification):
     ('converged', True)
     >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
     array(['same', 'different'], dtype='<U9')
+    >>> y = np.array(["left", "middle", "right"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    >>> softmax = RVC(multi_class="softmax").fit(X, y)
+    >>> softmax.status_, softmax.alpha_.shape == (len(softmax.active_), 3)
+    ('converged', True)
     """
 
     def __init__(
@@ -350,7 +368,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    tol, max_iter, n_jobs, verbose, callback
+    multi_class, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
