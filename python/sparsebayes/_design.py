@@ -87,7 +87,7 @@ class DenseDesign:
     @property
     def n_basis(self) -> int:
         """Number of functions."""
-        return self.Phi.shape[1]
+        return int(self.Phi.shape[1])
 
     def fit(
         self,

@@ -37,7 +37,7 @@ class SoftmaxRows:
     @property
     def n_basis(self) -> int:
         """K C."""
-        return self.Phi.shape[1] * self.n_classes
+        return int(self.Phi.shape[1]) * self.n_classes
 
     def expanded(self, functions: IntArray) -> tuple[FloatArray, IntArray]:
         """Return the columns of these functions, and the class of each."""

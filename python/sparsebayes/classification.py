@@ -259,10 +259,10 @@ class RVC(KernelBasis, _Classification):
         model with :math:`\alpha / 2`, and that is what is published.)
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
-    sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active) or (n_weights, n_weights)
+    sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
         Posterior covariance of the weights at the mode; likewise, 0. Of a softmax, where weights of different
-        classes covary, that of the weights in the model alone, class after class: the order of
-        ``mu_.T[np.isfinite(alpha_.T)]``.
+        classes covary, that of the weights in the model alone, class after class: (n_weights, n_weights), in
+        the order of ``mu_.T[np.isfinite(alpha_.T)]``.
     log_marginal_likelihood_ : float
         Laplace approximation of the log evidence in nats (Tipping 2001); the sum over the fits.
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
