@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
-from ._types import Callback, FloatArray, KernelSpec, Likelihood
+from ._types import Callback, FloatArray, KernelSpec, Likelihood, Scheme
 from ._validation import naming
 
 if TYPE_CHECKING:
@@ -206,6 +206,14 @@ class RVC(KernelBasis, _Classification):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    scheme : {"sequential", "mackay", "em"}, default="sequential"
+        How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
+        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
+        at an optimum of the same kind, where all conditions for convergence hold.
+    alpha_prior : (shape, rate), default=(0.0, 0.0)
+        Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
+        posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
+        from its peak.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -300,6 +308,8 @@ class RVC(KernelBasis, _Classification):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        scheme: Scheme = "sequential",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -311,6 +321,8 @@ class RVC(KernelBasis, _Classification):
         self.degree = degree
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
+        self.scheme = scheme
+        self.alpha_prior = alpha_prior
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -329,7 +341,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    tol, max_iter, n_jobs, verbose, callback
+    scheme, alpha_prior, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -373,6 +385,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         self,
         *,
         fit_intercept: bool = False,
+        scheme: Scheme = "sequential",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -380,6 +394,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         callback: Callback | None = None,
     ) -> None:
         self.fit_intercept = fit_intercept
+        self.scheme = scheme
+        self.alpha_prior = alpha_prior
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
