@@ -11,6 +11,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
+	bench-tipping2001 bench-schemes \
 	wheel lock clean ci
 
 help: ## List the targets
@@ -86,6 +87,12 @@ bench: ## Run the Rust benchmarks
 
 bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/benchmarks.md)
 	$(BIN)/python benches/python/bench_peers.py
+
+bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYES_DATA names the folder of data files
+	$(BIN)/python benches/python/bench_tipping2001.py
+
+bench-schemes: install ## The full-basis schemes beside the sequential one
+	$(BIN)/python benches/python/bench_schemes.py
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py

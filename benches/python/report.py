@@ -59,7 +59,7 @@ def environment():
     """What the numbers depend on, as text by name."""
     return {
         "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["python", "benches/python/bench_peers.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", *sys.argv]),
         "CPU": cpu_model(),
         "cores": str(n_cores()),
         "Python": platform.python_version(),

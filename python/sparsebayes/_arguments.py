@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._types import Settings
+from ._types import Scheme, Settings
 
 
 def check_real(name: str, value: object, *, positive: bool = False) -> float:
@@ -62,8 +62,41 @@ def check_settings(estimator: Any) -> Settings:
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
+        scheme=_scheme(estimator.scheme),
+        alpha_prior=_alpha_prior(estimator.alpha_prior),
+        noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
         n_threads=check_n_jobs(estimator.n_jobs),
     )
+
+
+def check_prior(name: str, value: object) -> tuple[float, float]:
+    """Return shape and rate of a Gamma prior; TypeError if no pair of numbers, ValueError if negative."""
+    remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"{remedy}; got {value!r}")
+    try:
+        shape, rate = (check_real(name, number) for number in value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{remedy}; got {value!r}") from None
+    if min(shape, rate) < 0.0:
+        raise ValueError(f"{remedy}; got {value!r}")
+    return shape, rate
+
+
+def _alpha_prior(value: object) -> tuple[float, float]:
+    shape, rate = check_prior("alpha_prior", value)
+    if shape > 0.0 and rate == 0.0:
+        raise ValueError(
+            "alpha_prior must have a positive rate if it has a positive shape: without one it asks for "
+            f"infinite precisions; got {value!r}"
+        )
+    return shape, rate
+
+
+def _scheme(value: object) -> Scheme:
+    if value not in ("sequential", "mackay", "em"):
+        raise ValueError(f"scheme must be 'sequential', 'mackay' or 'em', got {value!r}")
+    return value
 
 
 def _noise_variance(value: object) -> float | None:

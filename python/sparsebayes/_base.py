@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ._arguments import check_settings
+from ._arguments import check_prior, check_settings
 from ._design import Design, Layout
-from ._types import FloatArray, IntArray, Likelihood, Problem
+from ._types import FloatArray, IntArray, Likelihood, Problem, Scheme
 from ._validation import Training, check_training, check_X
 from ._watch import Watch
 
@@ -47,6 +47,8 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     """Template of all estimators."""
 
     if TYPE_CHECKING:
+        scheme: Scheme
+        alpha_prior: tuple[float, float]
         tol: float
         max_iter: int
         n_jobs: int | None
@@ -133,7 +135,9 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     def _publish_record(self, posteriors: list[_core.Posterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]
         self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
-        self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1])
+        # With priors the path holds the log posterior.
+        priors = sum(posterior.trace[-1] - posterior.log_evidence for posterior in posteriors)
+        self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
         self.status_ = max((posterior.status for posterior in posteriors), key=list(_REMEDIES).index)
 
@@ -190,6 +194,8 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 beta=getattr(self, "beta_", 1.0),
                 noise=self._noise_state(likelihood),
                 likelihood=likelihood,
+                alpha_prior=check_prior("alpha_prior", self.alpha_prior),
+                noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
                 log_evidence=evidence,
             )
 

@@ -74,6 +74,9 @@ def fit_dense(
     noise_variance: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
+    scheme: str = "sequential",
+    alpha_prior: Sequence[float] = ...,
+    noise_prior: Sequence[float] = ...,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -90,6 +93,9 @@ def fit_kernel(
     noise_variance: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
+    scheme: str = "sequential",
+    alpha_prior: Sequence[float] = ...,
+    noise_prior: Sequence[float] = ...,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...

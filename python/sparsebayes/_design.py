@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -103,11 +103,8 @@ class DenseDesign:
             target,
             weights,
             likelihood=likelihood,
-            noise_variance=settings.noise_variance,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            n_threads=settings.n_threads,
             callback=callback,
+            **asdict(settings),
         )
 
 
@@ -142,11 +139,8 @@ class KernelDesign:
             weights,
             bias=self.layout.bias,
             likelihood=likelihood,
-            noise_variance=settings.noise_variance,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            n_threads=settings.n_threads,
             callback=callback,
+            **asdict(settings),
         )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
+Scheme: TypeAlias = Literal["sequential", "mackay", "em"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
@@ -66,6 +67,10 @@ class Settings:
     noise_variance: float | None
     tol: float
     max_iter: int
+    scheme: Scheme
+    #: Shape and rate of the Gamma prior of each alpha, and of beta.
+    alpha_prior: tuple[float, float]
+    noise_prior: tuple[float, float]
     n_threads: int | None
 
 
@@ -89,5 +94,8 @@ class Problem:
     beta: float
     noise: Literal["estimated", "fixed", "floor", "none"]
     likelihood: Likelihood
+    #: Shape and rate of the Gamma priors.
+    alpha_prior: tuple[float, float]
+    noise_prior: tuple[float, float]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float

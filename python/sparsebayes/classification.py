@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
-from ._types import Callback, FloatArray, IntArray, KernelSpec, Likelihood
+from ._types import Callback, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
 from ._validation import naming
 
 if TYPE_CHECKING:
@@ -233,6 +233,14 @@ class RVC(KernelBasis, _Classification):
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
         classes are the same model either way.
+    scheme : {"sequential", "mackay", "em"}, default="sequential"
+        How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
+        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
+        at an optimum of the same kind, where all conditions for convergence hold.
+    alpha_prior : (shape, rate), default=(0.0, 0.0)
+        Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
+        posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
+        from its peak.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -338,6 +346,8 @@ class RVC(KernelBasis, _Classification):
         coef0: float = 0.0,
         fit_intercept: bool = True,
         multi_class: str = "ovr",
+        scheme: Scheme = "sequential",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -350,6 +360,8 @@ class RVC(KernelBasis, _Classification):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.multi_class = multi_class
+        self.scheme = scheme
+        self.alpha_prior = alpha_prior
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -368,7 +380,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    multi_class, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -413,6 +425,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         *,
         fit_intercept: bool = False,
         multi_class: str = "ovr",
+        scheme: Scheme = "sequential",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -421,6 +435,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     ) -> None:
         self.fit_intercept = fit_intercept
         self.multi_class = multi_class
+        self.scheme = scheme
+        self.alpha_prior = alpha_prior
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, svd
 from scipy.special import expit, gammaln
 
+from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, Problem
 
@@ -175,8 +176,12 @@ def _certify(problem: Problem) -> Certificate:
         "none": 0.0,
     }
     return Certificate(
-        max_log_alpha_change=_max_log_alpha_change(S[problem.active], Q[problem.active], problem.alpha),
-        max_gain_outside=_max_gain(np.delete(S, problem.active), np.delete(Q, problem.active)),
+        max_log_alpha_change=_max_log_alpha_change(
+            S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior
+        ),
+        max_gain_outside=_max_gain(
+            np.delete(S, problem.active), np.delete(Q, problem.active), problem.alpha_prior
+        ),
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence,
@@ -191,7 +196,7 @@ def _one_predictor(
     """Return a fit of one linear predictor, with S and Q of the dictionary (equation 22)."""
     scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
     if problem.likelihood == "gaussian":
-        fit = _gaussian(scaled, t, w, problem.beta)
+        fit = _gaussian(scaled, t, w, problem.beta, problem.noise_prior)
     else:
         fit = _linearised(scaled, t, w, problem.likelihood)
     S = _factors(lambda block: fit.root[:, np.newaxis] * Phi[:, block], Phi.shape[1], fit)
@@ -216,7 +221,9 @@ def _several_logits(
     return fit, S, Q
 
 
-def _gaussian(scaled: FloatArray, t: FloatArray, w: FloatArray, beta: float) -> _Fit:
+def _gaussian(
+    scaled: FloatArray, t: FloatArray, w: FloatArray, beta: float, prior: tuple[float, float]
+) -> _Fit:
     """Posterior and evidence of regression (Tipping & Faul 2003, equations 6 to 8).
 
     ``scaled`` holds the active functions over the roots of their alphas. A row of weight w_n counts w_n
@@ -238,7 +245,10 @@ def _gaussian(scaled: FloatArray, t: FloatArray, w: FloatArray, beta: float) -> 
         mean=right.T @ (singular * shrunk),
         pull=root * residual,
         log_evidence=float(log_evidence),
-        log_beta_change=_log_ratio(float(w.sum()) - determined, float(residual @ residual)),
+        log_beta_change=_log_ratio(
+            float(w.sum()) - determined + 2.0 * prior[0],
+            float(residual @ residual) + 2.0 * prior[1] * beta,
+        ),
     )
 
 
@@ -275,7 +285,9 @@ def _factors(whitened: Callable[[slice], FloatArray], n_basis: int, fit: _Fit) -
     return S
 
 
-def _max_log_alpha_change(S: FloatArray, Q: FloatArray, alpha: FloatArray) -> float:
+def _max_log_alpha_change(
+    S: FloatArray, Q: FloatArray, alpha: FloatArray, prior: tuple[float, float]
+) -> float:
     """Return the largest size of ln(new alpha / alpha) (equation 20); inf if a function should leave (21).
 
     With s = alpha S / (alpha - S) and q = alpha Q / (alpha - S) (equation 23), alpha (q^2 - s) / s^2 is
@@ -285,13 +297,21 @@ def _max_log_alpha_change(S: FloatArray, Q: FloatArray, alpha: FloatArray) -> fl
         return 0.0
     if (S <= 0.0).any():
         return np.inf
+    if prior != (0.0, 0.0):
+        best, gain = best_alpha(alpha * S / (alpha - S), alpha * Q / (alpha - S), prior)
+        return float(np.abs(np.log(best / alpha)).max()) if (gain > 0.0).all() else np.inf
     ratio = 1.0 + alpha / S * (Q**2 / S - 1.0)
     return float(np.abs(np.log(ratio)).max()) if (ratio > 0.0).all() else np.inf
 
 
-def _max_gain(S: FloatArray, Q: FloatArray) -> float:
+def _max_gain(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> float:
     """Return the largest gain of adding a function (appendix A.2); columns of zeros have none."""
-    excess = Q[S > 0.0] ** 2 / S[S > 0.0] - 1.0
+    S, Q = S[S > 0.0], Q[S > 0.0]
+    excess = Q**2 / S - 1.0
+    if prior != (0.0, 0.0):
+        # The prior's part is never positive.
+        wanted = excess > 0.0
+        return float(np.max(best_alpha(S[wanted], Q[wanted], prior)[1], initial=0.0))
     excess = excess[excess > 0.0]
     return float(np.max(0.5 * (excess - np.log1p(excess)), initial=0.0))
 

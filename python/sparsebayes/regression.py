@@ -10,9 +10,10 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
+from ._arguments import check_prior
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
-from ._types import Callback, FloatArray, KernelSpec, Likelihood
+from ._types import Callback, FloatArray, KernelSpec, Likelihood, Scheme
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -139,6 +140,16 @@ class RVR(KernelBasis, _Regression):
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     noise_variance : positive float, optional
         Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    scheme : {"sequential", "mackay", "em"}, default="sequential"
+        How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
+        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
+        at an optimum of the same kind, where all conditions for convergence hold.
+    alpha_prior : (shape, rate), default=(0.0, 0.0)
+        Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
+        posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
+        from its peak.
+    noise_prior : (shape, rate), default=(0.0, 0.0)
+        Gamma prior of :math:`\beta`; (0, 0) is uniform in :math:`\ln \beta`.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -168,7 +179,7 @@ class RVR(KernelBasis, _Regression):
     log_marginal_likelihood_ : float
         Log evidence in nats, constants included.
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-        The log evidence at the start and after each step.
+        The log evidence at the start and after each step; with priors the log posterior.
     n_iter_ : int
         Steps taken.
     status_ : str
@@ -226,6 +237,9 @@ class RVR(KernelBasis, _Regression):
         coef0: float = 0.0,
         fit_intercept: bool = True,
         noise_variance: float | None = None,
+        scheme: Scheme = "sequential",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
+        noise_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -238,6 +252,9 @@ class RVR(KernelBasis, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.scheme = scheme
+        self.alpha_prior = alpha_prior
+        self.noise_prior = noise_prior
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -262,7 +279,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
     noise_variance : positive float, optional
         Variance of the noise; None: estimated, down to a floor of var(y) / 1e6. Only with a Gaussian
         likelihood.
-    tol, max_iter, n_jobs, verbose, callback
+    scheme, alpha_prior, noise_prior, tol, max_iter, n_jobs, verbose, callback
         As for `RVR`.
 
     Attributes
@@ -314,6 +331,9 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         likelihood: Literal["gaussian", "poisson"] = "gaussian",
         fit_intercept: bool = False,
         noise_variance: float | None = None,
+        scheme: Scheme = "sequential",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
+        noise_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -323,6 +343,9 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         self.likelihood = likelihood
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.scheme = scheme
+        self.alpha_prior = alpha_prior
+        self.noise_prior = noise_prior
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -342,6 +365,11 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
             raise ValueError(
                 "noise_variance must be None with likelihood='poisson', which has its own; "
                 f"got {self.noise_variance}"
+            )
+        if self.likelihood == "poisson" and check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
+            raise ValueError(
+                "noise_prior must be (0, 0) with likelihood='poisson', which has no beta; "
+                f"got {self.noise_prior!r}"
             )
         return self.likelihood
 

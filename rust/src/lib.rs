@@ -34,7 +34,7 @@ mod model;
 mod stats;
 
 pub use error::{Error, Result};
-pub use fit::{Action, Noise, Rules, Settings, Status, Step, Watch, fit};
+pub use fit::{Action, Noise, Rules, Scheme, Settings, Status, Step, Watch, fit};
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::Posterior;

@@ -85,6 +85,27 @@ def noise_precision(Phi_active, t, alpha, beta, weights=None):
     return (w.sum() - n_determined) / np.sum(w * (t - Phi_active @ mu) ** 2)
 
 
+def mackay_step(Phi, t, alpha, beta, weights=None, *, alpha_prior=(0.0, 0.0), noise_prior=(0.0, 0.0)):
+    """MacKay's update of all alphas and beta, with Gamma priors (T section 2.3, appendix A)."""
+    w = np.ones(len(t)) if weights is None else weights
+    (a, b), (c, d) = alpha_prior, noise_prior
+    mu, Sigma = posterior(Phi, t, alpha, beta, weights)
+    gamma = 1.0 - alpha * np.diag(Sigma)
+    square = np.sum(w * (t - Phi @ mu) ** 2)
+    new_beta = (w.sum() - gamma.sum() + 2.0 * c) / (square + 2.0 * d)
+    return (gamma + 2.0 * a) / (mu**2 + 2.0 * b), new_beta
+
+
+def em_step(Phi, t, alpha, beta, weights=None, *, alpha_prior=(0.0, 0.0), noise_prior=(0.0, 0.0)):
+    """The EM update of all alphas and beta, with Gamma priors (T appendix A)."""
+    w = np.ones(len(t)) if weights is None else weights
+    (a, b), (c, d) = alpha_prior, noise_prior
+    mu, Sigma = posterior(Phi, t, alpha, beta, weights)
+    # The expectation of |t - Phi w|^2 under the posterior.
+    square = np.sum(w * (t - Phi @ mu) ** 2) + np.sum(w * np.sum(Phi @ Sigma * Phi, axis=1))
+    return (1.0 + 2.0 * a) / (mu**2 + np.diag(Sigma) + 2.0 * b), (w.sum() + 2.0 * c) / (square + 2.0 * d)
+
+
 def predict(phi, mu, Sigma, beta):
     """Mean and variance of new targets (T 21, 22)."""
     return phi @ mu, 1.0 / beta + np.sum(phi @ Sigma * phi, axis=1)

@@ -96,6 +96,17 @@ def test_real_fits_are_certified(load):
         assert model.score(X, y) > 0.95
 
 
+@pytest.mark.parametrize("settings", [{"scheme": "mackay"}, {"scheme": "em"}, {"alpha_prior": (0.5, 0.5)}])
+def test_every_scheme_and_prior_ends_at_a_certified_optimum(settings):
+    X, y = in_bands(2)
+    model = softly(SparseBayesClassifier, fit_intercept=True, **settings).fit(X, y)
+    found = certificate(model, X, y)
+    assert model.status_ == "converged"
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-6)
+
+
 def test_what_is_no_optimum_is_not_certified(three):
     X, y = three
     model = softly(RVC, Gaussian(1.5)).fit(X, y)

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, KernelDesign, Likelihood, Multinomial, Noise, Observations,
-    Posterior, Rules, Settings, fit,
+    Posterior, Rules, Scheme, Settings, fit,
 };
 
 use crate::arrays::{columns, rows, vector};
@@ -71,15 +71,35 @@ impl<'a> Task<'a> {
     }
 }
 
-fn rules(noise_variance: Option<f64>, tol: f64, max_iter: usize) -> PyResult<Rules> {
-    let noise = noise_variance.map_or(Noise::Estimated, Noise::Fixed);
+fn rules(
+    noise_variance: Option<f64>,
+    tol: f64,
+    max_iter: usize,
+    scheme: &str,
+    alpha_prior: [f64; 2],
+    noise_prior: [f64; 2],
+) -> PyResult<Rules> {
     Settings {
-        noise,
+        noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
         tol,
         max_iter,
+        scheme: self::scheme(scheme)?,
+        alpha_prior,
+        noise_prior,
     }
     .check()
     .map_err(|error| to_python(&error))
+}
+
+fn scheme(name: &str) -> PyResult<Scheme> {
+    match name {
+        "sequential" => Ok(Scheme::Sequential),
+        "mackay" => Ok(Scheme::MacKay),
+        "em" => Ok(Scheme::Em),
+        _ => Err(invalid(format!(
+            "scheme must be 'sequential', 'mackay' or 'em', got {name:?}"
+        ))),
+    }
 }
 
 fn likelihood(name: &str) -> PyResult<Rows> {
@@ -99,7 +119,8 @@ fn likelihood(name: &str) -> PyResult<Rows> {
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, n_threads=None, callback=None))]
+    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], n_threads=None,
+    callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -114,12 +135,22 @@ pub(crate) fn fit_dense(
     noise_variance: Option<f64>,
     tol: f64,
     max_iter: usize,
+    scheme: &str,
+    alpha_prior: [f64; 2],
+    noise_prior: [f64; 2],
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
     let values = columns("Phi", &Phi)?;
     let [n_rows, n_basis] = Phi.as_array().dim().into();
-    let rules = rules(noise_variance, tol, max_iter)?;
+    let rules = rules(
+        noise_variance,
+        tol,
+        max_iter,
+        scheme,
+        alpha_prior,
+        noise_prior,
+    )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
@@ -134,7 +165,8 @@ pub(crate) fn fit_dense(
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, lazy=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
+    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
+    noise_prior=[0.0, 0.0], n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -153,13 +185,23 @@ pub(crate) fn fit_kernel(
     noise_variance: Option<f64>,
     tol: f64,
     max_iter: usize,
+    scheme: &str,
+    alpha_prior: [f64; 2],
+    noise_prior: [f64; 2],
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
     let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
     x.check_alike("centres", &z)?;
     let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
-    let rules = rules(noise_variance, tol, max_iter)?;
+    let rules = rules(
+        noise_variance,
+        tol,
+        max_iter,
+        scheme,
+        alpha_prior,
+        noise_prior,
+    )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {

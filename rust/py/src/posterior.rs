@@ -58,7 +58,7 @@ impl PyPosterior {
     /// Log evidence at the end.
     #[getter]
     fn log_evidence(&self) -> f64 {
-        self.0.log_evidence()
+        self.0.log_evidence
     }
 
     /// Log evidence at the start and after each step.

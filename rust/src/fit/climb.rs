@@ -7,6 +7,7 @@ use super::action::Factors;
 use super::inner::{self, Proposal};
 use super::joint::NoiseRange;
 use super::pool::Pool;
+use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{
     ALIGNED, BLOCK, BLOCK_RATIO, Effort, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES,
@@ -28,6 +29,7 @@ pub(super) struct Outside {
     q: Vec<f64>,
     inside: Vec<bool>,
     entries: Vec<u8>,
+    priors: Priors,
     /// One value for each member.
     work: Vec<f64>,
 }
@@ -39,6 +41,7 @@ impl Outside {
             q: vec![0.0; pool.len()],
             inside: vec![false; pool.len()],
             entries: vec![0; pool.len()],
+            priors: pool.priors.clone(),
             work: vec![0.0; pool.len()],
         };
         this.refresh(pool, state);
@@ -77,6 +80,9 @@ impl Outside {
 
     /// The addition that gains most, if it gains `least`.
     fn best_addition(&self, state: &State, least: f64) -> Option<(usize, f64)> {
+        if !self.priors.are_flat() {
+            return self.best_addition_of_all(state, least);
+        }
         let resolved = ALIGNED * state.beta;
         let mut best: Option<(f64, usize)> = None;
         // Gains rise with q^2 / s, so no logarithm is needed to rank them.
@@ -96,10 +102,24 @@ impl Outside {
         best.map(|(_, i)| (i, self.gain(i)))
     }
 
+    /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
+    fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
+        let resolved = ALIGNED * state.beta;
+        (0..self.s.len())
+            .filter(|&i| !self.inside[i] && self.s[i] > resolved)
+            .map(|i| (i, self.gain(i)))
+            .filter(|&(i, gain)| gain > self.least_gain(i).max(least))
+            .fold(None, |best: Option<(usize, f64)>, next| match best {
+                Some(best) if next.1 <= best.1 * (1.0 + TIE) => Some(best),
+                _ => Some(next),
+            })
+    }
+
     fn gain(&self, i: usize) -> f64 {
         Factors {
             s: self.s[i],
             q: self.q[i],
+            prior: self.priors.of(i),
         }
         .gain_of_adding()
     }

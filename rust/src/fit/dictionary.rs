@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use nalgebra::DMatrix;
 
 use super::action::Factors;
+use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
 use super::state::{Entrant, State};
@@ -27,10 +28,11 @@ pub(super) struct Dictionary {
     seen: Vec<(usize, f64)>,
     factors: Vec<Factors>,
     entries: Vec<u8>,
+    priors: Priors,
 }
 
 impl Dictionary {
-    pub(super) fn new(n_basis: usize) -> Self {
+    pub(super) fn new(n_basis: usize, priors: Priors) -> Self {
         Self {
             gram: HashMap::new(),
             diag: Vec::new(),
@@ -38,6 +40,7 @@ impl Dictionary {
             seen: Vec::new(),
             factors: Vec::new(),
             entries: vec![0; n_basis],
+            priors,
         }
     }
 
@@ -124,6 +127,10 @@ impl Dictionary {
         self.diag.len()
     }
 
+    pub(super) fn priors(&self) -> &Priors {
+        &self.priors
+    }
+
     pub(super) fn factors_of(&self, i: usize) -> Factors {
         self.factors[i]
     }
@@ -196,6 +203,7 @@ impl Dictionary {
             let factors = factors.map(|(i, (overlap, gradient))| Factors {
                 s: state.beta * self.diag[i] - overlap,
                 q: state.beta * gradient,
+                prior: self.priors.of(i),
             });
             factors.collect::<Vec<_>>()
         });
@@ -334,6 +342,7 @@ impl Dictionary {
                 gram: &products,
                 gram_self: gram[(c, c)],
                 gradient: self.gradient[i],
+                prior: self.priors.of(i),
             };
             let factors = state.factors_outside(&entrant);
             conditional.condition_on(c, factors);
@@ -385,6 +394,7 @@ impl Conditional {
             let factors = Factors {
                 s: self.overlap[(c, c)],
                 q: self.q[c],
+                prior: dictionary.priors.of(list[c]),
             };
             (c, dictionary.gain(list[c], factors, state))
         });

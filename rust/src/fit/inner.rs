@@ -198,11 +198,11 @@ fn move_noise(
     if change.abs() < worthwhile {
         return Ok(());
     }
-    let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_evidence());
+    let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_posterior());
     for _ in 0..20 {
         state.set_hyperparameters(&alpha, beta * change.exp())?;
         state.recentre(stats)?;
-        if state.log_evidence() > evidence {
+        if state.log_posterior() > evidence {
             return recorder.step(Action::Noise, None, state);
         }
         change *= 0.5;
@@ -211,11 +211,12 @@ fn move_noise(
     Ok(())
 }
 
-/// (N - sum gamma) / ||t - Phi mu||^2, within range.
+/// (N - sum gamma + 2 c) / (||t - Phi mu||^2 + 2 d), within range: Tipping (2001), appendix A.
 fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
     let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
-    let degrees = (state.n_noise() - gamma).max(f64::MIN_POSITIVE);
-    let residual = state.deviance_at_mean().max(0.0);
+    let prior = state.noise_prior;
+    let degrees = (state.n_noise() - gamma + 2.0 * prior.shape).max(f64::MIN_POSITIVE);
+    let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
     // Written so that a residual of zero gives the floor of the noise, not infinity.
     if residual * range.beta_max <= degrees {
         range.beta_max

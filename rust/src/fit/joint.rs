@@ -9,6 +9,8 @@
 //! * with beta G = H - A: d mu / d ln beta = Sigma A mu and d Sigma / d ln beta = Sigma A Sigma - Sigma, which give the
 //!   row of ln beta, g_beta = 1/2 [N - beta ||t - Phi mu||^2 - sum gamma].
 //!
+//! Gamma priors add `a - b alpha_j` to g_j and `-b alpha_j` to its own derivative, and likewise for beta.
+//!
 //! A step is kept only if the evidence rises (Levenberg-Marquardt), so the guarantee of the sequential scheme holds.
 
 use nalgebra::{DMatrix, DVector};
@@ -61,7 +63,7 @@ pub(super) fn step(
     let before = (
         state.alpha.clone(),
         state.beta,
-        state.log_evidence(),
+        state.log_posterior(),
         local.gradient.norm(),
     );
     while damping.0 <= MOST_DAMPING {
@@ -106,11 +108,12 @@ pub(super) fn held_at_floor(state: &State, range: NoiseRange) -> bool {
 pub(super) fn noise_gradient(state: &State) -> f64 {
     let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
     0.5 * (state.n_noise() - state.beta * state.deviance_at_mean() - gamma)
+        + state.noise_prior.slope(state.beta)
 }
 
 /// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
 fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -> bool {
-    let now = state.log_evidence();
+    let now = state.log_posterior();
     let rounding = 1e-12 * (evidence.abs() + state.n_noise());
     now > evidence + rounding
         || (now >= evidence - rounding
@@ -122,8 +125,9 @@ impl Local {
         let m = state.len();
         let mut gradient = DVector::zeros(m + usize::from(free_beta));
         for j in 0..m {
-            gradient[j] =
-                0.5 * (1.0 - state.alpha[j] * (state.sigma[(j, j)] + state.mu[j] * state.mu[j]));
+            gradient[j] = 0.5
+                * (1.0 - state.alpha[j] * (state.sigma[(j, j)] + state.mu[j] * state.mu[j]))
+                + state.priors[j].slope(state.alpha[j]);
         }
         if free_beta {
             gradient[m] = noise_gradient(state);
@@ -140,7 +144,8 @@ impl Local {
             for (h, ((s, a), mu_j)) in head_mut(&mut hessian, k, m).iter_mut().zip(terms) {
                 *h = (0.5 * alpha[k]) * a * s * (s + 2.0 * mu_j * mu[k]);
             }
-            hessian[(k, k)] -= 0.5 * alpha[k] * (sigma[(k, k)] + mu[k] * mu[k]);
+            hessian[(k, k)] -=
+                alpha[k] * (0.5 * (sigma[(k, k)] + mu[k] * mu[k]) + state.priors[k].rate);
         }
         if free_beta {
             Self::add_noise_row(state, &mut hessian);
@@ -167,7 +172,7 @@ impl Local {
             d_quadratic -= 2.0 * shrunk[j] * d_mu;
             d_gamma += alpha[j] * (column[j] - spread);
         }
-        hessian[(m, m)] = -0.5 * (d_quadratic + d_gamma);
+        hessian[(m, m)] = -0.5 * (d_quadratic + d_gamma) - state.noise_prior.rate * state.beta;
     }
 
     /// The damped Newton direction; `None` where the damped Hessian is not negative definite.

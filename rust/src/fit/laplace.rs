@@ -16,6 +16,7 @@ use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::mode::find_mode;
 use super::pool::Pool;
+use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::search::search;
 use super::settings::{
@@ -53,23 +54,29 @@ const LATE: Effort = Effort {
 pub(super) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
+    priors: &Priors,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let empty = state.clone();
-    let mut dictionary = Dictionary::new(stats.n_basis());
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let sample = sample(&dictionary, stats.n_predictors());
-    relinearise(stats, state, &sample, FREE, TRIALS, recorder)?;
+    let first = Stretch {
+        others: &sample,
+        effort: FREE,
+        trials: TRIALS,
+    };
+    relinearise(stats, state, priors, &first, recorder)?;
     let status = finish(stats, state, &mut dictionary, POOLS, rules, recorder)?;
     if status == Status::Converged {
         return Ok(status);
     }
     let stalled = state.clone();
     state.clone_from(&empty);
-    let mut dictionary = Dictionary::new(stats.n_basis());
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     let status = finish(stats, state, &mut dictionary, 0, rules, recorder)?;
-    if status != Status::Converged && stalled.log_evidence() > state.log_evidence() {
+    if status != Status::Converged && stalled.log_posterior() > state.log_posterior() {
         state.clone_from(&stalled);
         recorder.step(Action::Mode, None, state)?;
     }
@@ -77,7 +84,7 @@ pub(super) fn maximise(
 }
 
 /// Runs from the state given to convergence, with at most so many pools on the way.
-fn finish(
+pub(super) fn finish(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
@@ -109,7 +116,12 @@ fn finish(
             let before = state.active.clone();
             let trials = if pools <= SEARCHES { TRIALS } else { 0 };
             let members = members(dictionary, state, trials > 0);
-            if relinearise(stats, state, &members, LATE, trials, recorder)? {
+            let stretch = Stretch {
+                others: &members,
+                effort: LATE,
+                trials,
+            };
+            if relinearise(stats, state, dictionary.priors(), &stretch, recorder)? {
                 fine = state.active == before;
             } else {
                 // The linearisation does not reach as far as the pool went: one block at a time, then.
@@ -152,14 +164,22 @@ fn members(dictionary: &Dictionary, state: &State, searching: bool) -> Vec<usize
     members
 }
 
-/// The Gaussian scheme over a pool of `others` and the active functions, on the likelihood as it is linearised at the
+/// What a stretch on pools is to do.
+struct Stretch<'a> {
+    /// Candidates beside the active functions.
+    others: &'a [usize],
+    effort: Effort,
+    /// Neighbourhoods to try.
+    trials: usize,
+}
+
+/// The Gaussian scheme over a pool of candidates and the active functions, on the likelihood as it is linearised at the
 /// mode, which is then found anew; until the choice of functions stays.
 fn relinearise(
     stats: &mut dyn Statistics,
     state: &mut State,
-    others: &[usize],
-    effort: Effort,
-    trials: usize,
+    priors: &Priors,
+    stretch: &Stretch<'_>,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Halt> {
     const MOST_MODES: usize = 8;
@@ -169,10 +189,10 @@ fn relinearise(
     recorder.step(Action::Mode, None, state)?;
     for _ in 0..MOST_MODES {
         let before = state.clone();
-        let pool = Pool::about(stats, state, others)?;
+        let pool = Pool::about(stats, state, priors, stretch.others)?;
         let outcome = pool.within(state, recorder, |state, recorder| {
-            climb(&pool, state, None, effort, recorder)?;
-            if trials > 0 && search(&pool, state, None, trials, false)? {
+            climb(&pool, state, None, stretch.effort, recorder)?;
+            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, false)? {
                 recorder.step(Action::Search, None, state)?;
             }
             Ok(())
@@ -183,7 +203,7 @@ fn relinearise(
             Err(Halt::Failed(Error::NotPositiveDefinite(_))) => state.clone_from(&before),
             Err(halt) => return Err(halt),
         }
-        let risen = state.log_evidence() > before.log_evidence();
+        let risen = state.log_posterior() > before.log_posterior();
         if !risen {
             state.clone_from(&before);
         }

@@ -4,12 +4,14 @@ mod action;
 mod climb;
 mod creep;
 mod dictionary;
+mod fixed_point;
 mod inner;
 mod joint;
 mod laplace;
 mod leap;
 mod mode;
 mod pool;
+mod prior;
 mod record;
 mod search;
 mod sequential;
@@ -19,9 +21,10 @@ mod state;
 mod stationary;
 
 pub use record::{Action, Step, Watch};
-pub use settings::{Noise, Rules, Settings};
+pub use settings::{Noise, Rules, Scheme, Settings};
 
 use joint::NoiseRange;
+use prior::{Gamma, Priors};
 use record::{Halt, Recorder};
 use settings::{NOISE_FLOOR, START_NOISE};
 pub(crate) use state::State;
@@ -63,7 +66,7 @@ impl Status {
     }
 }
 
-/// Fits a sparse Bayesian model by the sequential scheme of Tipping & Faul (2003).
+/// Fits a sparse Bayesian model by the scheme that the rules name.
 ///
 /// `watch` sees each step and may end the fit.
 ///
@@ -79,15 +82,23 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
     };
     let deviance = stats.deviance(&[], &[])?;
-    let mut state = State::empty(beta, deviance, n_noise);
+    let [shape, rate] = rules.noise_prior;
+    let noise_prior = Gamma {
+        shape,
+        rate: rate / (scale * scale),
+    };
+    let mut state = State::empty(beta, noise_prior, deviance, n_noise);
+    let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let range = NoiseRange {
         beta_max: 1.0 / NOISE_FLOOR,
     };
-    let outcome = if gaussian {
-        sequential::maximise(stats, &mut state, rules, range, &mut recorder)
+    let outcome = if rules.scheme != Scheme::Sequential {
+        fixed_point::maximise(stats, &mut state, priors, rules, range, &mut recorder)
+    } else if gaussian {
+        sequential::maximise(stats, &mut state, priors, rules, range, &mut recorder)
     } else {
-        laplace::maximise(stats, &mut state, rules, &mut recorder)
+        laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
     };
     let status = match outcome {
         Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
+use super::prior::Priors;
 use super::record::{Halt, Recorder};
 use super::state::{Entrant, State};
 use crate::Result;
@@ -23,6 +24,8 @@ pub(super) struct Pool {
     /// t^T W t.
     pub(super) target_sq: f64,
     pub(super) n_obs: f64,
+    /// Those of the members.
+    pub(super) priors: Priors,
     /// Ones: every member is a unit-norm column.
     norms: Vec<f64>,
     cancel: Option<Arc<AtomicBool>>,
@@ -36,6 +39,7 @@ impl Pool {
     pub(super) fn about(
         stats: &mut dyn Statistics,
         state: &mut State,
+        priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
         if stats.is_linear() {
@@ -53,6 +57,7 @@ impl Pool {
             projections: gradient.clone(),
             target_sq: state.deviance_at_reference(),
             n_obs: state.n_noise(),
+            priors: priors.among(&members),
             norms: vec![1.0; members.len()],
             cancel: stats.cancel_flag(),
             members,
@@ -112,6 +117,7 @@ impl Pool {
             index: i,
             gram_self: self.gram[(i, i)],
             gradient: self.projections[i] - dot(gram, state.reference()),
+            prior: self.priors.of(i),
             gram,
         }
     }

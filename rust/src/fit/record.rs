@@ -40,7 +40,7 @@ impl Action {
     }
 }
 
-/// One step, as a watcher sees it. Evidence and noise are in the units of the targets given.
+/// One step, as a watcher sees it. Evidence (with priors: log posterior) and noise are in the units of the targets given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     /// 1 for the first step.
@@ -111,6 +111,12 @@ impl<'w> Recorder<'w> {
         this
     }
 
+    /// Takes this state for the start.
+    pub(super) fn begin(&mut self, state: &State) {
+        self.least_pivot = state.least_pivot();
+        self.trace = vec![self.in_target_units(state)];
+    }
+
     /// For trials: keeps nothing.
     pub(super) fn silent() -> Self {
         Self {
@@ -123,9 +129,10 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// Log evidence in the units of the targets: the density of t / c is c^N times that of t.
+    /// Log posterior in the units of the targets: the density of t / c is c^N times that of t, and beta c^-2 times its.
     fn in_target_units(&self, state: &State) -> f64 {
-        state.log_evidence() - state.n_noise() * self.target_scale.ln()
+        let powers = state.n_noise() + 2.0 * state.noise_prior.shape;
+        state.log_posterior() - powers * self.target_scale.ln()
     }
 
     pub(super) fn n_iter(&self) -> usize {

@@ -30,7 +30,7 @@ pub(super) fn search(
     if state.len() == 0 {
         return Ok(false);
     }
-    let before = state.log_evidence();
+    let before = state.log_posterior();
     let mut best = Model::new(pool, state.clone());
     if restarting {
         let other = best.restart(pool, noise);
@@ -101,7 +101,7 @@ impl Model {
     fn new(pool: &Pool, state: State) -> Self {
         Self {
             outside: Outside::new(pool, &state),
-            evidence: state.log_evidence(),
+            evidence: state.log_posterior(),
             state,
         }
     }
@@ -119,7 +119,8 @@ impl Model {
     /// What the scheme comes to from an empty model; `None` if nothing better.
     fn restart(&self, pool: &Pool, noise: Option<NoiseRange>) -> Result<Option<Self>, Halt> {
         let mut recorder = Recorder::silent();
-        let mut state = State::empty(1.0 / START_NOISE, pool.target_sq, pool.n_obs);
+        let noise_prior = self.state.noise_prior;
+        let mut state = State::empty(1.0 / START_NOISE, noise_prior, pool.target_sq, pool.n_obs);
         for level in levels(self.state.beta, noise.is_some()) {
             let alpha = state.alpha.clone();
             state.set_hyperparameters(&alpha, level)?;
@@ -164,7 +165,7 @@ impl Model {
         mut outside: Outside,
         noise: Option<NoiseRange>,
     ) -> Result<Option<Self>, Halt> {
-        if state.log_evidence() + HOPELESS < self.evidence {
+        if state.log_posterior() + HOPELESS < self.evidence {
             return Ok(None);
         }
         climb_from(
@@ -176,7 +177,7 @@ impl Model {
             &mut Recorder::silent(),
         )?;
         Ok(Some(Self {
-            evidence: state.log_evidence(),
+            evidence: state.log_posterior(),
             state,
             outside,
         }))

@@ -10,6 +10,7 @@ use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::pool::Pool;
+use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::search::search;
 use super::settings::{
@@ -23,25 +24,60 @@ use crate::stats::Statistics;
 pub(super) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
+    priors: Priors,
     rules: &Rules,
     range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
-    let noise = (rules.noise == Noise::Estimated).then_some(range);
-    let mut dictionary = Dictionary::new(stats.n_basis());
-    let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors);
+    let whole = rough(
+        stats,
+        state,
+        &mut dictionary,
+        rules.free_noise(range),
+        recorder,
+    )?;
+    let start = Start {
+        whole,
+        searches: SEARCHES,
+    };
+    complete(stats, state, &mut dictionary, start, rules, range, recorder)
+}
+
+/// Where [`complete`] sets out from.
+#[derive(Default)]
+pub(super) struct Start {
+    /// The pool of the whole dictionary, if there is one.
+    whole: Option<Pool>,
+    /// Searches to make.
+    searches: usize,
+}
+
+/// Takes a model that has seen the dictionary to convergence.
+pub(super) fn complete(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    Start {
+        whole,
+        mut searches,
+    }: Start,
+    rules: &Rules,
+    range: NoiseRange,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let noise = rules.free_noise(range);
     let mut effort = Effort {
         gain: LEAST_GAIN,
         step: FINE_STEP,
         tol: LOOSE_TOL.max(rules.tol),
     };
-    let mut searches = SEARCHES;
     loop {
         let next;
         let pool = if let Some(whole) = &whole {
             whole
         } else {
-            next = next_pool(stats, state, &mut dictionary, searches > 0)?;
+            next = next_pool(stats, state, dictionary, searches > 0)?;
             &next
         };
         if searches > 0 {
@@ -57,7 +93,7 @@ pub(super) fn maximise(
         pool.within(state, recorder, |state, recorder| {
             climb(pool, state, noise, effort, recorder)
         })?;
-        look_again(stats, state, &mut dictionary)?;
+        look_again(stats, state, dictionary)?;
         let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
         dictionary.reprice(state);
         if searches > 0 || dictionary.gains(state) {
@@ -95,7 +131,7 @@ fn rough(
     let mut members = dictionary.sample(SAMPLE, WHOLE);
     let mut held = noise.is_some();
     loop {
-        let pool = Pool::about(stats, state, &members)?;
+        let pool = Pool::about(stats, state, dictionary.priors(), &members)?;
         pool.within(state, recorder, |state, recorder| {
             if std::mem::take(&mut held) {
                 climb(&pool, state, None, HELD, recorder)?;
@@ -127,7 +163,7 @@ fn next_pool(
         dictionary.note_offers(&members);
         members.extend(dictionary.contenders(state, CONTENDERS));
     }
-    Ok(Pool::about(stats, state, &members)?)
+    Ok(Pool::about(stats, state, dictionary.priors(), &members)?)
 }
 
 /// Searches the pool for a better model; whether there was one.

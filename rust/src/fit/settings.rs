@@ -1,5 +1,6 @@
 //! What a caller may set (`Settings`) and what a fit may rely on (`Rules`).
 
+use super::joint::NoiseRange;
 use crate::{Error, Result};
 
 /// How the noise variance of a Gaussian likelihood is found.
@@ -21,6 +22,24 @@ pub struct Settings {
     pub tol: f64,
     /// Largest number of steps.
     pub max_iter: usize,
+    /// How the precisions are found.
+    pub scheme: Scheme,
+    /// Shape a and rate b of the Gamma prior of each alpha; zeros: uniform in ln alpha.
+    pub alpha_prior: [f64; 2],
+    /// Shape c and rate d of the Gamma prior of beta.
+    pub noise_prior: [f64; 2],
+}
+
+/// How the precisions are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// Tipping & Faul (2003): functions enter and leave one at a time.
+    #[default]
+    Sequential,
+    /// Tipping (2001), section 2.3: MacKay's updates from the full basis, functions being pruned.
+    MacKay,
+    /// Tipping (2001), appendix A: expectation-maximisation from the full basis.
+    Em,
 }
 
 impl Default for Settings {
@@ -29,6 +48,9 @@ impl Default for Settings {
             noise: Noise::Estimated,
             tol: 1e-6,
             max_iter: 100_000,
+            scheme: Scheme::Sequential,
+            alpha_prior: [0.0; 2],
+            noise_prior: [0.0; 2],
         }
     }
 }
@@ -63,7 +85,31 @@ impl Settings {
             );
             return Err(Error::Invalid { what });
         }
+        check_prior("alpha_prior", self.alpha_prior)?;
+        check_prior("noise_prior", self.noise_prior)?;
+        if self.alpha_prior[0] > 0.0 && self.alpha_prior[1] == 0.0 {
+            let what = "alpha_prior must have a positive rate if it has a positive shape: without one it asks for \
+                        infinite precisions; got a rate of 0";
+            return Err(Error::Invalid { what: what.into() });
+        }
         Ok(Rules { settings: self })
+    }
+}
+
+fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
+    if [shape, rate].iter().all(|v| v.is_finite() && *v >= 0.0) {
+        return Ok(());
+    }
+    let what = format!(
+        "{name} must be a shape and a rate, neither negative, got ({shape}, {rate}); (0, 0) is uniform in the logarithm"
+    );
+    Err(Error::Invalid { what })
+}
+
+impl Rules {
+    /// The range of the noise, if it is estimated.
+    pub(super) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
+        (self.noise == Noise::Estimated).then_some(range)
     }
 }
 

@@ -3,6 +3,7 @@
 use nalgebra::DMatrix;
 
 use super::action::{ALPHA_FLOOR, Factors};
+use super::prior::{Gamma, Priors};
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one};
@@ -23,7 +24,11 @@ use crate::stats::Statistics;
 pub(crate) struct State {
     pub(crate) active: Vec<usize>,
     pub(crate) alpha: Vec<f64>,
+    /// The prior of each alpha.
+    pub(super) priors: Vec<Gamma>,
     pub(crate) beta: f64,
+    /// The prior of beta.
+    pub(super) noise_prior: Gamma,
     pub(crate) mu: Vec<f64>,
     pub(crate) sigma: DMatrix<f64>,
     chol: Cholesky,
@@ -45,6 +50,7 @@ pub(super) struct Entrant<'a> {
     pub(super) gram: &'a [f64],
     pub(super) gram_self: f64,
     pub(super) gradient: f64,
+    pub(super) prior: Gamma,
 }
 
 const FIRST_CAPACITY: usize = 32;
@@ -57,7 +63,9 @@ impl Clone for State {
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
+            priors: self.priors.clone(),
             beta: self.beta,
+            noise_prior: self.noise_prior,
             mu: self.mu.clone(),
             sigma: leading(&self.sigma, self.len(), capacity),
             chol: self.chol.clone(),
@@ -83,11 +91,13 @@ fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
 
 impl State {
     /// An empty model. `deviance` is that of w = 0; `n_noise` the number of rows beta speaks for (0: no beta).
-    pub(super) fn empty(beta: f64, deviance: f64, n_noise: f64) -> Self {
+    pub(super) fn empty(beta: f64, noise_prior: Gamma, deviance: f64, n_noise: f64) -> Self {
         Self {
             active: Vec::new(),
             alpha: Vec::new(),
+            priors: Vec::new(),
             beta,
+            noise_prior,
             mu: Vec::new(),
             sigma: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
             chol: Cholesky::with_capacity(FIRST_CAPACITY),
@@ -101,6 +111,23 @@ impl State {
         }
     }
 
+    /// Puts functions into an empty model, all with the same alpha; [`State::set_data`] has to follow.
+    pub(super) fn fill(&mut self, functions: &[usize], alpha: f64, priors: &Priors) {
+        let m = functions.len();
+        self.reserve(m);
+        self.active.extend_from_slice(functions);
+        self.priors.extend(functions.iter().map(|&j| priors.of(j)));
+        self.alpha.resize(m, alpha);
+        for values in [
+            &mut self.mu,
+            &mut self.gradient,
+            &mut self.reference,
+            &mut self.offset,
+        ] {
+            values.resize(m, 0.0);
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.active.len()
     }
@@ -109,13 +136,18 @@ impl State {
         &self.chol
     }
 
-    pub(super) fn n_noise(&self) -> f64 {
+    pub(crate) fn n_noise(&self) -> f64 {
         self.n_noise
     }
 
     /// Sparsity and quality of active function `k`, were it left out.
     pub(super) fn factors(&self, k: usize) -> Factors {
-        Factors::from_posterior(self.alpha[k], self.sigma[(k, k)], self.mu[k])
+        Factors::from_posterior(
+            self.alpha[k],
+            self.sigma[(k, k)],
+            self.mu[k],
+            self.priors[k],
+        )
     }
 
     /// gamma_k = 1 - alpha_k Sigma_kk: how well the data determine the weight.
@@ -172,7 +204,7 @@ impl State {
     /// ln p(t | alpha, beta): equation (7) through the m x m factor.
     ///
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so rounding in mu enters squared.
-    pub(super) fn log_evidence(&self) -> f64 {
+    pub(crate) fn log_evidence(&self) -> f64 {
         let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
         let penalty: f64 = self
             .alpha
@@ -189,6 +221,23 @@ impl State {
             - self.chol.ln_det()
             - self.beta * self.deviance_at_mean()
             - penalty)
+    }
+
+    /// What is maximised: the log evidence and the log densities of the hyperparameters under their priors.
+    ///
+    /// That of ln beta is `c ln beta - d beta` (Tipping 2001, appendix A), with no constant.
+    pub(super) fn log_posterior(&self) -> f64 {
+        let mut value = self.log_evidence();
+        for (prior, &alpha) in self.priors.iter().zip(&self.alpha) {
+            if !prior.is_flat() {
+                value += prior.log_density(alpha);
+            }
+        }
+        let Gamma { shape, rate } = self.noise_prior;
+        if self.n_noise > 0.0 && !self.noise_prior.is_flat() {
+            value += shape * self.beta.ln() - rate * self.beta;
+        }
+        value
     }
 
     /// S and Q of a function outside: equations (24) and (25).
@@ -213,13 +262,14 @@ impl State {
         self.chol.solve_lower_in_place(&mut v);
         // S = beta phi^T phi - ||L^-1 beta g||^2: the square of a norm, so never a difference of large cross terms.
         let s = self.beta * entrant.gram_self - dot(&v, &v);
-        (v, Factors { s, q })
+        let prior = entrant.prior;
+        (v, Factors { s, q, prior })
     }
 
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
     pub(super) fn add(&mut self, entrant: &Entrant<'_>, alpha: f64) -> Result<()> {
         let m = self.len();
-        let (v, Factors { s, q }) = self.project(entrant);
+        let (v, Factors { s, q, .. }) = self.project(entrant);
         let mut u = v.clone();
         self.chol.solve_lower_transpose_in_place(&mut u);
         self.reserve(m + 1);
@@ -241,6 +291,7 @@ impl State {
         self.mu.push(mean);
         self.offset.push(mean);
         self.alpha.push(alpha);
+        self.priors.push(entrant.prior);
         self.active.push(entrant.index);
         self.gradient.push(entrant.gradient);
         self.reference.push(0.0);
@@ -280,6 +331,7 @@ impl State {
         ] {
             values.remove(k);
         }
+        self.priors.remove(k);
         self.active.remove(k);
     }
 
@@ -398,7 +450,7 @@ mod tests {
 
         /// An empty model.
         fn empty(&self) -> State {
-            State::empty(10.0, dot(&self.t, &self.t), ROWS as f64)
+            State::empty(10.0, Gamma::FLAT, dot(&self.t, &self.t), ROWS as f64)
         }
 
         /// Adds a function; returns the gain that equation (18) predicts.
@@ -418,6 +470,7 @@ mod tests {
                 gram: &gram,
                 gram_self: dot(column, column),
                 gradient: dot(column, &residual),
+                prior: Gamma::FLAT,
             };
             let factors = state.factors_outside(&entrant);
             state.add(&entrant, alpha).unwrap();

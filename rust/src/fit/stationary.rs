@@ -8,6 +8,8 @@
 //! * d Sigma_jj / d x_k = -alpha_k Sigma_jk^2 + alpha_k mu_k D_jk, the second part because B moves with the mode;
 //!   D is [`Statistics::variance_drift`].
 //!
+//! A Gamma prior of shape a and rate b makes it `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
+//!
 //! As alpha_j grows without bound R_j tends to ln(s / q^2), which vanishes only on the border of relevance: unlike the
 //! gradient of the evidence, R has no false root at infinity.
 
@@ -54,10 +56,20 @@ impl Residual {
             // gamma = s / (alpha + s), free of the cancellation in 1 - alpha Sigma_kk.
             let s = state.factors(k).s.max(f64::MIN_POSITIVE);
             let (alpha, mu) = (state.alpha[k], state.mu[k].abs().max(f64::MIN_POSITIVE));
-            let value = (s / (alpha + s)).ln() - 2.0 * mu.ln() - alpha.ln();
+            let (gamma, prior) = (s / (alpha + s), state.priors[k]);
+            let (value, unwanted) = if prior.is_flat() {
+                (gamma.ln() - 2.0 * mu.ln() - alpha.ln(), false)
+            } else {
+                let value = (gamma + 2.0 * prior.shape).ln()
+                    - (mu * mu + 2.0 * prior.rate).ln()
+                    - alpha.ln();
+                // Under a prior a stationary point may be worth less than nothing.
+                let hopeless = alpha >= s && state.factors(k).optimal_alpha().is_none();
+                (value, hopeless)
+            };
             this.values.push(value);
             this.leaving
-                .push(value > 0.0 && alpha >= 0.999 * DEPARTED * s);
+                .push(unwanted || (value > 0.0 && alpha >= 0.999 * DEPARTED * s));
         }
         this
     }
@@ -144,9 +156,12 @@ pub(super) fn jacobian(stats: &mut dyn Statistics, state: &State) -> Result<DMat
         let gamma = state.gamma(j).max(f64::MIN_POSITIVE);
         let d_variance = alpha[k] * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
         let own = if j == k { sigma[(j, j)] } else { 0.0 };
-        let d_ln_gamma = -alpha[j] * (own + d_variance) / gamma;
-        let d_ln_mu = -alpha[k] * mu[k] * sigma[(j, k)] / mu[j];
-        d_ln_gamma - 2.0 * d_ln_mu - if j == k { 1.0 } else { 0.0 }
+        let prior = state.priors[j];
+        let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma + 2.0 * prior.shape);
+        let d_mu = -alpha[k] * mu[k] * sigma[(j, k)];
+        // d ln(mu^2 + 2 b) = 2 mu d mu / (mu^2 + 2 b)
+        let d_ln_square = 2.0 * d_mu / (mu[j] + 2.0 * prior.rate / mu[j]);
+        d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 }
     }))
 }
 

@@ -21,7 +21,10 @@ pub struct Posterior {
     pub gamma: Vec<f64>,
     /// Noise precision; 1 for likelihoods without one.
     pub beta: f64,
-    /// Log evidence at the start and after each step.
+    /// Log evidence at the end.
+    pub log_evidence: f64,
+    /// The objective at the start and after each step: the log evidence, with the log densities of the
+    /// hyperparameters where they have priors.
     pub trace: Vec<f64>,
     /// How the fit ended.
     pub status: Status,
@@ -53,15 +56,11 @@ impl Posterior {
             }),
             gamma: order.iter().map(|&k| state.gamma(k)).collect(),
             beta: state.beta / (target_scale * target_scale),
+            // The density of t / c is c^N times that of t.
+            log_evidence: state.log_evidence() - state.n_noise() * target_scale.ln(),
             trace,
             status,
         }
-    }
-
-    /// Log evidence at the end.
-    #[must_use]
-    pub fn log_evidence(&self) -> f64 {
-        self.trace.last().copied().unwrap_or(f64::NAN)
     }
 
     /// Number of steps.
