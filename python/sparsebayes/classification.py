@@ -10,8 +10,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis, KernelBasis
-from ._types import Callback, FloatArray, KernelSpec, Likelihood
+from ._basis import ColumnBasis
+from ._prediction import KernelClassification
+from ._types import Callback, ExtraBasis, FloatArray, KernelSpec, Likelihood
 from ._validation import naming
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return labels
 
 
-class RVC(KernelBasis, _Classification):
+class RVC(KernelClassification, _Classification):
     r"""Relevance vector classification: a sparse Bayesian logistic model on kernels about the training rows.
 
     .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
@@ -206,6 +207,10 @@ class RVC(KernelBasis, _Classification):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    extra_basis : {"linear"}, transformer, callable or array, optional
+        Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
+        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
+        (n_samples, p), whose like predictions then have to be given too.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -225,7 +230,8 @@ class RVC(KernelBasis, _Classification):
         The labels, sorted.
     active_ : ndarray of shape (n_active,), int
         Functions in the model (of any class), ascending: the training row, and -1 for the bias. With several
-        kernels row n of kernel p is ``p * n_samples + n``.
+        kernels row n of kernel p is ``p * n_samples + n``; after all P kernels extra column j is
+        ``P * n_samples + j``.
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
         not use a function.
@@ -254,6 +260,10 @@ class RVC(KernelBasis, _Classification):
         Weight of the bias, 0 where it was pruned.
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
+    extra_coef_ : ndarray of shape (1 or n_classes, p)
+        Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
+    extra_basis_ : transformer, callable, "linear", "array" or None
+        What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters.
     n_features_in_, feature_names_in_
@@ -300,6 +310,7 @@ class RVC(KernelBasis, _Classification):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        extra_basis: ExtraBasis = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -311,6 +322,7 @@ class RVC(KernelBasis, _Classification):
         self.degree = degree
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
+        self.extra_basis = extra_basis
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -11,8 +11,9 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis, KernelBasis
-from ._types import Callback, FloatArray, KernelSpec, Likelihood
+from ._basis import ColumnBasis
+from ._prediction import KernelRegression
+from ._types import Callback, ExtraBasis, FloatArray, KernelSpec, Likelihood
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -112,7 +113,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         return mean[:, 0], np.sqrt(self.noise_variance_ + variance[:, 0])
 
 
-class RVR(KernelBasis, _Regression):
+class RVR(KernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -139,6 +140,10 @@ class RVR(KernelBasis, _Regression):
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     noise_variance : positive float, optional
         Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    extra_basis : {"linear"}, transformer, callable or array, optional
+        Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
+        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
+        (n_samples, p), whose like predictions then have to be given too.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -156,7 +161,7 @@ class RVR(KernelBasis, _Regression):
     ----------
     active_ : ndarray of shape (n_active,), int
         Functions in the model, ascending: the training row, and -1 for the bias. With several kernels row n
-        of kernel p is ``p * n_samples + n``.
+        of kernel p is ``p * n_samples + n``; after all P kernels extra column j is ``P * n_samples + j``.
     alpha_ : ndarray of shape (n_active,)
         Prior precisions of the weights.
     mu_ : ndarray of shape (n_active,)
@@ -185,6 +190,10 @@ class RVR(KernelBasis, _Regression):
         Weight of the bias, 0 where it was pruned.
     coef_ : ndarray of shape (1, n_features)
         Weights over the columns of X; with a linear kernel only.
+    extra_coef_ : ndarray of shape (1, p)
+        Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
+    extra_basis_ : transformer, callable, "linear", "array" or None
+        What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters.
     n_features_in_, feature_names_in_
@@ -226,6 +235,7 @@ class RVR(KernelBasis, _Regression):
         coef0: float = 0.0,
         fit_intercept: bool = True,
         noise_variance: float | None = None,
+        extra_basis: ExtraBasis = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -238,6 +248,7 @@ class RVR(KernelBasis, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.extra_basis = extra_basis
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
