@@ -144,6 +144,9 @@ class RVR(KernelRegression, _Regression):
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
         scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
         (n_samples, p), whose like predictions then have to be given too.
+    keep_rows : bool, default=False
+        Whether the model has a copy of the training rows, which its pickles then carry; predictions with
+        ``healed=True`` need the rows. False: it refers to those given to ``fit``, until it is pickled.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -212,6 +215,9 @@ class RVR(KernelRegression, _Regression):
     M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
     AISTATS.
 
+    C. E. Rasmussen and J. Quinonero-Candela (2005). Healing the relevance vector machine through
+    augmentation. ICML.
+
     Examples
     --------
     >>> import numpy as np
@@ -236,6 +242,7 @@ class RVR(KernelRegression, _Regression):
         fit_intercept: bool = True,
         noise_variance: float | None = None,
         extra_basis: ExtraBasis = None,
+        keep_rows: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -249,6 +256,7 @@ class RVR(KernelRegression, _Regression):
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
         self.extra_basis = extra_basis
+        self.keep_rows = keep_rows
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
