@@ -21,7 +21,8 @@
 //! ```
 //!
 //! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
-//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked.
+//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
+//!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
 #![forbid(unsafe_code)]
 
@@ -38,4 +39,6 @@ pub use fit::{Action, Noise, Rules, Scheme, Settings, Status, Step, Watch, fit};
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::Posterior;
-pub use stats::{Block, DenseDesign, Design, KernelDesign, Observations, Statistics, Sweep};
+pub use stats::{
+    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Observations, Statistics, Sweep,
+};

@@ -4,8 +4,8 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, KernelDesign, Likelihood, Noise, Observations, Posterior, Rules,
-    Scheme, Settings, fit,
+    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Noise, Observations,
+    Posterior, Rules, Scheme, Settings, fit,
 };
 
 use crate::arrays::{columns, rows, vector};
@@ -52,6 +52,19 @@ impl<'a> Task<'a> {
             Observations::new(design, self.likelihood, self.target.to_vec(), weights)?
                 .cancelled_by(line.cancel.clone());
         fit(&mut observations, &self.rules, &mut |step| line.watch(step))
+    }
+
+    /// `extra`: columns to put after those of `design`.
+    fn solve_beside(
+        &self,
+        design: &dyn Design,
+        extra: Option<&DenseDesign<'_>>,
+        line: &Line,
+    ) -> Result<Posterior, Error> {
+        match extra {
+            None => self.solve(design, line),
+            Some(extra) => self.solve(&JoinedDesign::new(design, extra)?, line),
+        }
     }
 }
 
@@ -141,11 +154,12 @@ pub(crate) fn fit_dense(
     Ok(PyPosterior(posterior))
 }
 
-/// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias`.
+/// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias` and before the columns of
+/// `extra`.
 ///
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
 #[pyfunction]
-#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, lazy=None, likelihood="gaussian",
+#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
     noise_prior=[0.0, 0.0], n_threads=None, callback=None))]
 #[allow(
@@ -161,6 +175,7 @@ pub(crate) fn fit_kernel(
     target: PyReadonlyArray1<'_, f64>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     bias: bool,
+    extra: Option<PyReadonlyArray2<'_, f64>>,
     lazy: Option<bool>,
     likelihood: &str,
     noise_variance: Option<f64>,
@@ -174,6 +189,10 @@ pub(crate) fn fit_kernel(
 ) -> PyResult<PyPosterior> {
     let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
     x.check_alike("centres", &z)?;
+    let extra = extra
+        .as_ref()
+        .map(|e| Ok::<_, PyErr>((columns("extra", e)?, e.as_array().dim())))
+        .transpose()?;
     let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
     let rules = rules(
         noise_variance,
@@ -187,12 +206,15 @@ pub(crate) fn fit_kernel(
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
             let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
+            let extra = extra
+                .map(|(values, (n_rows, n_columns))| DenseDesign::new(values, n_rows, n_columns))
+                .transpose()?;
             if lazy.unwrap_or(
                 x.n_features <= CHEAP || design.n_rows().saturating_mul(design.n_basis()) > STORED,
             ) {
-                task.solve(&design, line)
+                task.solve_beside(&design, extra.as_ref(), line)
             } else {
-                task.solve(&design.materialise()?, line)
+                task.solve_beside(&design.materialise()?, extra.as_ref(), line)
             }
         })?
     })?;

@@ -9,12 +9,14 @@ mod blocks;
 mod columns;
 mod dense;
 mod design;
+mod joined;
 mod kernel_design;
 mod observations;
 mod rows;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
+pub use joined::JoinedDesign;
 pub use kernel_design::KernelDesign;
 pub use observations::Observations;
 
