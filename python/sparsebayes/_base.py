@@ -108,20 +108,26 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
 
     def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
-        likelihood = self._check_likelihood()
         training = check_training(self, X, y, sample_weight, labels=self._labels)
         targets = self._targets(training.y, reset=True)
+        likelihood = self._check_likelihood()
         design = self._design(training)
         name = type(self).__name__
         watch = Watch(
-            name, self.callback, bool(self.verbose), design.layout, likelihood == "gaussian", len(targets)
+            name,
+            self.callback,
+            bool(self.verbose),
+            design.layout,
+            likelihood == "gaussian",
+            len(targets),
+            design.n_basis,
         )
         posteriors = []
         for target in targets:
             posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
-        self._n_samples = training.n_samples
+        self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
@@ -177,21 +183,19 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )
-        likelihood = self._check_likelihood()
+        likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
         for output, (target, evidence) in enumerate(
             zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
         ):
-            one = self.alpha_.ndim == 1
-            alpha, mu = (self.alpha_, self.mu_) if one else (self.alpha_[:, output], self.mu_[:, output])
-            used = np.isfinite(alpha)
+            active, alpha, mu = self._of_output(output, columns)
             yield Problem(
                 Phi=Phi,
                 target=target,
                 weights=training.weights,
-                active=columns[used],
-                alpha=alpha[used],
-                mu=mu[used],
+                active=active,
+                alpha=alpha,
+                mu=mu,
                 beta=getattr(self, "beta_", 1.0),
                 noise=self._noise_state(likelihood),
                 likelihood=likelihood,
@@ -199,6 +203,13 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
                 log_evidence=evidence,
             )
+
+    def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the functions of one fit, as the core counts them, with their alpha and mu."""
+        one = self.alpha_.ndim == 1
+        alpha, mu = (self.alpha_, self.mu_) if one else (self.alpha_[:, output], self.mu_[:, output])
+        used = np.isfinite(alpha)
+        return columns[used], alpha[used], mu[used]
 
     def _noise_state(self, likelihood: Likelihood) -> Literal["estimated", "fixed", "floor", "none"]:
         if likelihood != "gaussian":

@@ -62,6 +62,10 @@ class Design(Protocol):
     def layout(self) -> Layout:
         """Which column is which function."""
 
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+
     def fit(
         self,
         target: FloatArray,
@@ -88,6 +92,11 @@ class DenseDesign:
         return np.concatenate(
             blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F")
         )
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return int(self.Phi.shape[1])
 
     def fit(
         self,
@@ -118,6 +127,11 @@ class KernelDesign:
     layout: Layout
     #: Columns beside the kernels, N x p.
     extra: FloatArray
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return int(self.layout.bias) + len(self.kernels) * len(self.centres)
 
     def fit(
         self,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
-Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson"]
+Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
@@ -82,11 +82,11 @@ class Problem:
 
     #: Design matrix, N x K, in the column order of the dictionary.
     Phi: FloatArray
-    #: Targets, length N; 0 and 1 for classification.
+    #: Targets, length N; 0 and 1 for classification, class numbers for a softmax.
     target: FloatArray
     #: Sample weights, length N, or None.
     weights: FloatArray | None
-    #: Indices of the columns in the model, ascending.
+    #: Indices of the columns in the model, ascending; for a softmax c K + j where class c uses column j.
     active: IntArray
     #: Prior precision of each active weight.
     alpha: FloatArray

@@ -27,6 +27,7 @@ class Watch:
         layout: Layout,
         has_noise: bool,
         n_fits: int,
+        n_basis: int,
     ) -> None:
         self._name = name
         self._callback = callback
@@ -34,6 +35,7 @@ class Watch:
         self._layout = layout
         self._has_noise = has_noise
         self._n_fits = n_fits
+        self._n_basis = n_basis
         self._fit = 0
         self._shown_at = 0.0
         self._stopped = False
@@ -65,7 +67,8 @@ class Watch:
             self._shown_at = time.monotonic()
             self._show(iteration, n_active, evidence, "")
         if self._callback is not None:
-            index = None if column < 0 else self._layout.name(column)
+            # A softmax counts the functions of one class after those of another.
+            index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / beta if self._has_noise else None
             record = StepRecord(iteration, action, index, gain, evidence, n_active, noise)
             self._stopped = bool(self._callback(record))

@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis
+from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
 from ._prediction import KernelClassification
-from ._types import Callback, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
+from ._types import Callback, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
 from ._validation import naming
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 
 
 class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
-    """Targets that are class labels: Bernoulli, one fit for two classes and one per class for more."""
+    """Targets that are class labels: Bernoulli for two classes, a softmax or a fit per class for more."""
+
+    if TYPE_CHECKING:
+        multi_class: str
 
     _labels = True
 
@@ -63,7 +67,9 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return self
 
     def _check_likelihood(self) -> Likelihood:
-        return "bernoulli"
+        # Two classes are the same model either way: the difference of their logits is the one logit.
+        softmax = check_multi_class(self.multi_class)
+        return "multinomial" if softmax and len(self.classes_) > 2 else "bernoulli"
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         if reset:
@@ -74,10 +80,15 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
                     f"y holds one class only, {self.classes_.tolist()[0]!r} (rows of zero weight do "
                     "not count); a classifier needs at least two"
                 )
+        if (self._check_likelihood() if reset else self._likelihood) == "multinomial":
+            return [np.searchsorted(self.classes_, labels_or_values).astype(np.float64)]
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [(labels_or_values == label).astype(np.float64) for label in positive]
 
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        if self._likelihood == "multinomial":
+            publish(self, posteriors[0], layout, self._n_basis, len(self.classes_))
+            return
         if len(posteriors) == 1:
             super()._publish_posteriors(posteriors, layout)
             return
@@ -90,6 +101,12 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             self.alpha_[at, output] = posterior.alpha
             self.mu_[at, output] = posterior.mu
             self.sigma_[output][np.ix_(at, at)] = posterior.sigma
+
+    def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        if self._likelihood != "multinomial":
+            return super()._of_output(output, columns)
+        classes, rows = weights_in_order(self.alpha_)
+        return classes * self._n_basis + columns[rows], self.alpha_[rows, classes], self.mu_[rows, classes]
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
@@ -104,7 +121,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         -------
         ndarray of shape (n,) or (n, n_classes)
             Two classes: the log odds of the second. More: one column per class, of that class against the
-            rest.
+            rest; or the logits of the softmax.
 
         Raises
         ------
@@ -121,7 +138,9 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
         Uncertainty about the weights draws probabilities towards one half: with m and v the posterior mean
         and variance of the linear predictor, :math:`\sigma(\kappa m)` with :math:`\kappa = (1 + \pi v /
-        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum.
+        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum. A softmax
+        has :math:`P(c) \propto 1 / \sum_d \exp(-\kappa_{cd} (m_c - m_d))`, where :math:`\kappa_{cd}` belongs
+        to the posterior variance of the difference of two logits (Daunizeau 2017).
 
         Parameters
         ----------
@@ -129,7 +148,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
             n_samples).
         moderate : bool, default=True
-            False: the plain sigmoid of the mode, :math:`\sigma(m)`.
+            False: the plain sigmoid of the mode, :math:`\sigma(m)`, or its softmax.
 
         Returns
         -------
@@ -143,6 +162,8 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
+        if getattr(self, "_likelihood", None) == "multinomial":
+            return predict_proba(self, X, moderate)
         means, variances = self._moments(X, variance=moderate)
         logits = means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances)
         if logits.shape[1] == 1:
@@ -190,7 +211,9 @@ class RVC(KernelClassification, _Classification):
 
     The precisions :math:`\alpha` maximise the marginal likelihood in its Laplace approximation (Tipping &
     Faul 2003, section 2.2); most of them go to infinity there, and take their functions out of the model.
-    More than two classes are fitted one against the rest, and their probabilities divided by their sum.
+    More than two classes are fitted one against the rest, and their probabilities divided by their sum; or
+    together, with ``multi_class="softmax"``: :math:`P(y = c) \propto e^{\eta_c(x)}`, a weight vector and
+    precisions for each class.
 
     Parameters
     ----------
@@ -207,6 +230,10 @@ class RVC(KernelClassification, _Classification):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    multi_class : {"ovr", "softmax"}, default="ovr"
+        More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
+        with the full Hessian over the weights of all classes, and needs about half as many functions. Two
+        classes are the same model either way.
     extra_basis : {"linear"}, transformer, callable or array, optional
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
         scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
@@ -242,11 +269,14 @@ class RVC(KernelClassification, _Classification):
         ``P * n_samples + j``.
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
-        not use a function.
+        not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
+        model with :math:`\alpha / 2`, and that is what is published.)
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
-        Posterior covariance of the weights at the mode; likewise, 0.
+        Posterior covariance of the weights at the mode; likewise, 0. Of a softmax, where weights of different
+        classes covary, that of the weights in the model alone, class after class: (n_weights, n_weights), in
+        the order of ``mu_.T[np.isfinite(alpha_.T)]``.
     log_marginal_likelihood_ : float
         Laplace approximation of the log evidence in nats (Tipping 2001); the sum over the fits.
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
@@ -296,6 +326,9 @@ class RVC(KernelClassification, _Classification):
     D. J. C. MacKay (1992). The evidence framework applied to classification networks. Neural Computation 4,
     720-736.
 
+    J. Daunizeau (2017). Semi-analytical approximations to statistical moments of sigmoid and softmax mappings
+    of normal variables. arXiv:1703.00091.
+
     Examples
     --------
     >>> import numpy as np
@@ -308,6 +341,10 @@ class RVC(KernelClassification, _Classification):
     ('converged', True)
     >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
     array(['same', 'different'], dtype='<U9')
+    >>> y = np.array(["left", "middle", "right"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    >>> softmax = RVC(multi_class="softmax").fit(X, y)
+    >>> softmax.status_, softmax.alpha_.shape == (len(softmax.active_), 3)
+    ('converged', True)
     """
 
     def __init__(
@@ -318,6 +355,7 @@ class RVC(KernelClassification, _Classification):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        multi_class: str = "ovr",
         extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
@@ -332,6 +370,7 @@ class RVC(KernelClassification, _Classification):
         self.degree = degree
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
+        self.multi_class = multi_class
         self.extra_basis = extra_basis
         self.scheme = scheme
         self.alpha_prior = alpha_prior
@@ -353,7 +392,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    scheme, alpha_prior, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -397,6 +436,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         self,
         *,
         fit_intercept: bool = False,
+        multi_class: str = "ovr",
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
@@ -406,6 +446,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         callback: Callback | None = None,
     ) -> None:
         self.fit_intercept = fit_intercept
+        self.multi_class = multi_class
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.tol = tol

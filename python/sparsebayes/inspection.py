@@ -6,6 +6,7 @@ is taken apart by a singular value decomposition, and the posterior mode found b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from scipy.linalg import cho_factor, cho_solve, svd
 from scipy.special import expit, gammaln
 
 from ._hyperpriors import best_alpha
+from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, Problem
 
 if TYPE_CHECKING:
@@ -164,12 +166,8 @@ def _certify(problem: Problem) -> Certificate:
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]
-    scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
-    if problem.likelihood == "gaussian":
-        fit = _gaussian(scaled, t, w, problem.beta, problem.noise_prior)
-    else:
-        fit = _linearised(scaled, t, w, problem.likelihood)
-    S, Q = _factors(Phi, fit), Phi.T @ fit.pull
+    written_out = _several_logits if problem.likelihood == "multinomial" else _one_predictor
+    fit, S, Q = written_out(problem, Phi, t, w)
     error = (np.sqrt(problem.alpha) * problem.mu - fit.mean) / _posterior_deviation(fit)
     change = {
         "estimated": abs(fit.log_beta_change),
@@ -190,6 +188,37 @@ def _certify(problem: Problem) -> Certificate:
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
     )
+
+
+def _one_predictor(
+    problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
+) -> tuple[_Fit, FloatArray, FloatArray]:
+    """Return a fit of one linear predictor, with S and Q of the dictionary (equation 22)."""
+    scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
+    if problem.likelihood == "gaussian":
+        fit = _gaussian(scaled, t, w, problem.beta, problem.noise_prior)
+    else:
+        fit = _linearised(scaled, t, w, problem.likelihood)
+    S = _factors(lambda block: fit.root[:, np.newaxis] * Phi[:, block], Phi.shape[1], fit)
+    return fit, S, Phi.T @ fit.pull
+
+
+def _several_logits(
+    problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
+) -> tuple[_Fit, FloatArray, FloatArray]:
+    """Return a fit of one linear predictor per class: the Laplace approximation with the full Hessian."""
+    labels = t.astype(np.intp)
+    rows = SoftmaxRows(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
+    mode = rows.mode()
+    eta = rows.logits(mode)
+    left, singular, right = svd(
+        rows.whitened(problem.active, eta) / np.sqrt(problem.alpha), full_matrices=False
+    )
+    log_evidence = rows.objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
+    Q = rows.slopes(eta)
+    fit = _Fit(np.ones(len(left)), left, singular, right, mode, Q, log_evidence, 0.0)
+    S = _factors(lambda block: rows.whitened(np.arange(rows.n_basis)[block], eta), rows.n_basis, fit)
+    return fit, S, Q
 
 
 def _gaussian(
@@ -242,13 +271,16 @@ def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArra
     return inside + correction, outside - left @ correction
 
 
-def _factors(Phi: FloatArray, fit: _Fit) -> FloatArray:
-    """Return S_i = phi_i^T C^-1 phi_i of the whole dictionary (Tipping & Faul 2003, equation 22)."""
-    S = np.empty(Phi.shape[1])
+def _factors(whitened: Callable[[slice], FloatArray], n_basis: int, fit: _Fit) -> FloatArray:
+    """Return S_i = phi_i^T C^-1 phi_i of the whole dictionary (Tipping & Faul 2003, equation 22).
+
+    ``whitened``: a block of its columns, each row times the root of its noise precision.
+    """
+    S = np.empty(n_basis)
     shrinkage = 1.0 / (1.0 + fit.singular**2)
-    for start in range(0, Phi.shape[1], _BLOCK):
+    for start in range(0, n_basis, _BLOCK):
         block = slice(start, start + _BLOCK)
-        inside, outside = _split(fit.root[:, np.newaxis] * Phi[:, block], fit.left)
+        inside, outside = _split(whitened(block), fit.left)
         S[block] = shrinkage @ inside**2 + np.sum(outside**2, axis=0)
     return S
 

@@ -40,5 +40,6 @@ pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::Posterior;
 pub use stats::{
-    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Observations, Statistics, Sweep,
+    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations, Statistics,
+    Sweep,
 };

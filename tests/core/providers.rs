@@ -1,12 +1,14 @@
 //! Where the numbers come from must not show in the model.
 
+use std::ops::ControlFlow;
+
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Observations,
-    Points, Posterior, Settings, Status,
+    DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Multinomial,
+    Observations, Points, Posterior, Settings, Status, fit,
 };
 
-use crate::problems::{Uniform, fit_design, surface};
+use crate::problems::{Uniform, fit_design, labels, surface};
 
 fn design(x: &[f64]) -> KernelDesign {
     let kernels = vec![
@@ -118,6 +120,31 @@ fn the_number_of_threads_does_not_show() {
     let one = run(1);
     assert_same_bits(&one, &run(2));
     assert_same_bits(&one, &run(5));
+}
+
+/// With weights u and v of the two classes the likelihood knows v - u alone, whose prior variance is the sum of the two.
+/// So the evidence is that of the Bernoulli model whatever the shares of that sum.
+#[test]
+fn a_softmax_of_two_classes_is_the_bernoulli_model() {
+    for seed in 0..6 {
+        let problem = labels(80, 12, seed);
+        let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
+        let settings = Settings::default();
+        let (one, _) = fit_design(&design, Likelihood::Bernoulli, &problem.t, None, settings);
+        let mut stats = Multinomial::new(&design, &problem.t, None).unwrap();
+        let go_on = &mut |_: &_| ControlFlow::Continue(());
+        let two = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
+        assert_eq!(two.status, Status::Converged);
+        assert!((two.log_evidence() - one.log_evidence()).abs() < 1e-6);
+        let mut difference = vec![0.0; problem.k];
+        for (&j, mu) in two.active.iter().zip(&two.mu) {
+            difference[j % problem.k] += if j < problem.k { -mu } else { *mu };
+        }
+        for (&j, mu) in one.active.iter().zip(&one.mu) {
+            difference[j] -= mu;
+        }
+        assert!(difference.iter().all(|d| d.abs() < 1e-4), "{difference:?}");
+    }
 }
 
 #[test]

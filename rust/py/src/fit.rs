@@ -4,8 +4,8 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Noise, Observations,
-    Posterior, Rules, Scheme, Settings, fit,
+    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Multinomial, Noise,
+    Observations, Posterior, Rules, Scheme, Settings, fit,
 };
 
 use crate::arrays::{columns, rows, vector};
@@ -20,9 +20,16 @@ const STORED: usize = 1 << 26;
 /// Kernels of so few inputs are evaluated again faster than they are read from memory.
 const CHEAP: usize = 8;
 
+/// What the rows are: a target of one linear predictor each, or a class out of several.
+#[derive(Clone, Copy)]
+enum Rows {
+    Of(Likelihood),
+    Classes,
+}
+
 /// What every fit needs beside its design.
 struct Task<'a> {
-    likelihood: Likelihood,
+    rows: Rows,
     target: &'a [f64],
     weights: Option<&'a [f64]>,
     rules: Rules,
@@ -38,7 +45,7 @@ impl<'a> Task<'a> {
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
         Ok(Self {
-            likelihood: self::likelihood(likelihood)?,
+            rows: self::likelihood(likelihood)?,
             target: vector("target", target)?,
             weights: weights.map(|w| vector("weights", w)).transpose()?,
             rules,
@@ -48,10 +55,19 @@ impl<'a> Task<'a> {
 
     fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
-        let mut observations =
-            Observations::new(design, self.likelihood, self.target.to_vec(), weights)?
-                .cancelled_by(line.cancel.clone());
-        fit(&mut observations, &self.rules, &mut |step| line.watch(step))
+        let watch = &mut |step: &_| line.watch(step);
+        let cancel = line.cancel.clone();
+        match self.rows {
+            Rows::Of(likelihood) => {
+                let target = self.target.to_vec();
+                let stats = Observations::new(design, likelihood, target, weights)?;
+                fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
+            }
+            Rows::Classes => {
+                let stats = Multinomial::new(design, self.target, weights)?;
+                fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
+            }
+        }
     }
 
     /// `extra`: columns to put after those of `design`.
@@ -99,18 +115,21 @@ fn scheme(name: &str) -> PyResult<Scheme> {
     }
 }
 
-fn likelihood(name: &str) -> PyResult<Likelihood> {
+fn likelihood(name: &str) -> PyResult<Rows> {
     match name {
-        "gaussian" => Ok(Likelihood::Gaussian),
-        "bernoulli" => Ok(Likelihood::Bernoulli),
-        "poisson" => Ok(Likelihood::Poisson),
+        "gaussian" => Ok(Rows::Of(Likelihood::Gaussian)),
+        "bernoulli" => Ok(Rows::Of(Likelihood::Bernoulli)),
+        "poisson" => Ok(Rows::Of(Likelihood::Poisson)),
+        "multinomial" => Ok(Rows::Classes),
         _ => Err(invalid(format!(
-            "likelihood must be 'gaussian', 'bernoulli' or 'poisson', got {name:?}"
+            "likelihood must be 'gaussian', 'bernoulli', 'poisson' or 'multinomial', got {name:?}"
         ))),
     }
 }
 
 /// Fits a model whose basis functions are the columns of `Phi`.
+///
+/// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], n_threads=None,

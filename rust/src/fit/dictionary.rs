@@ -46,7 +46,7 @@ impl Dictionary {
 
     /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
     pub(super) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-        if !stats.likelihood().is_linear() {
+        if !stats.is_linear() {
             self.gram.clear();
         }
         self.forget_spare_columns(state);
@@ -74,7 +74,7 @@ impl Dictionary {
         self.gradient = gradient;
         let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
         // Working weights are those at the new reference too: S is a difference, and its terms have to match.
-        let gram = (!stats.likelihood().is_linear()).then(|| {
+        let gram = (!stats.is_linear()).then(|| {
             DMatrix::from_fn(state.len(), state.len(), |a, b| {
                 self.gram[&state.active[a.min(b)]][state.active[a.max(b)]]
             })

@@ -48,7 +48,7 @@ pub(super) fn maximise(
         .collect();
     fill(stats, state, &everything, &priors)?;
     recorder.begin(state);
-    let gaussian = stats.likelihood().is_linear();
+    let gaussian = stats.is_linear();
     let noise = rules.free_noise(range).filter(|_| gaussian);
     loop {
         let moved = update(stats, state, rules.scheme, noise)?;
@@ -87,7 +87,7 @@ fn fill(
 
 /// Brings the quadratic model of the data to where the mean now is.
 fn look(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    if stats.likelihood().is_linear() {
+    if stats.is_linear() {
         state.recentre(stats)?;
         Ok(())
     } else {

@@ -20,7 +20,7 @@ use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::search::search;
 use super::settings::{
-    BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE,
+    BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
 use super::state::State;
 use super::stationary::polish;
@@ -61,7 +61,7 @@ pub(super) fn maximise(
     let empty = state.clone();
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
-    let sample = dictionary.sample(SMALL_SAMPLE, SMALL_SAMPLE);
+    let sample = sample(&dictionary, stats.n_predictors());
     let first = Stretch {
         others: &sample,
         effort: FREE,
@@ -88,7 +88,7 @@ pub(super) fn finish(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    most_pools: usize,
+    mut most_pools: usize,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
@@ -101,7 +101,7 @@ pub(super) fn finish(
         } else {
             alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
             // A pass costs more than the end of the active set; at worst that is done again when it matters.
-            if pools > 0 {
+            if pools > 0 && most_pools > 0 {
                 if polish(stats, state, rules.tol, recorder)? == Settled::Converged {
                     settled = Some(Settled::Converged);
                 }
@@ -121,8 +121,12 @@ pub(super) fn finish(
                 effort: LATE,
                 trials,
             };
-            relinearise(stats, state, dictionary.priors(), &stretch, recorder)?;
-            fine = state.active == before;
+            if relinearise(stats, state, dictionary.priors(), &stretch, recorder)? {
+                fine = state.active == before;
+            } else {
+                // The linearisation does not reach as far as the pool went: one block at a time, then.
+                most_pools = 0;
+            }
             continue;
         }
         if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
@@ -135,6 +139,19 @@ pub(super) fn finish(
             Some(_) => return Ok(Status::Stalled),
         }
     }
+}
+
+/// Candidates for a first model: functions from all over the dictionary, the same ones for each linear predictor, so that
+/// no class is served better than another.
+fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
+    let size = SMALL_SAMPLE.min(WHOLE / n_predictors).max(1);
+    let n_each = dictionary.n_basis() / n_predictors;
+    let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
+    if sample.len() > size {
+        sample = (0..size).map(|k| sample[k * sample.len() / size]).collect();
+    }
+    let of_each = |c| sample.iter().map(move |j| c * n_each + j);
+    (0..n_predictors).flat_map(of_each).collect()
 }
 
 /// Candidates for a pool about the state.
@@ -164,8 +181,9 @@ fn relinearise(
     priors: &Priors,
     stretch: &Stretch<'_>,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
+) -> Result<bool, Halt> {
     const MOST_MODES: usize = 8;
+    let mut useful = false;
     // The pool and the state have to speak of the same linearisation.
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)?;
@@ -190,11 +208,12 @@ fn relinearise(
             state.clone_from(&before);
         }
         recorder.step(Action::Mode, None, state)?;
+        useful |= risen;
         if !risen || state.active == before.active {
             break;
         }
     }
-    Ok(())
+    Ok(useful)
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.

@@ -75,7 +75,7 @@ impl Status {
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let gaussian = stats.likelihood().is_linear();
+    let gaussian = stats.is_linear();
     let (beta, n_noise) = match rules.noise {
         _ if !gaussian => (1.0, 0.0),
         Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),

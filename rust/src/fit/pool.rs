@@ -8,9 +8,9 @@ use nalgebra::DMatrix;
 use super::prior::Priors;
 use super::record::{Halt, Recorder};
 use super::state::{Entrant, State};
+use crate::Result;
 use crate::linalg::blas::{axpy, dot, head};
 use crate::stats::{Statistics, Sweep, check_flag};
-use crate::{Likelihood, Result};
 
 /// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.
 ///
@@ -42,7 +42,7 @@ impl Pool {
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        if stats.likelihood().is_linear() {
+        if stats.is_linear() {
             state.centre(stats)?;
         } else {
             // The search for the mode may have ended on a look elsewhere.
@@ -146,8 +146,8 @@ impl Statistics for &Pool {
         self.len()
     }
 
-    fn likelihood(&self) -> Likelihood {
-        Likelihood::Gaussian
+    fn is_linear(&self) -> bool {
+        true
     }
 
     fn norms(&self) -> &[f64] {

@@ -186,7 +186,7 @@ impl State {
     /// Where the likelihood is not Gaussian, the quadratic model belongs to its reference, and nothing is done.
     pub(super) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
         const HARMLESS: f64 = 1e-10;
-        if self.rounding() <= HARMLESS || !stats.likelihood().is_linear() {
+        if self.rounding() <= HARMLESS || !stats.is_linear() {
             return Ok(false);
         }
         self.centre(stats)?;

@@ -6,18 +6,23 @@
 //! candidates, cost N K and are asked once per pass.
 
 mod blocks;
+mod by_class;
 mod columns;
 mod dense;
 mod design;
 mod joined;
 mod kernel_design;
+mod multinomial;
 mod observations;
 mod rows;
+mod softmax;
+mod softmax_sums;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
 pub use joined::JoinedDesign;
 pub use kernel_design::KernelDesign;
+pub use multinomial::Multinomial;
 pub use observations::Observations;
 
 use std::sync::Arc;
@@ -25,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use crate::{Error, Likelihood, Result};
+use crate::{Error, Result};
 
 /// [`Error::Interrupted`] once the caller has raised the flag.
 pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
@@ -61,8 +66,14 @@ pub trait Statistics {
     /// K.
     fn n_basis(&self) -> usize;
 
-    /// The distribution of the targets.
-    fn likelihood(&self) -> Likelihood;
+    /// Linear predictors of a row, one unless there are several classes. The basis functions of the first come first, then
+    /// the same ones of the second, and so on; K counts them all.
+    fn n_predictors(&self) -> usize {
+        1
+    }
+
+    /// Whether the working weights stay put when mu moves, as those of a Gaussian likelihood alone do.
+    fn is_linear(&self) -> bool;
 
     /// Length of each original column; 0 for columns that can never enter.
     fn norms(&self) -> &[f64];
@@ -100,7 +111,9 @@ pub trait Statistics {
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
     /// Active-only, right after [`Statistics::local`] at the same `mu`: how the posterior variances answer to moves of
-    /// the mode through the weights alone. With T = Phi_A Sigma it is the m x m matrix `sum_n skew_n T_nj^2 T_nk`.
+    /// the mode through the weights alone. With T = Phi_A Sigma it is the m x m matrix `sum_n skew_n T_nj^2 T_nk`; where
+    /// a row has several linear predictors, the third derivative of its log-likelihood, negated, applied to
+    /// `T_nj, T_nj, T_nk`.
     ///
     /// # Errors
     /// As [`Statistics::deviance`].

@@ -57,7 +57,8 @@ impl<'a> Observations<'a> {
         mut target: Vec<f64>,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        check_rows(design.n_rows(), likelihood, &target, weights.as_deref())?;
+        check_rows(design.n_rows(), &target, weights.as_deref())?;
+        likelihood.check_targets(&target)?;
         let n = target.len();
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
         let n_obs = (0..n).map(weight).sum();
@@ -242,8 +243,8 @@ impl Statistics for Observations<'_> {
         self.design.n_basis()
     }
 
-    fn likelihood(&self) -> Likelihood {
-        self.likelihood
+    fn is_linear(&self) -> bool {
+        self.likelihood.is_linear()
     }
 
     fn norms(&self) -> &[f64] {
