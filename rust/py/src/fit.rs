@@ -4,11 +4,11 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Noise, Observations,
-    Posterior, Rules, Scheme, Settings, fit,
+    DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Noise,
+    Observations, Posterior, Rules, Scheme, Settings, fit,
 };
 
-use crate::arrays::{columns, rows, vector};
+use crate::arrays::{Rows, columns, rows, vector};
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
@@ -53,18 +53,62 @@ impl<'a> Task<'a> {
                 .cancelled_by(line.cancel.clone());
         fit(&mut observations, &self.rules, &mut |step| line.watch(step))
     }
+}
 
-    /// `extra`: columns to put after those of `design`.
-    fn solve_beside(
-        &self,
-        design: &dyn Design,
-        extra: Option<&DenseDesign<'_>>,
-        line: &Line,
-    ) -> Result<Posterior, Error> {
-        match extra {
-            None => self.solve(design, line),
-            Some(extra) => self.solve(&JoinedDesign::new(design, extra)?, line),
-        }
+/// A dictionary of kernels about `centres`, after a constant if `bias` and before the columns of `extra`.
+pub(crate) struct KernelDictionary<'a> {
+    x: Rows<'a>,
+    centres: Rows<'a>,
+    kernels: Vec<Kernel>,
+    bias: bool,
+    /// Values, column after column, and their number of rows and columns.
+    extra: Option<(&'a [f64], (usize, usize))>,
+}
+
+impl<'a> KernelDictionary<'a> {
+    pub(crate) fn new(
+        x: &'a PyReadonlyArray2<'_, f64>,
+        centres: &'a PyReadonlyArray2<'_, f64>,
+        kernels: &[PyRef<'_, PyKernel>],
+        bias: bool,
+        extra: Option<&'a PyReadonlyArray2<'_, f64>>,
+    ) -> PyResult<Self> {
+        let (x, centres) = (rows("X", x)?, rows("centres", centres)?);
+        x.check_alike("centres", &centres)?;
+        let extra = extra
+            .map(|e| Ok::<_, PyErr>((columns("extra", e)?, e.as_array().dim())))
+            .transpose()?;
+        let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+        Ok(Self {
+            x,
+            centres,
+            kernels,
+            bias,
+            extra,
+        })
+    }
+
+    /// Shows the design to `solve`, its kernels evaluated when asked or, unless `lazy`, once (None: what is faster).
+    pub(crate) fn solve<T>(
+        self,
+        lazy: Option<bool>,
+        solve: impl FnOnce(&dyn Design) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (x, z, d) = (self.x.values, self.centres.values, self.x.n_features);
+        let kernels = KernelDesign::new(x, z, d, self.kernels, self.bias)?;
+        let large = kernels.n_rows().saturating_mul(kernels.n_basis()) > STORED;
+        let stored;
+        let left: &dyn Design = if lazy.unwrap_or(d <= CHEAP || large) {
+            &kernels
+        } else {
+            stored = kernels.materialise()?;
+            &stored
+        };
+        let Some((values, (n_rows, n_columns))) = self.extra else {
+            return solve(left);
+        };
+        let right = DenseDesign::new(values, n_rows, n_columns)?;
+        solve(&JoinedDesign::new(left, &right)?)
     }
 }
 
@@ -187,13 +231,7 @@ pub(crate) fn fit_kernel(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
-    x.check_alike("centres", &z)?;
-    let extra = extra
-        .as_ref()
-        .map(|e| Ok::<_, PyErr>((columns("extra", e)?, e.as_array().dim())))
-        .transpose()?;
-    let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+    let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(
         noise_variance,
         tol,
@@ -205,17 +243,7 @@ pub(crate) fn fit_kernel(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
-            let extra = extra
-                .map(|(values, (n_rows, n_columns))| DenseDesign::new(values, n_rows, n_columns))
-                .transpose()?;
-            if lazy.unwrap_or(
-                x.n_features <= CHEAP || design.n_rows().saturating_mul(design.n_basis()) > STORED,
-            ) {
-                task.solve_beside(&design, extra.as_ref(), line)
-            } else {
-                task.solve_beside(&design.materialise()?, extra.as_ref(), line)
-            }
+            dictionary.solve(lazy, |design| task.solve(design, line))
         })?
     })?;
     Ok(PyPosterior(posterior))
