@@ -131,7 +131,8 @@ class KernelDesign:
     @property
     def n_basis(self) -> int:
         """Number of functions."""
-        return int(self.layout.bias) + len(self.kernels) * len(self.centres)
+        kernels = len(self.kernels) * len(self.centres)
+        return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
     def fit(
         self,

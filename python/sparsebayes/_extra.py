@@ -53,7 +53,11 @@ def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray) -> Any:
         )
     if hasattr(extra_basis, "transform"):
         return clone(extra_basis).fit(X)
-    return extra_basis if callable(extra_basis) else _ARRAY
+    if callable(extra_basis):
+        return extra_basis
+    if not (hasattr(extra_basis, "__len__") or hasattr(extra_basis, "__array__")):
+        raise TypeError(f"extra_basis must be {_KINDS}; got {extra_basis!r}")
+    return _ARRAY
 
 
 def is_array(fitted: Any) -> bool:

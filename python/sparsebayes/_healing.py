@@ -30,7 +30,7 @@ from ._types import FloatArray, IntArray
 from .kernels import Kernel
 
 #: Kernel values held at a time, and rows at a time where only k(x, x) is wanted of k(X, X).
-_VALUES = 1 << 22
+_VALUES = 1 << 20
 _DIAGONAL = 64
 
 

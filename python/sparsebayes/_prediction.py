@@ -7,6 +7,7 @@ hands the columns on together with X, through methods that only pass X along.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -129,6 +130,8 @@ class KernelRegression(KernelBasis):
             plain = super().predict(at, return_std)
             return plain
         mean, variance = self._healed_moments(at)
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], variance[:, 0]
         return (mean, np.sqrt(self.noise_variance_ + variance)) if return_std else mean
 
     def score(
@@ -157,29 +160,43 @@ class KernelRegression(KernelBasis):
         return float(super().score(_with(X, extra_basis), y, sample_weight))
 
     def _healed_moments(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of the function at these rows, each (n,)."""
+        """Return mean and variance of the function at these rows, each (n, n_outputs)."""
         check_is_fitted(self)
         kept = self._training_rows()
         means, variances = self._moments(X, variance=True)
         assert variances is not None
         values, extra = self._rows(X)
-        block = np.where(self.active_ < 0, -1, self.active_ // self._n_samples)
-        training = kept.training
-        beside = self._training_extra(training) if kept.extra is None else kept.extra
-        model = Fitted(
-            X=training.X,
-            weights=np.ones(len(training.X)) if training.weights is None else training.weights,
-            Phi=self._functions(training.X, beside),
-            block=block,
-            target=training.y,
-            alpha=self.alpha_,
-            mu=self.mu_,
-            sigma=self.sigma_,
-            beta=self.beta_,
-            kernels=self._kernels(),
-        )
-        mean, variance = changes(model, values, self._functions(values, extra), check_n_jobs(self.n_jobs))
-        return means[:, 0] + mean, variances[:, 0] + variance
+        phi, n_threads = self._functions(values, extra), check_n_jobs(self.n_jobs)
+        for output, model in enumerate(self._at_training_rows(kept)):
+            mean, variance = changes(model, values, phi, n_threads)
+            means[:, output] += mean
+            variances[:, output] += variance
+        return means, variances
+
+    def _at_training_rows(self, kept: _Kept) -> Iterator[Fitted]:
+        """Yield the fitted model of each output as arrays."""
+        training, mus = kept.training, self._output_weights()
+        extra = self._training_extra(training) if kept.extra is None else kept.extra
+        Phi = self._functions(training.X, extra)
+        for mu, sigma, beta, target in zip(
+            mus,
+            np.broadcast_to(self.sigma_, (len(mus), *self.sigma_.shape[-2:])),
+            np.broadcast_to(self.beta_, len(mus)),
+            training.y.reshape(len(training.X), -1).T,
+            strict=True,
+        ):
+            yield Fitted(
+                X=training.X,
+                weights=np.ones(len(training.X)) if training.weights is None else training.weights,
+                Phi=Phi,
+                block=np.where(self.active_ < 0, -1, self.active_ // self._n_samples),
+                target=target,
+                alpha=self.alpha_,
+                mu=mu,
+                sigma=sigma,
+                beta=float(beta),
+                kernels=self._kernels(),
+            )
 
     def _training_rows(self) -> _Kept:
         if is_precomputed(self.kernel_):

@@ -135,7 +135,7 @@ fn a_softmax_of_two_classes_is_the_bernoulli_model() {
         let go_on = &mut |_: &_| ControlFlow::Continue(());
         let two = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
         assert_eq!(two.status, Status::Converged);
-        assert!((two.log_evidence() - one.log_evidence()).abs() < 1e-6);
+        assert!((two.log_evidence - one.log_evidence).abs() < 1e-6);
         let mut difference = vec![0.0; problem.k];
         for (&j, mu) in two.active.iter().zip(&two.mu) {
             difference[j % problem.k] += if j < problem.k { -mu } else { *mu };

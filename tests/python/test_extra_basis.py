@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 from reference import log_evidence, posterior, predict
@@ -268,6 +268,8 @@ def test_cross_validation_works_with_all_but_arrays(surface):
     X, y = surface
     for extra in ("linear", PolynomialFeatures(2, include_bias=False), squares):
         assert cross_val_score(RVR(WIDE, extra_basis=extra), X, y, cv=3).mean() > 0.6
+    search = GridSearchCV(RVR(extra_basis=PolynomialFeatures()), {"extra_basis__degree": [1, 2]}, cv=3)
+    assert search.fit(X, y).best_params_ == {"extra_basis__degree": 2}
     with pytest.raises(ValueError, match=r"extra_basis must have a row for each row of X.*callable"):
         cross_val_score(RVR(WIDE, extra_basis=X), X, y, cv=3, error_score="raise")
 
@@ -286,7 +288,7 @@ BAD = {
     "unknown name": ("quadratic", "must be 'linear'"),
     "a kernel": (WIDE, "put kernels into a list"),
     "a class": (PolynomialFeatures, "not an instance"),
-    "a number": (3.0, "2D array"),
+    "a number": (3.0, "must be 'linear'"),
     "words": ([["a"]] * 90, r"."),
     "too few rows": (np.ones((89, 1)), "row for each row of X, 90; got 89"),
     "one-dimensional": (np.ones(90), "2D array"),

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from reference import posterior
 from sparsebayes import RVC, RVR, SparseBayesRegressor
@@ -149,6 +149,25 @@ def test_rows_are_predicted_one_by_one_as_together(sinc, monkeypatch):
     np.testing.assert_allclose(
         model.predict(new, return_std=True, healed=True), together, rtol=1e-9, atol=1e-12
     )
+
+
+def test_the_number_of_threads_does_not_show(surface):
+    X, y = surface
+    one, three = (
+        RVR(WIDE, n_jobs=n).fit(X, y).predict(X + 0.5, return_std=True, healed=True) for n in (1, 3)
+    )
+    np.testing.assert_array_equal(one, three)
+
+
+def test_models_without_noise_stay_finite():
+    X = np.linspace(-5, 5, 40)[:, np.newaxis]
+    with pytest.warns(ConvergenceWarning, match="noise_floor"):
+        model = RVR(Gaussian(3.0)).fit(X, np.sin(X[:, 0]))
+    new = np.linspace(-9, 9, 100)[:, np.newaxis]
+    mean, healed = model.predict(new, return_std=True, healed=True)
+    assert np.isfinite(mean).all()
+    assert (healed >= model.predict(new, return_std=True)[1]).all()
+    np.testing.assert_allclose(model.predict(X, healed=True), np.sin(X[:, 0]), atol=0.01)
 
 
 def test_weights_count_rows(sinc):

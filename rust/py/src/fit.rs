@@ -4,32 +4,27 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Multinomial, Noise,
-    Observations, Posterior, Rules, Scheme, Settings, fit,
+    DenseDesign, Design, Error, Likelihood, Multinomial, Noise, Observations, Posterior, Rules,
+    Scheme, Settings, fit,
 };
 
-use crate::arrays::{columns, rows, vector};
+use crate::arrays::{columns, vector};
+use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
 use crate::watcher::{Line, run};
 
-/// Designs up to this many values are stored; larger ones are evaluated again at each pass.
-const STORED: usize = 1 << 26;
-
-/// Kernels of so few inputs are evaluated again faster than they are read from memory.
-const CHEAP: usize = 8;
-
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
-enum Rows {
+enum Kind {
     Of(Likelihood),
     Classes,
 }
 
 /// What every fit needs beside its design.
 struct Task<'a> {
-    rows: Rows,
+    kind: Kind,
     target: &'a [f64],
     weights: Option<&'a [f64]>,
     rules: Rules,
@@ -45,7 +40,7 @@ impl<'a> Task<'a> {
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
         Ok(Self {
-            rows: self::likelihood(likelihood)?,
+            kind: self::likelihood(likelihood)?,
             target: vector("target", target)?,
             weights: weights.map(|w| vector("weights", w)).transpose()?,
             rules,
@@ -57,29 +52,16 @@ impl<'a> Task<'a> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
-        match self.rows {
-            Rows::Of(likelihood) => {
+        match self.kind {
+            Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
                 let stats = Observations::new(design, likelihood, target, weights)?;
                 fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
             }
-            Rows::Classes => {
+            Kind::Classes => {
                 let stats = Multinomial::new(design, self.target, weights)?;
                 fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
             }
-        }
-    }
-
-    /// `extra`: columns to put after those of `design`.
-    fn solve_beside(
-        &self,
-        design: &dyn Design,
-        extra: Option<&DenseDesign<'_>>,
-        line: &Line,
-    ) -> Result<Posterior, Error> {
-        match extra {
-            None => self.solve(design, line),
-            Some(extra) => self.solve(&JoinedDesign::new(design, extra)?, line),
         }
     }
 }
@@ -115,12 +97,12 @@ fn scheme(name: &str) -> PyResult<Scheme> {
     }
 }
 
-fn likelihood(name: &str) -> PyResult<Rows> {
+fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
-        "gaussian" => Ok(Rows::Of(Likelihood::Gaussian)),
-        "bernoulli" => Ok(Rows::Of(Likelihood::Bernoulli)),
-        "poisson" => Ok(Rows::Of(Likelihood::Poisson)),
-        "multinomial" => Ok(Rows::Classes),
+        "gaussian" => Ok(Kind::Of(Likelihood::Gaussian)),
+        "bernoulli" => Ok(Kind::Of(Likelihood::Bernoulli)),
+        "poisson" => Ok(Kind::Of(Likelihood::Poisson)),
+        "multinomial" => Ok(Kind::Classes),
         _ => Err(invalid(format!(
             "likelihood must be 'gaussian', 'bernoulli', 'poisson' or 'multinomial', got {name:?}"
         ))),
@@ -206,13 +188,7 @@ pub(crate) fn fit_kernel(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
-    x.check_alike("centres", &z)?;
-    let extra = extra
-        .as_ref()
-        .map(|e| Ok::<_, PyErr>((columns("extra", e)?, e.as_array().dim())))
-        .transpose()?;
-    let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+    let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(
         noise_variance,
         tol,
@@ -224,17 +200,7 @@ pub(crate) fn fit_kernel(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
-            let extra = extra
-                .map(|(values, (n_rows, n_columns))| DenseDesign::new(values, n_rows, n_columns))
-                .transpose()?;
-            if lazy.unwrap_or(
-                x.n_features <= CHEAP || design.n_rows().saturating_mul(design.n_basis()) > STORED,
-            ) {
-                task.solve_beside(&design, extra.as_ref(), line)
-            } else {
-                task.solve_beside(&design.materialise()?, extra.as_ref(), line)
-            }
+            dictionary.solve(lazy, |design| task.solve(design, line))
         })?
     })?;
     Ok(PyPosterior(posterior))
