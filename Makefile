@@ -10,9 +10,8 @@ export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-tipping2001 bench-schemes \
-	wheel lock clean ci
+.PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
+	bench-tipping2001 bench-schemes wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -46,6 +45,11 @@ build: install ## Compile the extension into .venv (release mode)
 demo: $(VENV)/demo.stamp ## Train on real data beside scikit-learn's SVMs and print a table
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python examples/demo.py
+
+examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of examples/ that are kept in docs/
+	@$(MAKE) --no-print-directory $(VENV)/build.stamp
+	$(BIN)/python examples/healing.py
+	$(BIN)/python examples/log_odds.py
 
 test: test-core test-python ## Run the Rust and the Python tests
 

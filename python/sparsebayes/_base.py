@@ -83,9 +83,14 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     def _publish_basis(self, training: Training) -> None:
         """Publish attributes that depend on the kind of basis; those of the posterior are there."""
 
+    def _rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the rows to predict at, checked, and any extra columns there, (n, p)."""
+        values = check_X(self, X, reset=False)
+        return values, np.empty((len(values), 0))
+
     @abstractmethod
-    def _functions(self, X: FloatArray) -> FloatArray:
-        """Return the active functions at these rows, (n, n_active)."""
+    def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
+        """Return the active functions at these rows, (n, n_active); ``extra``: the extra columns there."""
 
     @abstractmethod
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
@@ -153,14 +158,14 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     def _moments(self, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
         """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
         check_is_fitted(self)
-        values = check_X(self, X, reset=False)
+        values, extra = self._rows(X)
         weights = self._output_weights()
         sigmas = self.sigma_ if self.sigma_.ndim == 3 else self.sigma_[np.newaxis]
         means = np.empty((len(values), len(weights)))
         variances = np.empty_like(means) if variance else None
         for start in range(0, len(values), _PREDICT_ROWS):
             part = slice(start, start + _PREDICT_ROWS)
-            phi = self._functions(values[part])
+            phi = self._functions(values[part], extra[part])
             means[part] = phi @ weights.T
             if variances is not None:
                 for output, sigma in enumerate(sigmas):

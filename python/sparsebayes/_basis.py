@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from ._extra import Beside, columns_at, fitted_extra, training_columns
 from ._resolve import is_precomputed, resolve
-from ._types import FloatArray, IntArray, KernelSpec
-from ._validation import Training, check_square
+from ._types import ExtraBasis, FloatArray, IntArray, KernelSpec
+from ._validation import Training, check_square, check_X
 from .kernels import Kernel, Linear
 
 
 class KernelBasis(SparseBayesEstimator):
-    """One function per kernel and training row, k(., x_n), after a bias."""
+    """One function per kernel and training row, k(., x_n), after a bias and before any extra columns."""
 
     if TYPE_CHECKING:
         kernel: KernelSpec
@@ -24,6 +26,7 @@ class KernelBasis(SparseBayesEstimator):
         degree: int
         coef0: float
         fit_intercept: bool
+        extra_basis: ExtraBasis
         kernel_: Kernel | list[Kernel] | str
 
     def __sklearn_tags__(self) -> Any:
@@ -40,14 +43,15 @@ class KernelBasis(SparseBayesEstimator):
             X = training.X
             if len(np.unique(X[:, 0])) < len(X):
                 rows = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
-        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
 
     def _design(self, training: Training) -> Design:
-        layout, X = self._layout(training), training.X
+        layout, X, extra = self._layout(training), training.X, self._fit_extra(training)
         if is_precomputed(self.kernel):
             check_square(training)
             self.kernel_ = "precomputed"
-            return DenseDesign([X[:, layout.kept]], layout)
+            return DenseDesign([X[:, layout.kept], extra], layout)
         kernels = resolve(
             self.kernel,
             X=X,
@@ -60,36 +64,64 @@ class KernelBasis(SparseBayesEstimator):
         centres = training.at(layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
-            return KernelDesign(X, centres, cores, layout)
+            return KernelDesign(X, centres, cores, layout, extra)
         n_threads = check_n_jobs(self.n_jobs)
-        return DenseDesign([evaluate(kernel, X, centres, n_threads) for kernel in kernels], layout)
+        blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
+        return DenseDesign([*blocks, extra], layout)
 
     def _dense(self, training: Training) -> FloatArray:
         layout, X = self._layout(training), training.X
         if is_precomputed(self.kernel_):
-            return DenseDesign([X[:, layout.kept]], layout).Phi
-        return DenseDesign([kernel(X, training.at(layout.kept)) for kernel in self._kernels()], layout).Phi
+            blocks = [X[:, layout.kept]]
+        else:
+            blocks = [kernel(X, training.at(layout.kept)) for kernel in self._kernels()]
+        return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
 
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
 
+    def _fit_extra(self, training: Training) -> FloatArray:
+        """Return the extra columns at the training rows, N x p; publishes what makes them."""
+        self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, training.X)
+        columns = self._training_extra(training)
+        self._n_extra = columns.shape[1]
+        return columns
+
+    def _training_extra(self, training: Training) -> FloatArray:
+        """Return the extra columns of the fitted model at the training rows, N x p."""
+        return training_columns(self.extra_basis_, self.extra_basis, training)
+
+    def _active_extra(self) -> IntArray:
+        """Return the extra column of each active function; negative for kernels and the bias."""
+        return self.active_ - len(self._kernels()) * self._n_samples
+
     def _publish_basis(self, training: Training) -> None:
-        functions = self.active_[self.active_ >= 0]
-        self.relevance_: IntArray = np.unique(functions % training.n_samples)
+        columns = self._active_extra()
+        kernels = (self.active_ >= 0) & (columns < 0)
+        self.relevance_: IntArray = np.unique(self.active_[kernels] % training.n_samples)
         self.intercept_ = self._bias_weights()
-        for name in ("relevance_vectors_", "dual_coef_", "coef_"):
+        for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = training.at(self.relevance_)
         if not isinstance(self.kernel_, list):
-            self.dual_coef_ = self._output_weights()[:, self.active_ >= 0]
+            self.dual_coef_ = self._output_weights()[:, kernels]
             if isinstance(self.kernel_, Linear):
                 self.coef_ = self.dual_coef_ @ self.relevance_vectors_
+        if self.extra_basis_ is not None:
+            self.extra_coef_ = np.zeros((len(self._output_weights()), self._n_extra))
+            self.extra_coef_[:, columns[columns >= 0]] = self._output_weights()[:, columns >= 0]
 
-    def _functions(self, X: FloatArray) -> FloatArray:
-        phi = np.ones((len(X), len(self.active_)))
+    def _rows(self, X: ArrayLike | Beside) -> tuple[FloatArray, FloatArray]:
+        given = X if isinstance(X, Beside) else Beside(X, None)
+        values = check_X(self, given.X, reset=False)
+        return values, columns_at(self.extra_basis_, values, given.columns, self._n_extra)
+
+    def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
+        phi, columns = np.ones((len(X), len(self.active_))), self._active_extra()
+        phi[:, columns >= 0] = extra[:, columns[columns >= 0]]
         if is_precomputed(self.kernel_):
-            phi[:, self.active_ >= 0] = X[:, self.relevance_]
+            phi[:, (self.active_ >= 0) & (columns < 0)] = X[:, self.relevance_]
             return phi
         block, row = np.divmod(self.active_, self._n_samples)
         for p, kernel in enumerate(self._kernels()):
@@ -123,7 +155,7 @@ class ColumnBasis(SparseBayesEstimator):
         self.coef_ = coef if self._labels else coef[0]
         self.intercept_ = self._bias_weights()
 
-    def _functions(self, X: FloatArray) -> FloatArray:
+    def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
         phi = np.ones((len(X), len(self.active_)))
         phi[:, self.active_ >= 0] = X[:, self.active_[self.active_ >= 0]]
         return phi

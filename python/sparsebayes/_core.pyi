@@ -88,6 +88,7 @@ def fit_kernel(
     weights: NDArray[np.float64] | None = None,
     *,
     bias: bool = True,
+    extra: NDArray[np.float64] | None = None,
     lazy: bool | None = None,
     likelihood: str = "gaussian",
     noise_variance: float | None = None,

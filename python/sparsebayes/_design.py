@@ -22,18 +22,26 @@ class Layout:
     """Where each function of the dictionary stands: its column, and its name in ``active_``.
 
     Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second, and so
-    on. A block is a kernel and its functions are training rows, or the block is X and they are its columns.
-    Names count all ``size`` functions of a block, kept or not; the bias is -1.
+    on, and after ``blocks`` of these the extra columns. A block is a kernel and its functions are training
+    rows, or the block is X and they are its columns. Names count all ``size`` functions of a block, kept or
+    not, and go on with the extra columns; the bias is -1.
     """
 
     bias: bool
     size: int
     kept: IntArray
+    blocks: int = 1
+
+    @property
+    def _border(self) -> int:
+        """The first extra column."""
+        return int(self.bias) + self.blocks * len(self.kept)
 
     def names(self, columns: IntArray) -> IntArray:
         """Return what ``active_`` calls these columns."""
         block, function = np.divmod(columns - int(self.bias), len(self.kept))
-        return np.where(columns < int(self.bias), -1, block * self.size + self.kept[function])
+        names = np.where(columns < int(self.bias), -1, block * self.size + self.kept[function])
+        return np.where(columns < self._border, names, self.blocks * self.size + columns - self._border)
 
     def name(self, column: int) -> int:
         """Return what ``active_`` calls one column."""
@@ -43,7 +51,8 @@ class Layout:
         """Return the columns of functions named as in ``active_``."""
         block, function = np.divmod(names, self.size)
         inside = int(self.bias) + block * len(self.kept) + np.searchsorted(self.kept, function)
-        return np.where(names < 0, 0, inside)
+        extra = names - self.blocks * self.size
+        return np.where(names < 0, 0, np.where(extra < 0, inside, self._border + extra))
 
 
 class Design(Protocol):
@@ -110,17 +119,20 @@ class DenseDesign:
 
 @dataclass(frozen=True)
 class KernelDesign:
-    """Kernel functions about training rows, all of them kernels of the core."""
+    """Kernel functions about training rows, all of them kernels of the core, before any extra columns."""
 
     X: FloatArray
     centres: FloatArray
     kernels: list[_core.Kernel]
     layout: Layout
+    #: Columns beside the kernels, N x p.
+    extra: FloatArray
 
     @property
     def n_basis(self) -> int:
         """Number of functions."""
-        return int(self.layout.bias) + len(self.kernels) * len(self.centres)
+        kernels = len(self.kernels) * len(self.centres)
+        return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
     def fit(
         self,
@@ -138,6 +150,7 @@ class KernelDesign:
             target,
             weights,
             bias=self.layout.bias,
+            extra=np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None,
             likelihood=likelihood,
             callback=callback,
             **asdict(settings),

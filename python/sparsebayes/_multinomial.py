@@ -14,7 +14,6 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from ._types import FloatArray, IntArray
-from ._validation import check_X
 
 if TYPE_CHECKING:
     from . import _core
@@ -60,11 +59,11 @@ def weights_in_order(alpha: FloatArray) -> tuple[IntArray, IntArray]:
 def predict_proba(est: SparseBayesEstimator, X: ArrayLike, moderate: bool) -> FloatArray:
     """Return the softmax of the logits at the mode, or its mean over their posterior (`moderated`)."""
     check_is_fitted(est)
-    values = check_X(est, X, reset=False)
+    values, extra = est._rows(X)
     p = np.empty((len(values), est.mu_.shape[1]))
     for start in range(0, len(values), _ROWS):
         part = slice(start, start + _ROWS)
-        phi = est._functions(values[part])
+        phi = est._functions(values[part], extra[part])
         means = phi @ est.mu_
         log_p = moderated(means, variances_of_differences(phi, est)) if moderate else log_softmax(means, 1)
         p[part] = np.exp(log_p)

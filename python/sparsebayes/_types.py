@@ -21,6 +21,8 @@ KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
 #: What ``kernel=`` takes: one kernel, or several for a multi-kernel dictionary.
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
+#: What ``extra_basis=`` takes: "linear", a transformer, a callable, or an array; None: nothing.
+ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | ArrayLike | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,22 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray
         return np.require(weights, np.float64, _PLAIN)
 
 
+def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | None = None) -> FloatArray:
+    """Check columns of numbers: finite, ``n_rows`` of them, and as many columns as the fit had."""
+    with naming(name):
+        columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
+        if columns.dtype.kind not in "fiub":
+            raise TypeError(f"{name} must hold real numbers, got dtype {columns.dtype}; convert it to float")
+        if len(columns) != n_rows:
+            raise ValueError(
+                f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}. In a "
+                "cross-validation, which splits X alone, give a callable or a transformer"
+            )
+        if n_columns is not None and columns.shape[1] != n_columns:
+            raise ValueError(f"{name} must have {n_columns} columns, as in fit; got {columns.shape[1]}")
+        return np.require(columns, np.float64, _PLAIN)
+
+
 def check_square(training: Training) -> None:
     """Check that precomputed training values have a column for each row."""
     shape = (training.n_samples, training.X.shape[1])

@@ -10,9 +10,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis, KernelBasis
+from ._basis import ColumnBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
-from ._types import Callback, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
+from ._prediction import KernelClassification
+from ._types import Callback, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
 from ._validation import naming
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return labels
 
 
-class RVC(KernelBasis, _Classification):
+class RVC(KernelClassification, _Classification):
     r"""Relevance vector classification: a sparse Bayesian logistic model on kernels about the training rows.
 
     .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
@@ -233,6 +234,10 @@ class RVC(KernelBasis, _Classification):
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
         classes are the same model either way.
+    extra_basis : {"linear"}, transformer, callable or array, optional
+        Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
+        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
+        (n_samples, p), whose like predictions then have to be given too.
     scheme : {"sequential", "mackay", "em"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
         MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
@@ -260,7 +265,8 @@ class RVC(KernelBasis, _Classification):
         The labels, sorted.
     active_ : ndarray of shape (n_active,), int
         Functions in the model (of any class), ascending: the training row, and -1 for the bias. With several
-        kernels row n of kernel p is ``p * n_samples + n``.
+        kernels row n of kernel p is ``p * n_samples + n``; after all P kernels extra column j is
+        ``P * n_samples + j``.
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
         not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
@@ -292,6 +298,10 @@ class RVC(KernelBasis, _Classification):
         Weight of the bias, 0 where it was pruned.
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
+    extra_coef_ : ndarray of shape (1 or n_classes, p)
+        Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
+    extra_basis_ : transformer, callable, "linear", "array" or None
+        What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters.
     n_features_in_, feature_names_in_
@@ -346,6 +356,7 @@ class RVC(KernelBasis, _Classification):
         coef0: float = 0.0,
         fit_intercept: bool = True,
         multi_class: str = "ovr",
+        extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         tol: float = 1e-6,
@@ -360,6 +371,7 @@ class RVC(KernelBasis, _Classification):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.multi_class = multi_class
+        self.extra_basis = extra_basis
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.tol = tol

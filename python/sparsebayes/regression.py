@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._arguments import check_prior
 from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis, KernelBasis
-from ._types import Callback, FloatArray, KernelSpec, Likelihood, Scheme
+from ._basis import ColumnBasis
+from ._prediction import KernelRegression
+from ._types import Callback, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -113,7 +114,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         return mean[:, 0], np.sqrt(self.noise_variance_ + variance[:, 0])
 
 
-class RVR(KernelBasis, _Regression):
+class RVR(KernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -140,6 +141,13 @@ class RVR(KernelBasis, _Regression):
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     noise_variance : positive float, optional
         Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    extra_basis : {"linear"}, transformer, callable or array, optional
+        Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
+        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
+        (n_samples, p), whose like predictions then have to be given too.
+    keep_rows : bool, default=False
+        Whether the model has a copy of the training rows, which its pickles then carry; predictions with
+        ``healed=True`` need the rows. False: it refers to those given to ``fit``, until it is pickled.
     scheme : {"sequential", "mackay", "em"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
         MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
@@ -167,7 +175,7 @@ class RVR(KernelBasis, _Regression):
     ----------
     active_ : ndarray of shape (n_active,), int
         Functions in the model, ascending: the training row, and -1 for the bias. With several kernels row n
-        of kernel p is ``p * n_samples + n``.
+        of kernel p is ``p * n_samples + n``; after all P kernels extra column j is ``P * n_samples + j``.
     alpha_ : ndarray of shape (n_active,)
         Prior precisions of the weights.
     mu_ : ndarray of shape (n_active,)
@@ -196,6 +204,10 @@ class RVR(KernelBasis, _Regression):
         Weight of the bias, 0 where it was pruned.
     coef_ : ndarray of shape (1, n_features)
         Weights over the columns of X; with a linear kernel only.
+    extra_coef_ : ndarray of shape (1, p)
+        Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
+    extra_basis_ : transformer, callable, "linear", "array" or None
+        What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters.
     n_features_in_, feature_names_in_
@@ -213,6 +225,9 @@ class RVR(KernelBasis, _Regression):
 
     M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
     AISTATS.
+
+    C. E. Rasmussen and J. Quinonero-Candela (2005). Healing the relevance vector machine through
+    augmentation. ICML.
 
     Examples
     --------
@@ -237,6 +252,8 @@ class RVR(KernelBasis, _Regression):
         coef0: float = 0.0,
         fit_intercept: bool = True,
         noise_variance: float | None = None,
+        extra_basis: ExtraBasis = None,
+        keep_rows: bool = False,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
@@ -252,6 +269,8 @@ class RVR(KernelBasis, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.extra_basis = extra_basis
+        self.keep_rows = keep_rows
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior

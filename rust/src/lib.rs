@@ -21,7 +21,8 @@
 //! ```
 //!
 //! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
-//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked.
+//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
+//!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
 #![forbid(unsafe_code)]
 
@@ -39,5 +40,6 @@ pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::Posterior;
 pub use stats::{
-    Block, DenseDesign, Design, KernelDesign, Multinomial, Observations, Statistics, Sweep,
+    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations, Statistics,
+    Sweep,
 };

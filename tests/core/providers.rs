@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Multinomial, Observations, Points,
-    Posterior, Settings, Status, fit,
+    DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Multinomial,
+    Observations, Points, Posterior, Settings, Status, fit,
 };
 
-use crate::problems::{fit_design, labels, surface};
+use crate::problems::{Uniform, fit_design, labels, surface};
 
 fn design(x: &[f64]) -> KernelDesign {
     let kernels = vec![
@@ -47,6 +47,55 @@ fn stored_and_lazy_designs_give_the_same_bits() {
         assert_eq!(a.status, Status::Converged);
         assert_same_bits(&a, &b);
     }
+}
+
+#[test]
+fn columns_beside_kernels_give_the_bits_of_one_stored_design() {
+    let (x, t) = surface(700, 8);
+    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    // 91 functions and 70 columns: a block of 64 holds some of both.
+    let kernels = vec![Kernel::Gaussian {
+        inverse_square_widths: vec![0.1],
+    }];
+    let left = KernelDesign::new(&x, &x[..180], 2, kernels, true).unwrap();
+    let extra: Vec<f64> = Uniform(9).take(70 * 700).collect();
+    let right = DenseDesign::new(&extra[..], 700, 70).unwrap();
+    let lazy = JoinedDesign::new(&left, &right).unwrap();
+    let mut values = left.values().unwrap();
+    values.extend(&extra);
+    let stored = DenseDesign::new(values, 700, 161).unwrap();
+    assert_eq!(lazy.n_basis(), 161);
+    for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
+        let (a, _) = fit_design(&lazy, likelihood, t, None, Settings::default());
+        let (b, _) = fit_design(&stored, likelihood, t, None, Settings::default());
+        assert_same_bits(&a, &b);
+    }
+}
+
+#[test]
+fn joined_designs_show_the_blocks_of_both() {
+    let phi: Vec<f64> = (0..30).map(f64::from).collect();
+    let left = DenseDesign::new(&phi[..12], 6, 2).unwrap();
+    let right = DenseDesign::new(&phi[12..], 6, 3).unwrap();
+    let (joined, whole) = (
+        JoinedDesign::new(&left, &right).unwrap(),
+        DenseDesign::new(&phi[..], 6, 5).unwrap(),
+    );
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for start in 0..5 {
+        for end in start + 1..=5 {
+            let found = joined.block(1..4, start..end, &mut a);
+            let expected = whole.block(1..4, start..end, &mut b);
+            for c in 0..end - start {
+                assert_eq!(found.column(c, 3), expected.column(c, 3));
+            }
+        }
+    }
+    let short = DenseDesign::new(&phi[..10], 5, 2).unwrap();
+    assert!(matches!(
+        JoinedDesign::new(&left, &short).err(),
+        Some(Error::Shape { .. })
+    ));
 }
 
 #[test]

@@ -43,6 +43,8 @@ def known_failures(estimator):
         SparseBayesRegressor(likelihood="poisson", fit_intercept=True),
         SparseBayesClassifier(),
         RVR(["rbf", "linear"], fit_intercept=False),
+        RVR(extra_basis="linear", keep_rows=True),
+        RVC(extra_basis="linear", tol=1e-8),
     ],
     expected_failed_checks=known_failures,
 )

@@ -325,3 +325,16 @@ def test_the_core_refuses_what_are_no_class_numbers(bad):
 )
 def test_scikit_learn_has_no_complaint(estimator, check):
     check(estimator)
+
+
+def test_extra_columns_stand_beside_the_kernels_of_a_softmax():
+    X, y = in_bands(0)
+    model = RVC(Gaussian(1.0), multi_class="softmax", extra_basis="linear").fit(X, y)
+    assert model.status_ == "converged"
+    assert (model.active_ >= len(X)).any()
+    found = certificate(model, X, y)
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(X))

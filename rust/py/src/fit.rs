@@ -4,32 +4,27 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, KernelDesign, Likelihood, Multinomial, Noise, Observations,
-    Posterior, Rules, Scheme, Settings, fit,
+    DenseDesign, Design, Error, Likelihood, Multinomial, Noise, Observations, Posterior, Rules,
+    Scheme, Settings, fit,
 };
 
-use crate::arrays::{columns, rows, vector};
+use crate::arrays::{columns, vector};
+use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
 use crate::watcher::{Line, run};
 
-/// Designs up to this many values are stored; larger ones are evaluated again at each pass.
-const STORED: usize = 1 << 26;
-
-/// Kernels of so few inputs are evaluated again faster than they are read from memory.
-const CHEAP: usize = 8;
-
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
-enum Rows {
+enum Kind {
     Of(Likelihood),
     Classes,
 }
 
 /// What every fit needs beside its design.
 struct Task<'a> {
-    rows: Rows,
+    kind: Kind,
     target: &'a [f64],
     weights: Option<&'a [f64]>,
     rules: Rules,
@@ -45,7 +40,7 @@ impl<'a> Task<'a> {
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
         Ok(Self {
-            rows: self::likelihood(likelihood)?,
+            kind: self::likelihood(likelihood)?,
             target: vector("target", target)?,
             weights: weights.map(|w| vector("weights", w)).transpose()?,
             rules,
@@ -57,13 +52,13 @@ impl<'a> Task<'a> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
-        match self.rows {
-            Rows::Of(likelihood) => {
+        match self.kind {
+            Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
                 let stats = Observations::new(design, likelihood, target, weights)?;
                 fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
             }
-            Rows::Classes => {
+            Kind::Classes => {
                 let stats = Multinomial::new(design, self.target, weights)?;
                 fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
             }
@@ -102,12 +97,12 @@ fn scheme(name: &str) -> PyResult<Scheme> {
     }
 }
 
-fn likelihood(name: &str) -> PyResult<Rows> {
+fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
-        "gaussian" => Ok(Rows::Of(Likelihood::Gaussian)),
-        "bernoulli" => Ok(Rows::Of(Likelihood::Bernoulli)),
-        "poisson" => Ok(Rows::Of(Likelihood::Poisson)),
-        "multinomial" => Ok(Rows::Classes),
+        "gaussian" => Ok(Kind::Of(Likelihood::Gaussian)),
+        "bernoulli" => Ok(Kind::Of(Likelihood::Bernoulli)),
+        "poisson" => Ok(Kind::Of(Likelihood::Poisson)),
+        "multinomial" => Ok(Kind::Classes),
         _ => Err(invalid(format!(
             "likelihood must be 'gaussian', 'bernoulli', 'poisson' or 'multinomial', got {name:?}"
         ))),
@@ -160,11 +155,12 @@ pub(crate) fn fit_dense(
     Ok(PyPosterior(posterior))
 }
 
-/// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias`.
+/// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias` and before the columns of
+/// `extra`.
 ///
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
 #[pyfunction]
-#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, lazy=None, likelihood="gaussian",
+#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
     noise_prior=[0.0, 0.0], n_threads=None, callback=None))]
 #[allow(
@@ -180,6 +176,7 @@ pub(crate) fn fit_kernel(
     target: PyReadonlyArray1<'_, f64>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     bias: bool,
+    extra: Option<PyReadonlyArray2<'_, f64>>,
     lazy: Option<bool>,
     likelihood: &str,
     noise_variance: Option<f64>,
@@ -191,9 +188,7 @@ pub(crate) fn fit_kernel(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
-    x.check_alike("centres", &z)?;
-    let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+    let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(
         noise_variance,
         tol,
@@ -205,14 +200,7 @@ pub(crate) fn fit_kernel(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
-            if lazy.unwrap_or(
-                x.n_features <= CHEAP || design.n_rows().saturating_mul(design.n_basis()) > STORED,
-            ) {
-                task.solve(&design, line)
-            } else {
-                task.solve(&design.materialise()?, line)
-            }
+            dictionary.solve(lazy, |design| task.solve(design, line))
         })?
     })?;
     Ok(PyPosterior(posterior))

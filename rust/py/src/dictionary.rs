@@ -1,0 +1,71 @@
+//! The dictionary of a kernel fit: kernels about centres, and the columns beside them.
+
+use numpy::PyReadonlyArray2;
+use pyo3::prelude::*;
+use sparsebayes::{DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign};
+
+use crate::arrays::{Rows, columns, rows};
+use crate::kernel::PyKernel;
+
+/// Designs up to this many values are stored; larger ones are evaluated again at each pass.
+const STORED: usize = 1 << 26;
+
+/// Kernels of so few inputs are evaluated again faster than they are read from memory.
+const CHEAP: usize = 8;
+
+/// A dictionary of kernels about `centres`, after a constant if `bias` and before the columns of `extra`.
+pub(crate) struct KernelDictionary<'a> {
+    x: Rows<'a>,
+    centres: Rows<'a>,
+    kernels: Vec<Kernel>,
+    bias: bool,
+    /// Values, column after column, and their number of rows and columns.
+    extra: Option<(&'a [f64], (usize, usize))>,
+}
+
+impl<'a> KernelDictionary<'a> {
+    pub(crate) fn new(
+        x: &'a PyReadonlyArray2<'_, f64>,
+        centres: &'a PyReadonlyArray2<'_, f64>,
+        kernels: &[PyRef<'_, PyKernel>],
+        bias: bool,
+        extra: Option<&'a PyReadonlyArray2<'_, f64>>,
+    ) -> PyResult<Self> {
+        let (x, centres) = (rows("X", x)?, rows("centres", centres)?);
+        x.check_alike("centres", &centres)?;
+        let extra = extra
+            .map(|e| Ok::<_, PyErr>((columns("extra", e)?, e.as_array().dim())))
+            .transpose()?;
+        let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+        Ok(Self {
+            x,
+            centres,
+            kernels,
+            bias,
+            extra,
+        })
+    }
+
+    /// Shows the design to `solve`, its kernels evaluated when asked or, unless `lazy`, once (None: what is faster).
+    pub(crate) fn solve<T>(
+        self,
+        lazy: Option<bool>,
+        solve: impl FnOnce(&dyn Design) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (x, z, d) = (self.x.values, self.centres.values, self.x.n_features);
+        let kernels = KernelDesign::new(x, z, d, self.kernels, self.bias)?;
+        let large = kernels.n_rows().saturating_mul(kernels.n_basis()) > STORED;
+        let stored;
+        let left: &dyn Design = if lazy.unwrap_or(d <= CHEAP || large) {
+            &kernels
+        } else {
+            stored = kernels.materialise()?;
+            &stored
+        };
+        let Some((values, (n_rows, n_columns))) = self.extra else {
+            return solve(left);
+        };
+        let right = DenseDesign::new(values, n_rows, n_columns)?;
+        solve(&JoinedDesign::new(left, &right)?)
+    }
+}

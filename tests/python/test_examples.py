@@ -1,0 +1,36 @@
+"""The examples run, and show what they say they show."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name, *options):
+    command = [sys.executable, "-W", "error", EXAMPLES / name, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_log_odds_of_the_rvm_are_nearer_the_truth_than_those_of_the_svm(tmp_path):
+    picture = tmp_path / "odds.svg"
+    heading, rvm, svm, truth, *_ = run("log_odds.py", "--rows", "300", "--picture", picture)
+    assert heading.split()[0] == "method"
+    # From the right: log-loss, %, error, largest and rms log odds in the overlap, functions.
+    rvm, svm, truth = (row.split() for row in (rvm, svm, truth))
+    assert int(rvm[-6]) < int(svm[-6]) / 5
+    assert float(truth[-5]) == 0.0 < float(rvm[-5]) < float(svm[-5]) / 2
+    # Of log-loss half of ln 2 cannot be helped.
+    assert 0.33 < float(truth[-1]) < float(rvm[-1]) < float(svm[-1])
+    assert "<svg" in picture.read_text()
+
+
+def test_healed_error_bars_are_less_surprised_in_a_gap(tmp_path):
+    picture = tmp_path / "healed.svg"
+    _, among, gap, *_ = run("healing.py", "--draws", "6", "--picture", picture)
+    (inside, inside_healed), (plain, healed) = (map(float, row[-18:].split()) for row in (among, gap))
+    assert abs(inside - inside_healed) < 0.05
+    assert healed < plain - 0.2
+    assert "<svg" in picture.read_text()

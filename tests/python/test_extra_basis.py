@@ -1,0 +1,368 @@
+"""Functions beside the kernels: linear terms, transformers, callables, arrays; columns, names and weights."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
+
+from reference import log_evidence, posterior, predict
+from sparsebayes import RVC, RVR, _core
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Custom, Gaussian, Linear, Polynomial
+
+WIDE = Gaussian(2.0)
+
+
+def squares(X):
+    return np.c_[X**2, X[:, :1]]
+
+
+def toy(seed, n=100):
+    """Tipping (2001), section 5: the sinc of one input, a line in the other, noise 0.1."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-10, 10, (n, 2))
+    return X, np.sinc(X[:, 0] / np.pi) + 0.1 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def columns_of(model, X, kernels, extra, n_samples):
+    """The active functions at ``X``, one by one, as ``active_`` names them."""
+    centres = model.relevance_vectors_
+    columns = []
+    for name in model.active_:
+        block, row = divmod(name, n_samples)
+        if name < 0:
+            columns.append(np.ones(len(X)))
+        elif block < len(kernels):
+            centre = centres[np.searchsorted(model.relevance_, row)]
+            columns.append(kernels[block](X, centre[np.newaxis])[:, 0])
+        else:
+            columns.append(extra[:, name - len(kernels) * n_samples])
+    return np.column_stack(columns)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_linear_terms_of_the_papers_toy_are_found(seed):
+    X, y = toy(seed)
+    model = RVR(Gaussian((3.0, 100.0)), extra_basis="linear").fit(X, y)
+    assert model.status_ == "converged"
+    np.testing.assert_allclose(model.extra_coef_, [[0.0, 0.1]], atol=0.02)
+    assert 201 > model.active_[-1] >= 100
+    without = RVR(Gaussian((3.0, 100.0))).fit(X, y)
+    assert model.log_marginal_likelihood_ > without.log_marginal_likelihood_ + 10.0
+    assert len(model.relevance_) < len(without.relevance_)
+
+
+@pytest.mark.parametrize("kernels", [[WIDE], [WIDE, Polynomial(2)], [Custom(WIDE), Linear()]])
+def test_models_are_those_of_the_dense_formulas(kernels, surface):
+    X, y = surface
+    w = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
+    model = RVR(kernels, extra_basis=squares).fit(X, y, w)
+    Phi = columns_of(model, X, kernels, squares(X), len(X))
+    used = w > 0
+    at = (Phi[used], y[used], model.alpha_, model.beta_, w[used])
+    np.testing.assert_allclose(model.log_marginal_likelihood_, log_evidence(*at), rtol=1e-6)
+    mu, Sigma = posterior(*at)
+    np.testing.assert_allclose(model.mu_, mu, rtol=1e-4, atol=1e-8)
+    mean, variance = predict(Phi, mu, Sigma, model.beta_)
+    found, deviation = model.predict(X, return_std=True)
+    np.testing.assert_allclose(found, mean, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(deviation, np.sqrt(variance), rtol=1e-5)
+    if kernels == [WIDE]:
+        # y has a tenth of the square of the second input in it, which other kernels can make too.
+        np.testing.assert_allclose(model.extra_coef_[0, 1], 0.1, atol=0.03)
+
+
+CASES = {
+    "linear": (RVR(WIDE, extra_basis="linear"), "surface"),
+    "two kernels": (RVR([WIDE, Gaussian(0.7)], extra_basis="linear"), "surface"),
+    "callable kernel": (RVR(lambda X, Z: WIDE(X, Z), extra_basis="linear"), "surface"),
+    "no intercept": (RVR(WIDE, fit_intercept=False, extra_basis=squares), "surface"),
+    "polynomials": (RVR(WIDE, extra_basis=PolynomialFeatures(3)), "surface"),
+    "classes": (RVC(WIDE, extra_basis=PolynomialFeatures(2, include_bias=False)), "classes"),
+    "three classes": (RVC(WIDE, extra_basis="linear"), "three"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_fits_are_certified_optima(case, weighted, request):
+    model, data = CASES[case]
+    X, y = request.getfixturevalue(data)
+    w = np.random.default_rng(5).uniform(0, 2, len(y)).round(1) if weighted else None
+    model = clone(model).fit(X, y, w)
+    assert model.status_ == "converged"
+    found = certificate(model, X, y, w)
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.max_mean_error <= 1e-6
+    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
+    n_kernels = 2 if case == "two kernels" else 1
+    n_rows = len(X) if w is None else np.count_nonzero(w)
+    n_extra = {"polynomials": 10, "classes": 5, "no intercept": 3}.get(case, 2)
+    assert found.n_basis == model.fit_intercept + n_kernels * n_rows + n_extra
+
+
+def test_every_way_of_giving_columns_gives_the_same_model(surface):
+    X, y = surface
+    spline = np.maximum(X, 0.0)
+
+    def hinge(X):
+        return np.maximum(X, 0.0)
+
+    model = RVR(WIDE, extra_basis=hinge).fit(X, y)
+    by_array = RVR(WIDE, extra_basis=spline).fit(X, y)
+    by_transformer = RVR(WIDE, extra_basis=FunctionTransformer(hinge)).fit(X, y)
+    new = X[:7] + 0.3
+    for other, given in ((by_array, hinge(new)), (by_transformer, None)):
+        np.testing.assert_array_equal(other.active_, model.active_)
+        np.testing.assert_array_equal(other.extra_coef_, model.extra_coef_)
+        np.testing.assert_array_equal(other.predict(new, extra_basis=given), model.predict(new))
+    assert model.extra_basis_ is hinge
+    assert by_array.extra_basis_ == "array"
+    np.testing.assert_array_equal(by_array.score(X, y, extra_basis=spline), model.score(X, y))
+    assert certificate(by_array, X, y) == certificate(model, X, y)
+
+
+def test_classifiers_take_columns_in_every_prediction(classes):
+    X, y = classes
+    model, same = RVC(WIDE, extra_basis=squares(X)).fit(X, y), RVC(WIDE, extra_basis=squares).fit(X, y)
+    given = {"extra_basis": squares(X)}
+    for name in ("decision_function", "predict_proba", "predict"):
+        np.testing.assert_array_equal(getattr(model, name)(X, **given), getattr(same, name)(X))
+        with pytest.raises(ValueError, match=r"extra_basis.*array of shape"):
+            getattr(model, name)(X)
+    np.testing.assert_array_equal(
+        model.predict_proba(X, moderate=False, **given), same.predict_proba(X, moderate=False)
+    )
+    assert model.score(X, y, **given) == same.score(X, y)
+
+
+def test_precomputed_kernels_take_columns_too(surface):
+    X, y = surface
+    model = RVR(Custom(WIDE), extra_basis="linear").fit(X, y)
+    given = RVR("precomputed", extra_basis=X).fit(WIDE(X, X), y)
+    np.testing.assert_array_equal(given.active_, model.active_)
+    np.testing.assert_array_equal(given.extra_coef_, model.extra_coef_)
+    np.testing.assert_array_equal(given.relevance_, model.relevance_)
+    new = X[:9] * 1.1
+    np.testing.assert_allclose(given.predict(WIDE(new, X), extra_basis=new), model.predict(new), rtol=1e-12)
+    found = certificate(given, WIDE(X, X), y)
+    assert found.max_gain_outside <= 1e-6
+    assert found.n_basis == len(X) + 3
+
+
+def test_kernels_of_the_core_and_callables_agree(surface):
+    X, y = surface
+    lazy = RVR(WIDE, extra_basis="linear").fit(X, y)
+    dense = RVR(Custom(WIDE), extra_basis="linear").fit(X, y)
+    np.testing.assert_array_equal(lazy.active_, dense.active_)
+    np.testing.assert_allclose(lazy.predict(X), dense.predict(X), atol=1e-5)
+    assert lazy.extra_coef_.shape == dense.extra_coef_.shape == (1, 2)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_stored_and_lazy_fits_have_the_same_bits(likelihood, surface, classes):
+    X, t = surface if likelihood == "gaussian" else classes
+    extra = np.asfortranarray(np.c_[X, X**2, np.sin(X)])
+    kernels = [WIDE.to_core()]
+    a, b = (
+        _core.fit_kernel(X, X, kernels, t, extra=extra, lazy=lazy, likelihood=likelihood)
+        for lazy in (True, False)
+    )
+    whole = np.asfortranarray(np.c_[np.ones(len(X)), kernels[0].matrix(X, X), extra])
+    c = _core.fit_dense(whole, t, likelihood=likelihood)
+    for other in (b, c):
+        for name in ("active", "alpha", "mu", "sigma", "trace"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(other, name), err_msg=name)
+
+
+def test_the_number_of_threads_does_not_show(surface):
+    X, y = surface
+    one, three = (RVR(WIDE, extra_basis="linear", n_jobs=n).fit(X, y) for n in (1, 3))
+    np.testing.assert_array_equal(one.mu_, three.mu_)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_constant_equal_and_zero_columns_do_no_harm(surface, fit_intercept):
+    X, y = surface
+
+    def awkward(X):
+        line = X[:, 1]
+        return np.c_[np.ones(len(X)), line, line, -2 * line, np.zeros(len(X)), WIDE(X, X0)[:, 0]]
+
+    X0 = X[:1]
+    model = RVR(WIDE, extra_basis=awkward, fit_intercept=fit_intercept).fit(X, y + 3.0 + X[:, 1])
+    assert model.status_ == "converged"
+    assert model.extra_coef_.shape == (1, 6)
+    # Of each set of equal functions at most one is in the model.
+    assert np.count_nonzero(model.extra_coef_[0, 1:4]) <= 1
+    assert (model.extra_coef_[0, 0] != 0.0) + (model.intercept_[0] != 0.0) <= 1
+    assert model.extra_coef_[0, 4] == 0.0
+    assert certificate(model, X, y + 3.0 + X[:, 1]).max_gain_outside <= 1e-6
+    assert model.score(X, y + 3.0 + X[:, 1]) > 0.97
+
+
+def test_equal_rows_share_kernels_and_keep_their_columns(surface):
+    X, y = surface
+    twice, column = np.r_[X, X], np.r_[np.zeros(len(X)), np.ones(len(X))][:, np.newaxis]
+    target = np.r_[y, y + 2.0]
+    model = RVR(WIDE, extra_basis=column).fit(twice, target)
+    assert certificate(model, twice, target).n_basis == len(X) + 2
+    assert model.relevance_.max() < len(X)
+    np.testing.assert_allclose(model.extra_coef_, [[2.0]], atol=0.01)
+    assert model.active_[-1] == 2 * len(X)
+
+
+def test_rows_of_no_weight_are_left_out_of_arrays(surface):
+    X, y = surface
+    w = np.tile([1.0, 0.0, 2.0], len(X) // 3)
+    extra = np.where(w[:, np.newaxis] > 0, X, 1e6)
+    model, short = RVR(WIDE, extra_basis=extra).fit(X, y, w), RVR(WIDE, extra_basis=X[w > 0])
+    short.fit(X[w > 0], y[w > 0], w[w > 0])
+    np.testing.assert_array_equal(model.extra_coef_, short.extra_coef_)
+    np.testing.assert_array_equal(model.relevance_vectors_, short.relevance_vectors_)
+
+
+def test_transformers_are_cloned_and_fitted(surface):
+    X, y = surface
+    given = StandardScaler()
+    model = RVR(WIDE, extra_basis=given).fit(X, y)
+    assert not hasattr(given, "mean_")
+    np.testing.assert_allclose(model.extra_basis_.mean_, X.mean(axis=0))
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X + 1.0), model.predict(X + 1.0))
+    assert clone(model).extra_basis is not given
+
+
+def test_arrays_survive_cloning_and_pickling(surface):
+    X, y = surface
+    model = RVR(WIDE, extra_basis=squares(X)).fit(X, y)
+    for copy in (pickle.loads(pickle.dumps(model)), clone(model).fit(X, y)):
+        np.testing.assert_array_equal(
+            copy.predict(X, extra_basis=squares(X)), model.predict(X, extra_basis=squares(X))
+        )
+
+
+def test_many_rows_are_predicted_like_few(surface):
+    X, y = surface
+    model = RVR(WIDE, extra_basis=squares).fit(X, y)
+    many = np.tile(X, (100, 1))
+    np.testing.assert_allclose(model.predict(many), np.tile(model.predict(X), 100), rtol=1e-12)
+
+
+def test_callbacks_name_extra_columns():
+    X, y = toy(0)
+    seen = []
+    RVR([WIDE, Gaussian(9.0)], extra_basis="linear", callback=lambda r: seen.append(r.index)).fit(X, y)
+    named = {index for index in seen if index is not None}
+    assert named <= set(range(-1, 202))
+    assert 201 in named
+
+
+def test_cross_validation_works_with_all_but_arrays(surface):
+    X, y = surface
+    for extra in ("linear", PolynomialFeatures(2, include_bias=False), squares):
+        assert cross_val_score(RVR(WIDE, extra_basis=extra), X, y, cv=3).mean() > 0.6
+    search = GridSearchCV(RVR(extra_basis=PolynomialFeatures()), {"extra_basis__degree": [1, 2]}, cv=3)
+    assert search.fit(X, y).best_params_ == {"extra_basis__degree": 2}
+    with pytest.raises(ValueError, match=r"extra_basis must have a row for each row of X.*callable"):
+        cross_val_score(RVR(WIDE, extra_basis=X), X, y, cv=3, error_score="raise")
+
+
+def test_attributes_go_when_the_columns_do(surface):
+    X, y = surface
+    model = RVR(WIDE, extra_basis="linear").fit(X, y)
+    model.set_params(extra_basis=None).fit(X, y)
+    assert not hasattr(model, "extra_coef_")
+    np.testing.assert_array_equal(model.mu_, RVR(WIDE).fit(X, y).mu_)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+BAD = {
+    "unknown name": ("quadratic", "must be 'linear'"),
+    "a kernel": (WIDE, "put kernels into a list"),
+    "a class": (PolynomialFeatures, "not an instance"),
+    "a number": (3.0, "must be 'linear'"),
+    "words": ([["a"]] * 90, r"."),
+    "too few rows": (np.ones((89, 1)), "row for each row of X, 90; got 89"),
+    "one-dimensional": (np.ones(90), "2D array"),
+    "without columns": (np.ones((90, 0)), r"0 feature"),
+    "NaN": (np.full((90, 1), np.nan), "NaN"),
+    "infinite": (np.full((90, 1), np.inf), "infinity"),
+    "complex": (np.full((90, 1), 1j), "omplex"),
+    "sparse": (scipy.sparse.csr_array(np.ones((90, 1))), "toarray|dense"),
+    "callable of one row": (lambda X: X[:1], "row for each row of X, 90; got 1"),
+    "callable of NaN": (lambda X: np.full((len(X), 2), np.nan), "NaN"),
+    "callable of nothing": (lambda X: None, r"."),
+    "sparse transformer": (OneHotEncoder(), "toarray|dense"),
+}
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_columns_are_refused_by_name(kind, case, surface):
+    X, y = surface
+    given, words = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=rf"(?s)\bextra_basis\b.*({words})"):
+        kind(WIDE, extra_basis=given).fit(X, (y > 0.5).astype(float))
+
+
+def test_linear_terms_of_kernel_values_are_refused(surface):
+    X, y = surface
+    with pytest.raises(ValueError, match=r"extra_basis='linear'.*precomputed"):
+        RVR("precomputed", extra_basis="linear").fit(WIDE(X, X), y)
+
+
+def test_bad_columns_at_prediction_are_refused(surface):
+    X, y = surface
+    model = RVR(WIDE, extra_basis=squares(X)).fit(X, y)
+    for given, words in (
+        (None, "array of shape"),
+        (squares(X)[:, :2], "must have 3 columns"),
+        (squares(X)[1:], "row for each row"),
+        (squares(X) * np.nan, "NaN"),
+    ):
+        with pytest.raises(ValueError, match=rf"extra_basis.*{words}"):
+            model.predict(X, extra_basis=given)
+    for other in (RVR(WIDE), RVR(WIDE, extra_basis="linear")):
+        with pytest.raises(ValueError, match="extra_basis can be given here only"):
+            other.fit(X, y).predict(X, extra_basis=squares(X))
+    with pytest.raises(NotFittedError):
+        RVR(WIDE, extra_basis=X).predict(X, extra_basis=X)
+
+    def growing(X):
+        return np.ones((len(X), len(X)))
+
+    with pytest.raises(ValueError, match="extra_basis must have 90 columns"):
+        RVR(WIDE, extra_basis=growing).fit(X, y).predict(X[:4])
+
+
+def test_functions_cannot_change_X(surface):
+    X, y = surface
+
+    def careless(X):
+        X[0] = 0.0
+        return X
+
+    with pytest.raises(ValueError, match="read-only"):
+        RVR(WIDE, extra_basis=careless).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (np.ones((90, 2)), "extra must be in Fortran order"),
+        (np.ones((89, 2), order="F"), "rows of the extra columns"),
+        (np.full((90, 2), np.nan, order="F"), "not finite"),
+    ],
+)
+def test_the_core_checks_extra_columns_again(extra, words, surface):
+    X, y = surface
+    with pytest.raises(ValueError, match=words):
+        _core.fit_kernel(X, X, [WIDE.to_core()], y, extra=extra)

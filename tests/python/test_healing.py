@@ -1,0 +1,278 @@
+"""Healed error bars: one more function at each row, held against the augmented model written out."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from reference import posterior
+from sparsebayes import RVC, RVR, SparseBayesRegressor
+from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, Polynomial
+
+WIDE = Gaussian(2.0)
+FAR = 1e3
+
+
+def functions(model, kernels, X, extra):
+    """The active functions at ``X``, and which of them are whose (-1: no kernel's)."""
+    columns, owners = [], []
+    for name in model.active_:
+        block, row = divmod(name, model._n_samples)
+        if name < 0:
+            columns.append(np.ones(len(X)))
+        elif block < len(kernels):
+            centre = model.relevance_vectors_[np.searchsorted(model.relevance_, row)]
+            columns.append(kernels[block](X, centre[np.newaxis])[:, 0])
+        else:
+            columns.append(extra(X)[:, name - len(kernels) * model._n_samples])
+        owners.append(block if 0 <= block < len(kernels) else -1)
+    return np.array(columns).T.reshape(len(X), -1), np.array(owners, dtype=int)
+
+
+def augmented(model, kernels, X, y, new, weights, extra=None):
+    """Mean and deviation at each row of ``new``, from a linear model that has functions centred there too.
+
+    Hyperparameters are those of the model; the new weights' prior makes the mean square of each new function
+    at its own centre, over the training rows, that of what its kernel contributes there.
+    """
+    used = weights > 0
+    X, y, w = X[used], y[used], weights[used]
+    Phi, owner = functions(model, kernels, X, extra)
+    at_new, _ = functions(model, kernels, new, extra)
+    prior = []
+    for p, kernel in enumerate(kernels):
+        contribution = Phi[:, owner == p] @ model.mu_[owner == p]
+        own = np.array([kernel(x[np.newaxis], x[np.newaxis])[0, 0] for x in X])
+        prior.append(np.sum(w * contribution**2) / np.sum(w * own**2))
+    there = np.flatnonzero(prior)
+    means, deviations = [], []
+    for x, phi in zip(new[:, np.newaxis], at_new, strict=True):
+        more = [kernels[p](X, x)[:, 0] for p in there]
+        whole = np.column_stack([Phi, *more])
+        alpha = np.r_[model.alpha_, 1.0 / np.array(prior)[there]]
+        mu, Sigma = posterior(whole, y, alpha, model.beta_, w)
+        point = np.r_[phi, [kernels[p](x, x)[0, 0] for p in there]]
+        means.append(point @ mu)
+        deviations.append(np.sqrt(1.0 / model.beta_ + point @ Sigma @ point))
+    return np.array(means), np.array(deviations)
+
+
+def squares(X):
+    return np.c_[X**2, X[:, :1]]
+
+
+CASES = {
+    "one kernel": ([WIDE], {}),
+    "no intercept": ([Laplacian(0.5)], {"fit_intercept": False, "noise_variance": 0.01}),
+    "two kernels": ([WIDE, Gaussian(0.6)], {}),
+    "callable": ([Custom(lambda X, Z: WIDE(X, Z) + 0.1 * X[:, :1] * Z[:, 1])], {}),
+    "not stationary": ([Polynomial(3, 0.2, 1.0)], {}),
+    "sum": ([WIDE + Linear()], {}),
+    "extra columns": ([WIDE], {"extra_basis": squares}),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_moments_are_those_of_the_augmented_model(case, weighted, surface):
+    X, y = surface
+    kernels, options = CASES[case]
+    weights = np.random.default_rng(5).integers(0, 4, len(X)).astype(float) if weighted else None
+    model = RVR(kernels if len(kernels) > 1 else kernels[0], tol=1e-9, **options).fit(X, y, weights)
+    new = np.r_[X[:20], model.relevance_vectors_[:3], 1.5 * X[:20] + 0.3, [[50.0, -70.0]]]
+    w = np.ones(len(X)) if weights is None else weights
+    mean, deviation = augmented(model, kernels, X, y, new, w, squares)
+    found, found_deviation = model.predict(new, return_std=True, healed=True)
+    np.testing.assert_allclose(found, mean, rtol=1e-6, atol=1e-7 * np.abs(mean).max())
+    np.testing.assert_allclose(found_deviation, deviation, rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(new, healed=True), found)
+    plain, plain_deviation = model.predict(new, return_std=True)
+    assert (found_deviation >= plain_deviation).all()
+    assert np.abs(found - plain).max() > 1e-4
+    # The default stays what it is.
+    np.testing.assert_array_equal(model.predict(new, return_std=True, healed=False)[1], plain_deviation)
+
+
+def test_far_away_the_signal_is_as_uncertain_as_it_was_large(sinc):
+    X, y = sinc
+    model = RVR(WIDE, fit_intercept=False).fit(X, y)
+    noise = np.sqrt(model.noise_variance_)
+    signal = np.sqrt(np.mean(model.predict(X) ** 2))
+    mean, healed = model.predict([[FAR], [-FAR]], return_std=True, healed=True)
+    _, plain = model.predict([[FAR], [-FAR]], return_std=True)
+    np.testing.assert_allclose(plain, noise, rtol=1e-12)
+    np.testing.assert_allclose(healed, np.hypot(noise, signal), rtol=1e-12)
+    np.testing.assert_array_equal(mean, 0.0)
+    # Where there are data they leave little to add.
+    _, among = model.predict(X, return_std=True, healed=True)
+    assert (among < 1.2 * model.predict(X, return_std=True)[1]).all()
+
+
+def test_healed_error_bars_grow_with_the_distance(sinc):
+    X, y = sinc
+    model = RVR(WIDE).fit(X, y)
+    ray = X.max() + np.linspace(0, 6, 30)[:, np.newaxis]
+    healed = model.predict(ray, return_std=True, healed=True)[1]
+    assert (np.diff(healed) > -1e-3 * healed[:-1]).all()
+    assert healed[-1] > 2.0 * healed[0]
+
+
+def test_a_model_without_kernels_has_nothing_to_add():
+    X = np.linspace(-1, 1, 60)[:, np.newaxis]
+    # Noise that changes sign from row to row: nothing smooth gains by it.
+    model = RVR(WIDE, extra_basis="linear").fit(X, 3.0 + X[:, 0] + 0.1 * (-1.0) ** np.arange(60))
+    assert len(model.relevance_) == 0
+    for plain, healed in zip(
+        model.predict(X, return_std=True), model.predict(X, return_std=True, healed=True), strict=True
+    ):
+        np.testing.assert_array_equal(healed, plain)
+
+
+def test_empty_models_can_be_healed():
+    X = np.arange(5.0)[:, np.newaxis]
+    model = RVR(WIDE, noise_variance=0.1).fit(X, np.zeros(5))
+    assert len(model.active_) == 0
+    np.testing.assert_array_equal(model.predict(X, healed=True), np.zeros(5))
+
+
+def test_rows_are_predicted_one_by_one_as_together(sinc, monkeypatch):
+    X, y = sinc
+    model = RVR([WIDE, Gaussian(0.5)]).fit(X, y)
+    new = np.linspace(-20, 20, 150)[:, np.newaxis]
+    together = model.predict(new, return_std=True, healed=True)
+    one = [model.predict(x[np.newaxis], return_std=True, healed=True) for x in new]
+    np.testing.assert_allclose(np.array(one)[:, :, 0].T, together, rtol=1e-9, atol=1e-12)
+    monkeypatch.setattr("sparsebayes._healing._VALUES", 1000)
+    np.testing.assert_allclose(
+        model.predict(new, return_std=True, healed=True), together, rtol=1e-9, atol=1e-12
+    )
+
+
+def test_the_number_of_threads_does_not_show(surface):
+    X, y = surface
+    one, three = (
+        RVR(WIDE, n_jobs=n).fit(X, y).predict(X + 0.5, return_std=True, healed=True) for n in (1, 3)
+    )
+    np.testing.assert_array_equal(one, three)
+
+
+def test_models_without_noise_stay_finite():
+    X = np.linspace(-5, 5, 40)[:, np.newaxis]
+    with pytest.warns(ConvergenceWarning, match="noise_floor"):
+        model = RVR(Gaussian(3.0)).fit(X, np.sin(X[:, 0]))
+    new = np.linspace(-9, 9, 100)[:, np.newaxis]
+    mean, healed = model.predict(new, return_std=True, healed=True)
+    assert np.isfinite(mean).all()
+    assert (healed >= model.predict(new, return_std=True)[1]).all()
+    np.testing.assert_allclose(model.predict(X, healed=True), np.sin(X[:, 0]), atol=0.01)
+
+
+def test_weights_count_rows(sinc):
+    X, y = sinc
+    w = np.random.default_rng(1).integers(1, 4, len(X))
+    weighted = RVR(WIDE).fit(X, y, w)
+    repeated = RVR(WIDE).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    new = np.linspace(-15, 15, 40)[:, np.newaxis]
+    for a, b in zip(
+        weighted.predict(new, return_std=True, healed=True),
+        repeated.predict(new, return_std=True, healed=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_columns_given_as_arrays_are_needed_and_used(surface):
+    X, y = surface
+    model, same = RVR(WIDE, extra_basis=squares(X)).fit(X, y), RVR(WIDE, extra_basis=squares).fit(X, y)
+    new = X[:10] + 0.2
+    np.testing.assert_array_equal(
+        model.predict(new, healed=True, extra_basis=squares(new)), same.predict(new, healed=True)
+    )
+    with pytest.raises(ValueError, match=r"extra_basis.*array of shape"):
+        model.predict(new, healed=True)
+
+
+# --- where the training rows are --------------------------------------------------------------------
+
+
+def test_pickles_are_sparse_unless_told_otherwise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 30))
+    y = X[:, 0] + 0.1 * rng.normal(size=2000)
+    for keep_rows in (False, True):
+        model = RVR(Gaussian(10.0), keep_rows=keep_rows, max_iter=3, noise_variance=0.01)
+        with pytest.warns(UserWarning, match="max_iter"):
+            model.fit(X, y)
+        size = len(pickle.dumps(model))
+        assert (size > X.nbytes) == keep_rows
+        assert size < X.nbytes / 10 or keep_rows
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_are_healed_if_rows_were_to_be_kept(duplicate, sinc):
+    X, y = sinc
+    model = RVR(WIDE).fit(X, y)
+    before = model.predict(X, healed=True)
+    lost = duplicate(model)
+    np.testing.assert_array_equal(lost.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match=r"healed=True needs the training rows.*keep_rows=True"):
+        lost.predict(X, healed=True)
+    np.testing.assert_array_equal(model.predict(X, healed=True), before)
+    kept = duplicate(clone(model).set_params(keep_rows=True).fit(X, y))
+    np.testing.assert_array_equal(kept.predict(X, healed=True), before)
+
+
+def test_rows_changed_since_the_fit_are_noticed(sinc):
+    X, y = (array.copy() for array in sinc)
+    model, keeper = RVR(WIDE).fit(X, y), RVR(WIDE, keep_rows=True).fit(X, y)
+    expected = model.predict(sinc[0], return_std=True, healed=True)
+    y[:] = 0.0
+    np.testing.assert_array_equal(model.predict(sinc[0], return_std=True, healed=True), expected)
+    X[3] += 1.0
+    with pytest.raises(ValueError, match=r"X has been changed in place.*keep_rows=True"):
+        model.predict(sinc[0], healed=True)
+    np.testing.assert_array_equal(keeper.predict(sinc[0], return_std=True, healed=True), expected)
+    np.testing.assert_array_equal(model.predict(sinc[0]), keeper.predict(sinc[0]))
+
+
+def test_a_default_fit_makes_no_copy_of_X(sinc):
+    X, y = sinc
+    assert np.shares_memory(RVR(WIDE).fit(X, y)._kept.training.X, X)
+    assert not np.shares_memory(RVR(WIDE, keep_rows=True).fit(X, y)._kept.training.X, X)
+
+
+# --- bad input --------------------------------------------------------------------------------------
+
+
+def test_precomputed_kernels_cannot_be_healed(sinc):
+    X, y = sinc
+    model = RVR("precomputed").fit(WIDE(X, X), y)
+    with pytest.raises(ValueError, match=r"healed=True.*precomputed.*callable"):
+        model.predict(WIDE(X, X), healed=True)
+
+
+def test_other_estimators_have_nothing_to_heal(sinc, classes):
+    for model, data in ((RVC(WIDE), classes), (SparseBayesRegressor(), sinc)):
+        with pytest.raises(TypeError, match="healed"):
+            model.fit(*data).predict(data[0], healed=True)
+
+
+@pytest.mark.parametrize("flag", ["yes", None, 0.5, [True]])
+def test_flags_are_checked(flag, sinc):
+    X, y = sinc
+    with pytest.raises(TypeError, match="healed must be True or False"):
+        RVR(WIDE).fit(X, y).predict(X, healed=flag)
+    with pytest.raises(TypeError, match="keep_rows must be True or False"):
+        RVR(WIDE, keep_rows=flag).fit(X, y)
+
+
+def test_bad_rows_are_refused_when_healed_as_ever(sinc):
+    X, y = sinc
+    with pytest.raises(NotFittedError):
+        RVR(WIDE).predict(X, healed=True)
+    for bad in (X * np.nan, np.c_[X, X], X[:0]):
+        with pytest.raises(ValueError, match=r"\bX\b"):
+            RVR(WIDE).fit(X, y).predict(bad, healed=True)
