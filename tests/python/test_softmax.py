@@ -284,6 +284,18 @@ def test_several_kernels_and_precomputed_ones_work(three):
     assert found.n_basis == 2 * len(X) + 1
 
 
+def test_extra_columns_serve_every_class(three):
+    X, y = three
+    records = []
+    model = softly(RVC, Gaussian(1.5), extra_basis="linear", callback=records.append).fit(X, y)
+    found = certificate(model, X, y)
+    assert found.n_basis == 1 + len(X) + 2
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-8)
+    assert max(r.index for r in records if r.action == "add") < len(X) + 2
+
+
 # --- the estimator contract -----------------------------------------------------------------------
 
 
