@@ -127,24 +127,25 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
 
 
 @pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize("case", ["kernel", "columns", "classes"])
+@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "kernel-em", "classes-em"])
 def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     rng = np.random.default_rng(0)
     if case == "columns":
         X = rng.normal(size=(3000, 3000))
         y, model = rng.normal(size=3000), SparseBayesRegressor(callback=callback)
     else:
-        X = rng.uniform(-10, 10, (9000, 2))
-        y = np.sin(X).prod(axis=1) + rng.normal(size=9000)
-        y, model = (y, RVR(Gaussian(0.7))) if case == "kernel" else (y > 0, RVC(Gaussian(0.7)))
-        model.set_params(callback=callback)
+        n, scheme = (3000, "em") if case.endswith("em") else (9000, "sequential")
+        X = rng.uniform(-10, 10, (n, 2))
+        y = np.sin(X).prod(axis=1) + rng.normal(size=n)
+        y, model = (y, RVR(Gaussian(0.7))) if case.startswith("kernel") else (y > 0, RVC(Gaussian(0.7)))
+        model.set_params(callback=callback, scheme=scheme)
     pressed = []
 
     def press():
         pressed.append(time.monotonic())
         _thread.interrupt_main()
 
-    timer = threading.Timer(0.5, press)
+    timer = threading.Timer(2.0 if case.endswith("em") else 0.5, press)
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):

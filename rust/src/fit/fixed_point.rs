@@ -76,7 +76,7 @@ fn fill(
     everything: &[usize],
     priors: &Priors,
 ) -> Result<()> {
-    state.fill(everything, START_ALPHA, priors);
+    state.fill(everything, START_ALPHA, priors, stats.cancel_flag());
     let mu = vec![0.0; everything.len()];
     let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
     let mut gradient = mu.clone();

@@ -31,7 +31,7 @@ pub(crate) use state::State;
 
 use crate::Result;
 use crate::model::Posterior;
-use crate::stats::Statistics;
+use crate::stats::{Statistics, check_flag};
 
 /// How a fit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,11 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         Ok(status) => status,
         Err(Halt::MaxIterations) => Status::MaxIterations,
         Err(Halt::Stopped) => Status::Stopped,
-        Err(Halt::Failed(error)) => return Err(error),
+        Err(Halt::Failed(error)) => {
+            // A factorisation that was told to end early looks like one that broke down.
+            check_flag(stats.cancel_flag().as_deref())?;
+            return Err(error);
+        }
     };
     Ok(Posterior::publish(
         &state,

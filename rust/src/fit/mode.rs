@@ -20,6 +20,7 @@ pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     let mut gram = DMatrix::zeros(m, m);
     let mut gradient = vec![0.0; m];
     let mut chol = Cholesky::with_capacity(m.max(1));
+    chol.cancelled_by(stats.cancel_flag());
     let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     for _ in 0..MOST_STEPS {
         let slope: Vec<f64> = (0..m)

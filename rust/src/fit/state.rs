@@ -1,5 +1,8 @@
 //! The active set and its posterior.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use nalgebra::DMatrix;
 
 use super::action::{ALPHA_FLOOR, Factors};
@@ -112,8 +115,16 @@ impl State {
     }
 
     /// Puts functions into an empty model, all with the same alpha; [`State::set_data`] has to follow.
-    pub(super) fn fill(&mut self, functions: &[usize], alpha: f64, priors: &Priors) {
+    /// They may be many, so work on their matrices ends early once the flag is raised.
+    pub(super) fn fill(
+        &mut self,
+        functions: &[usize],
+        alpha: f64,
+        priors: &Priors,
+        cancel: Option<Arc<AtomicBool>>,
+    ) {
         let m = functions.len();
+        self.chol.cancelled_by(cancel);
         self.reserve(m);
         self.active.extend_from_slice(functions);
         self.priors.extend(functions.iter().map(|&j| priors.of(j)));

@@ -1,5 +1,8 @@
 //! A Cholesky factor that grows, shrinks and changes in place.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use nalgebra::DMatrix;
 
 use super::blas::{axpy, dot};
@@ -25,6 +28,7 @@ pub struct Cholesky {
     /// Two vectors with as much room as the factor has rows.
     work: Vec<f64>,
     spare: Vec<f64>,
+    cancel: Option<Arc<AtomicBool>>,
 }
 
 /// Without most of the room to spare.
@@ -33,6 +37,7 @@ impl Clone for Cholesky {
         const ROOM: usize = 8;
         let mut copy = Self::with_capacity(self.len + ROOM);
         copy.len = self.len;
+        copy.cancel.clone_from(&self.cancel);
         for j in 0..self.len {
             copy.column_mut(j).copy_from_slice(self.column(j));
         }
@@ -49,7 +54,19 @@ impl Cholesky {
             len: 0,
             work: Vec::with_capacity(capacity),
             spare: Vec::with_capacity(capacity),
+            cancel: None,
         }
+    }
+
+    /// Has what takes n^3 operations end early once the flag is raised: [`Cholesky::refactor`] with an error, and
+    /// [`Cholesky::inverse_into`] with values of no meaning.
+    pub fn cancelled_by(&mut self, flag: Option<Arc<AtomicBool>>) {
+        self.cancel = flag;
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        self.cancel.as_ref().is_some_and(raised)
     }
 
     /// Number of rows.
@@ -313,6 +330,7 @@ impl Cholesky {
         self.len = n;
         let stride = self.factor.nrows();
         for j in 0..n {
+            let cancelled = self.is_cancelled();
             let (done, rest) = self.factor.as_mut_slice().split_at_mut(j * stride);
             let column = &mut rest[j..n];
             for (i, l) in column.iter_mut().enumerate() {
@@ -323,7 +341,7 @@ impl Cholesky {
                 axpy(-earlier[0], earlier, column);
             }
             let pivot = column[0];
-            if !(pivot > 0.0 && pivot.is_finite()) {
+            if !(pivot > 0.0 && pivot.is_finite()) || cancelled {
                 self.len = 0;
                 return Err(NotPositiveDefinite { pivot: j });
             }
@@ -418,8 +436,14 @@ impl Cholesky {
             column.fill(0.0);
             column[0] = 1.0;
             self.solve_lower_from(j, column);
+            if self.is_cancelled() {
+                return;
+            }
         }
         for j in 0..n {
+            if self.is_cancelled() {
+                return;
+            }
             for i in j..n {
                 let product = dot(
                     &values[j * stride + i..j * stride + n],
