@@ -23,6 +23,7 @@
 //! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
 //! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
+//! * [`fit_outputs`]: the same for several targets that share their functions; it asks [`OutputStatistics`].
 #![forbid(unsafe_code)]
 
 mod error;
@@ -34,8 +35,11 @@ mod model;
 mod stats;
 
 pub use error::{Error, Result};
-pub use fit::{Action, Noise, Rules, Settings, Status, Step, Watch, fit};
+pub use fit::{Action, Noise, OutputNoise, Rules, Settings, Status, Step, Watch, fit, fit_outputs};
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
-pub use model::Posterior;
-pub use stats::{Block, DenseDesign, Design, KernelDesign, Observations, Statistics, Sweep};
+pub use model::{OutputPosterior, Posterior};
+pub use stats::{
+    Block, DenseDesign, Design, KernelDesign, Observations, OutputObservations, OutputStatistics,
+    Residuals, Statistics, Sweep,
+};

@@ -55,7 +55,7 @@ impl<'a> Task<'a> {
     }
 }
 
-fn rules(noise_variance: Option<f64>, tol: f64, max_iter: usize) -> PyResult<Rules> {
+pub(crate) fn rules(noise_variance: Option<f64>, tol: f64, max_iter: usize) -> PyResult<Rules> {
     let noise = noise_variance.map_or(Noise::Estimated, Noise::Fixed);
     Settings {
         noise,
@@ -64,6 +64,11 @@ fn rules(noise_variance: Option<f64>, tol: f64, max_iter: usize) -> PyResult<Rul
     }
     .check()
     .map_err(|error| to_python(&error))
+}
+
+/// Whether there is room to keep all values of a design.
+pub(crate) fn is_stored(design: &dyn Design) -> bool {
+    design.n_rows().saturating_mul(design.n_basis()) <= STORED
 }
 
 fn likelihood(name: &str) -> PyResult<Likelihood> {
@@ -145,9 +150,7 @@ pub(crate) fn fit_kernel(
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
             let design = KernelDesign::new(x.values, z.values, x.n_features, kernels, bias)?;
-            if lazy.unwrap_or(
-                x.n_features <= CHEAP || design.n_rows().saturating_mul(design.n_basis()) > STORED,
-            ) {
+            if lazy.unwrap_or(x.n_features <= CHEAP || !is_stored(&design)) {
                 task.solve(&design, line)
             } else {
                 task.solve(&design.materialise()?, line)

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::state::State;
 use crate::Error;
 
 /// What a step did.
@@ -80,6 +79,18 @@ impl From<crate::linalg::NotPositiveDefinite> for Halt {
     }
 }
 
+/// What a record wants to know of a model, whatever its kind. Evidence and noise are in the units of the fit.
+pub(super) trait Recorded {
+    fn log_evidence(&self) -> f64;
+    /// Targets behind the noise; 0 where there is none.
+    fn n_noise(&self) -> f64;
+    fn n_active(&self) -> usize;
+    /// With several noise levels the inverse of their mean variance.
+    fn noise_precision(&self) -> f64;
+    /// The least pivot of a factor, as a fraction of the diagonal element it is what remains of.
+    fn least_pivot(&self) -> f64;
+}
+
 /// Counts steps, keeps the evidence after each, and tells the watcher.
 pub(super) struct Recorder<'w> {
     pub(super) trace: Vec<f64>,
@@ -87,14 +98,14 @@ pub(super) struct Recorder<'w> {
     target_scale: f64,
     /// Which functions the places of a pool stand for, while steps are recorded by them.
     pub(super) members: Option<Vec<usize>>,
-    /// [`State::least_pivot`] before the step, in builds that check.
+    /// [`Recorded::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
 }
 
 impl<'w> Recorder<'w> {
     pub(super) fn new(
-        state: &State,
+        state: &impl Recorded,
         max_iter: usize,
         target_scale: f64,
         watch: &'w mut Watch<'w>,
@@ -124,7 +135,7 @@ impl<'w> Recorder<'w> {
     }
 
     /// Log evidence in the units of the targets: the density of t / c is c^N times that of t.
-    fn in_target_units(&self, state: &State) -> f64 {
+    fn in_target_units(&self, state: &impl Recorded) -> f64 {
         state.log_evidence() - state.n_noise() * self.target_scale.ln()
     }
 
@@ -144,7 +155,13 @@ impl<'w> Recorder<'w> {
     }
 
     /// Sees that a predicted gain was achieved.
-    fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, state: &State) {
+    fn check_gain(
+        &mut self,
+        action: Action,
+        predicted: Option<f64>,
+        achieved: f64,
+        state: &impl Recorded,
+    ) {
         let pivot = state.least_pivot();
         if let Some(gain) = predicted {
             // Functions that depend on one another almost exactly leave their pivots fewer digits.
@@ -163,7 +180,7 @@ impl<'w> Recorder<'w> {
         &mut self,
         action: Action,
         gain: Option<f64>,
-        state: &State,
+        state: &impl Recorded,
     ) -> Result<(), Halt> {
         if self.watch.is_none() {
             return Ok(());
@@ -179,8 +196,8 @@ impl<'w> Recorder<'w> {
             action: self.named(action),
             gain: gain.unwrap_or(log_evidence - before),
             log_evidence,
-            n_active: state.len(),
-            beta: state.beta / (self.target_scale * self.target_scale),
+            n_active: state.n_active(),
+            beta: state.noise_precision() / (self.target_scale * self.target_scale),
         };
         if self
             .watch

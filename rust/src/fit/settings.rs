@@ -55,15 +55,21 @@ impl Settings {
                 what: "max_iter must be at least 1, got 0".into(),
             });
         }
-        if let Noise::Fixed(variance) = self.noise
-            && !(variance.is_finite() && variance > 0.0)
-        {
+        check_noise(self.noise)?;
+        Ok(Rules { settings: self })
+    }
+}
+
+/// Checks that a noise variance that is given makes sense.
+pub(super) fn check_noise(noise: Noise) -> Result<()> {
+    match noise {
+        Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
             let what = format!(
                 "noise_variance must be a positive number, got {variance}; leave it out to estimate it"
             );
-            return Err(Error::Invalid { what });
+            Err(Error::Invalid { what })
         }
-        Ok(Rules { settings: self })
+        _ => Ok(()),
     }
 }
 

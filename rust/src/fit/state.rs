@@ -3,6 +3,7 @@
 use nalgebra::DMatrix;
 
 use super::action::{ALPHA_FLOOR, Factors};
+use super::record::Recorded;
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one};
@@ -354,8 +355,30 @@ impl State {
     }
 }
 
+impl Recorded for State {
+    fn log_evidence(&self) -> f64 {
+        self.log_evidence()
+    }
+
+    fn n_noise(&self) -> f64 {
+        self.n_noise
+    }
+
+    fn n_active(&self) -> usize {
+        self.len()
+    }
+
+    fn noise_precision(&self) -> f64 {
+        self.beta
+    }
+
+    fn least_pivot(&self) -> f64 {
+        self.least_pivot()
+    }
+}
+
 /// Removes row and column `k` of the leading m x m block.
-fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
+pub(super) fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
     let stride = matrix.nrows();
     let values = matrix.as_mut_slice();
     for j in 0..m {

@@ -11,12 +11,14 @@ mod dense;
 mod design;
 mod kernel_design;
 mod observations;
+mod outputs;
 mod rows;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
 pub use kernel_design::KernelDesign;
 pub use observations::Observations;
+pub use outputs::{OutputObservations, OutputStatistics, Residuals};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
