@@ -63,6 +63,17 @@ class Design(Protocol):
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
 
+    def fit_outputs(
+        self,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        noise_variance: list[float] | None,
+        shared_noise: bool,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.OutputPosterior:
+        """Fit one model to all columns of ``targets``."""
+
 
 @dataclass(frozen=True)
 class DenseDesign:
@@ -101,6 +112,28 @@ class DenseDesign:
             callback=callback,
         )
 
+    def fit_outputs(
+        self,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        noise_variance: list[float] | None,
+        shared_noise: bool,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.OutputPosterior:
+        """Fit one model to all columns of ``targets``."""
+        return _core.fit_dense_outputs(
+            self.Phi,
+            targets,
+            weights,
+            noise_variance=noise_variance,
+            shared_noise=shared_noise,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
+        )
+
 
 @dataclass(frozen=True)
 class KernelDesign:
@@ -129,6 +162,31 @@ class KernelDesign:
             bias=self.layout.bias,
             likelihood=likelihood,
             noise_variance=settings.noise_variance,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
+        )
+
+    def fit_outputs(
+        self,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        noise_variance: list[float] | None,
+        shared_noise: bool,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.OutputPosterior:
+        """Fit one model to all columns of ``targets``."""
+        return _core.fit_kernel_outputs(
+            self.X,
+            self.centres,
+            self.kernels,
+            targets,
+            weights,
+            bias=self.layout.bias,
+            noise_variance=noise_variance,
+            shared_noise=shared_noise,
             tol=settings.tol,
             max_iter=settings.max_iter,
             n_threads=settings.n_threads,

@@ -44,7 +44,8 @@ class StepRecord:
     n_active : int
         Functions in the model after the step.
     noise_variance : float or None
-        Noise variance after the step; None for likelihoods without one.
+        Noise variance after the step, with several outputs the mean of theirs; None for likelihoods without
+        one.
     """
 
     iteration: int
@@ -67,6 +68,8 @@ class Settings:
     tol: float
     max_iter: int
     n_threads: int | None
+    #: One for each output, if they were given as an array.
+    noise_variances: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,5 +92,33 @@ class Problem:
     beta: float
     noise: Literal["estimated", "fixed", "floor", "none"]
     likelihood: Likelihood
+    #: Log marginal likelihood as the fit reported it.
+    log_evidence: float
+
+
+@dataclass(frozen=True)
+class OutputsProblem:
+    """One fit of several outputs written out with dense arrays."""
+
+    #: Design matrix, N x K, in the column order of the dictionary.
+    Phi: FloatArray
+    #: Targets, N x C.
+    targets: FloatArray
+    #: Sample weights, length N, or None.
+    weights: FloatArray | None
+    #: Indices of the columns in the model, ascending.
+    active: IntArray
+    #: Prior precision of each active function's weights.
+    alpha: FloatArray
+    #: Posterior means, n_active x C, as the fit published them.
+    mu: FloatArray
+    #: Noise precision of each output.
+    beta: FloatArray
+    #: Whether all outputs have the same noise.
+    shared_noise: bool
+    #: Whether the noise was given.
+    fixed: bool
+    #: Whether each noise level sits at its floor.
+    at_floor: NDArray[np.bool_]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float

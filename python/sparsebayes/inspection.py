@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, svd
 from scipy.special import expit, gammaln
 
-from ._types import FloatArray, Likelihood, Problem
+from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
@@ -80,7 +80,7 @@ def certificate(
         Of this package.
     X : array-like of shape (n_samples, n_features)
         The training data.
-    y : array-like of shape (n_samples,)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         The training targets or labels.
     sample_weight : array-like of shape (n_samples,), optional
         The weights of the fit.
@@ -158,8 +158,13 @@ class _Fit:
     log_beta_change: float
 
 
-def _certify(problem: Problem) -> Certificate:
+def _certify(problem: Problem | OutputsProblem) -> Certificate:
     """Compute the certificate of one fit."""
+    if isinstance(problem, OutputsProblem):
+        # Made of the parts of this module, which is why it cannot be imported above.
+        from ._certify_outputs import certify_outputs
+
+        return certify_outputs(problem)
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]

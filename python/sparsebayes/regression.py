@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
+from . import _core, _outputs
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._types import Callback, FloatArray, KernelSpec, Likelihood
@@ -17,7 +18,6 @@ from ._types import Callback, FloatArray, KernelSpec, Likelihood
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from . import _core
     from ._design import Layout
 
 __all__ = ["RVR", "SparseBayesRegressor"]
@@ -29,7 +29,14 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     _labels = False
 
     if TYPE_CHECKING:
-        noise_variance: float | None
+        noise_variance: float | ArrayLike | None
+        shared_noise: bool
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn is to know about this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._takes_outputs()
+        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
@@ -38,8 +45,9 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
-        y : array-like of shape (n_samples,)
-            Targets.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets. Several outputs, with a Gaussian likelihood only, share functions and prior precisions; a
+            single column counts as no second dimension.
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row: 2 counts like two equal rows, 0 like none.
 
@@ -70,7 +78,13 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     def _check_likelihood(self) -> Likelihood:
         return "gaussian"
 
-    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+    def _takes_outputs(self) -> bool:
+        return True
+
+    def _publish_posteriors(self, posteriors: list[Any], layout: Layout) -> None:
+        if isinstance(posteriors[0], _core.OutputPosterior):
+            _outputs.publish(self, posteriors[0], layout)
+            return
         super()._publish_posteriors(posteriors, layout)
         self.beta_ = posteriors[0].beta
         self.noise_variance_ = 1.0 / self.beta_
@@ -95,8 +109,8 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,)
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
             Only if ``return_std``.
 
         Raises
@@ -107,9 +121,9 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
         mean, variance = self._moments(X, variance=return_std)
-        if variance is None:
-            return mean[:, 0]
-        return mean[:, 0], np.sqrt(self.noise_variance_ + variance[:, 0])
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
+        return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
 
 
 class RVR(KernelBasis, _Regression):
@@ -137,8 +151,11 @@ class RVR(KernelBasis, _Regression):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
-    noise_variance : positive float, optional
-        Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    noise_variance : positive float or array-like of shape (n_outputs,), optional
+        Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
+    shared_noise : bool, default=False
+        Whether all columns of a y of several have one noise level (the multiple-measurement-vector model;
+        gamma-MAP in M/EEG source localisation) in place of one each.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -192,6 +209,13 @@ class RVR(KernelBasis, _Regression):
 
     Notes
     -----
+    With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim N(0,
+    \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
+    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or (n_active,
+    n_active) with shared noise, ``beta_`` and ``noise_variance_`` (n_outputs,), or floats with shared noise;
+    ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. As precisions are shared, the
+    unit of one output against another matters: outputs of different kind are best scaled alike.
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
     our ``mu_``.
@@ -225,7 +249,8 @@ class RVR(KernelBasis, _Regression):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
-        noise_variance: float | None = None,
+        noise_variance: float | ArrayLike | None = None,
+        shared_noise: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -238,6 +263,7 @@ class RVR(KernelBasis, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.shared_noise = shared_noise
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -259,9 +285,11 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    noise_variance : positive float, optional
-        Variance of the noise; None: estimated, down to a floor of var(y) / 1e6. Only with a Gaussian
-        likelihood.
+    noise_variance : positive float or array-like of shape (n_outputs,), optional
+        Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
+        Only with a Gaussian likelihood.
+    shared_noise : bool, default=False
+        Whether all columns of a y of several have one noise level in place of one each.
     tol, max_iter, n_jobs, verbose, callback
         As for `RVR`.
 
@@ -283,6 +311,9 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
 
     Notes
     -----
+    y may have several columns, as for `RVR`, but for a Poisson likelihood; ``coef_`` then is (n_outputs,
+    n_features).
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``.
 
@@ -313,7 +344,8 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         *,
         likelihood: Literal["gaussian", "poisson"] = "gaussian",
         fit_intercept: bool = False,
-        noise_variance: float | None = None,
+        noise_variance: float | ArrayLike | None = None,
+        shared_noise: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -323,6 +355,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         self.likelihood = likelihood
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.shared_noise = shared_noise
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -344,6 +377,9 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
                 f"got {self.noise_variance}"
             )
         return self.likelihood
+
+    def _takes_outputs(self) -> bool:
+        return self.likelihood != "poisson"
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         if self.likelihood == "poisson" and (labels_or_values < 0.0).any():
@@ -378,8 +414,8 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,)
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
             Only if ``return_std``.
 
         Raises
@@ -409,13 +445,13 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_outputs)
         sample_weight : array-like of shape (n,), optional
 
         Returns
         -------
         float
-            1 is best; 0 is as good as the mean of y.
+            1 is best; 0 is as good as the mean of y. With several outputs the mean of theirs.
         """
         if self.likelihood != "poisson":
             return float(super().score(X, y, sample_weight))
