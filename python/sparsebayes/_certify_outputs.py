@@ -1,8 +1,9 @@
 r"""The certificate of a model of several outputs, from dense arrays alone.
 
 Prior precisions are shared, so what one of them is held against is the sum over the outputs:
-:math:`F(\alpha) = \sum_c \frac{1}{2} [\ln \alpha - \ln(\alpha + s_c) + q_c^2 / (\alpha + s_c)]` (Tipping & Faul
-2003, equation 18, for each output). With different noise levels it may have several maxima, and is scanned.
+:math:`F(\alpha) = \sum_c \frac{1}{2} [\ln \alpha - \ln(\alpha + s_c) + q_c^2 / (\alpha + s_c)]` (Tipping &
+Faul 2003, equation 18, for each output). With different noise levels it may have several maxima, and is
+scanned.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _sparsities(Phi: FloatArray, fits: list[_Fit], *, shared: bool) -> FloatArra
 def _log_alpha_change(free: FloatArray, p: FloatArray, power: FloatArray) -> float:
     r"""Return the size of the move of one ln alpha to its maximum; inf where the function should leave.
 
-    As a function of the move x, with :math:`p = \alpha \Sigma_{jj}` and :math:`\alpha \mu_j^2` for each output,
+    As a function of the move x, with :math:`p = \alpha \Sigma_{jj}` and :math:`\alpha \mu_j^2` of each:
 
     .. math:: F(x) - F(0) = \sum_c \tfrac{1}{2} [x - \ln D - \alpha \mu^2 (e^x - 1) / D], \quad
         D = (1 - p) + p e^x

@@ -31,7 +31,7 @@ class Training:
 
     #: N x d, float64, C order.
     X: FloatArray
-    #: Length N: floats for regression, labels as given for classification; N x C where there are several outputs.
+    #: Length N: floats for regression (N x C with several outputs), labels as given for classification.
     y: NDArray[Any]
     #: Length N and positive, or None where every row counts once.
     weights: FloatArray | None
@@ -86,9 +86,10 @@ def check_training(
 
 def _columns(y: ArrayLike) -> NDArray[Any]:
     """Return y with two dimensions if it has several columns, else with one."""
-    shape = np.shape(y)
+    given = np.asarray(y)
+    shape = given.shape
     if len(shape) == 2 and shape[1] > 1:
-        return np.asarray(y)
+        return given
     if len(shape) > 2 or shape[1:] == (0,):
         raise ValueError(
             f"y must have the shape (n_samples,) or (n_samples, n_outputs), got an array of shape {shape}"

@@ -35,7 +35,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn is to know about this estimator."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._takes_outputs()
+        tags.target_tags.multi_output = True
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -209,12 +209,12 @@ class RVR(KernelBasis, _Regression):
 
     Notes
     -----
-    With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim N(0,
-    \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
-    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or (n_active,
-    n_active) with shared noise, ``beta_`` and ``noise_variance_`` (n_outputs,), or floats with shared noise;
-    ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. As precisions are shared, the
-    unit of one output against another matters: outputs of different kind are best scaled alike.
+    With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
+    N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
+    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or
+    (n_active, n_active) with shared noise, ``beta_`` and ``noise_variance_`` (n_outputs,), or floats with
+    shared noise; ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. As precisions are
+    shared, the unit of one output against another matters: outputs of different kind are best scaled alike.
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
@@ -366,6 +366,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         """Return what scikit-learn is to know about this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
+        tags.target_tags.multi_output = self.likelihood != "poisson"
         return tags
 
     def _check_likelihood(self) -> Likelihood:
@@ -378,10 +379,12 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
             )
         return self.likelihood
 
-    def _takes_outputs(self) -> bool:
-        return self.likelihood != "poisson"
-
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        if self.likelihood == "poisson" and labels_or_values.ndim == 2:
+            raise ValueError(
+                "y must have one column with likelihood='poisson', got an array of shape "
+                f"{labels_or_values.shape}; fit each column on its own"
+            )
         if self.likelihood == "poisson" and (labels_or_values < 0.0).any():
             raise ValueError(
                 "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
