@@ -14,16 +14,35 @@ use crate::stats::OutputStatistics;
 pub(super) struct Noise {
     /// For each level the largest precision, its floor of the noise; `None` where it is given.
     ranges: Vec<Option<f64>>,
+    /// For each level the precision that suits an empty model.
+    starts: Vec<f64>,
 }
 
 impl Noise {
-    pub(super) fn new(ranges: Vec<Option<f64>>) -> Self {
-        Self { ranges }
+    pub(super) fn new(ranges: Vec<Option<f64>>, starts: Vec<f64>) -> Self {
+        Self { ranges, starts }
     }
 
     /// The same levels, none of which may move.
     pub(super) fn held(&self) -> Self {
-        Self::new(vec![None; self.ranges.len()])
+        Self::new(vec![None; self.ranges.len()], self.starts.clone())
+    }
+
+    /// Precisions that rise from the starts to these, all of which are reached in the last stage; there is but that one where
+    /// none is above its start.
+    pub(super) fn stages(&self, betas: &[f64]) -> Vec<Vec<f64>> {
+        const STAGE: f64 = 10.0;
+        let rise = betas.iter().zip(&self.starts).map(|(b, s)| b / s);
+        let most = rise.fold(1.0, f64::max);
+        let mut stages: Vec<Vec<f64>> = std::iter::successors(Some(1.0), |rise| Some(rise * STAGE))
+            .take_while(|&rise| rise < most)
+            .map(|rise| {
+                let pairs = betas.iter().zip(&self.starts);
+                pairs.map(|(&b, s)| b.min(rise * s)).collect()
+            })
+            .collect();
+        stages.push(betas.to_vec());
+        stages
     }
 
     /// The largest precision of level `l`.

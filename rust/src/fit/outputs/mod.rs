@@ -73,7 +73,8 @@ pub fn fit_outputs(
         Noise::Estimated => Some(1.0 / (NOISE_FLOOR * spread)),
     };
     let betas: Vec<f64> = levels.iter().zip(&spread).map(start).collect();
-    let range = inner::Noise::new(levels.iter().zip(&spread).map(range).collect());
+    let starts = spread.iter().map(|s| 1.0 / (START_NOISE * s)).collect();
+    let range = inner::Noise::new(levels.iter().zip(&spread).map(range).collect(), starts);
     let empty = nalgebra::DMatrix::zeros(0, stats.n_outputs());
     let squares = stats.active_residuals(&[], &empty)?.squares;
     let mut state = OutputState::empty(&betas, &squares, stats.n_obs());

@@ -5,13 +5,15 @@
 
 use super::super::Status;
 use super::super::inner::Settled;
-use super::super::record::{Action, Halt, Recorder};
+use super::super::record::{Action, Halt, Recorded, Recorder};
 use super::super::settings::{
-    BLOCK, BLOCK_RATIO, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Rules,
+    BLOCK, BLOCK_RATIO, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LEAST_IMPROVEMENT, LOOSE_TOL,
+    Rules,
 };
 use super::candidates::Candidates;
 use super::inner::{Noise, best_step, converge};
 use super::state::OutputState;
+use crate::Error;
 use crate::stats::{OutputStatistics, check_flag};
 
 /// Gains that differ by less than this fraction are the same.
@@ -27,11 +29,20 @@ pub(super) fn maximise(
     noise: &Noise,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
+    let start = (state.len() == 0).then(|| state.clone());
     let mut candidates = Candidates::new(stats, state)?;
     if noise.is_estimated() {
         climb(stats, state, &mut candidates, &noise.held(), HELD, recorder)?;
     }
     climb(stats, state, &mut candidates, noise, FREE, recorder)?;
+    if let Some(start) = start
+        && let Some((better, its_candidates)) = forgive(in_stages(stats, start, noise))?
+        && better.log_evidence() > state.log_evidence() + LEAST_IMPROVEMENT
+    {
+        *state = better;
+        candidates = its_candidates;
+        recorder.step(Action::Search, None, state)?;
+    }
     let mut effort = Effort {
         gain: LEAST_GAIN,
         step: FINE_STEP,
@@ -57,6 +68,50 @@ pub(super) fn maximise(
             Settled::Converged => Status::Converged,
         });
     }
+}
+
+/// A trial that lost its definiteness to rounding has found nothing.
+fn forgive<T>(trial: Result<Option<T>, Halt>) -> Result<Option<T>, Halt> {
+    match trial {
+        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => Ok(None),
+        other => other,
+    }
+}
+
+/// The model found while noise levels given below the usual start fall to what they are in stages: with little noise
+/// from the first function on, whatever enters first has to explain everything. `None` where none is given so low.
+fn in_stages(
+    stats: &mut dyn OutputStatistics,
+    mut state: OutputState,
+    noise: &Noise,
+) -> Result<Option<(OutputState, Candidates)>, Halt> {
+    let stages = noise.stages(&state.betas());
+    if stages.len() == 1 {
+        return Ok(None);
+    }
+    let mut recorder = Recorder::silent();
+    let (held, last) = (noise.held(), stages.len() - 1);
+    state.set_hyperparameters(&[], &stages[0])?;
+    let mut candidates = Candidates::new(stats, &mut state)?;
+    for (k, betas) in stages.iter().enumerate() {
+        let alpha = state.alpha.clone();
+        state.set_hyperparameters(&alpha, betas)?;
+        candidates.reprice(&state);
+        let (noise, effort) = if k < last {
+            (&held, HELD)
+        } else {
+            (noise, FREE)
+        };
+        climb(
+            stats,
+            &mut state,
+            &mut candidates,
+            noise,
+            effort,
+            &mut recorder,
+        )?;
+    }
+    Ok(Some((state, candidates)))
 }
 
 /// Brings the state to where nothing in the dictionary gains more than `effort` cares for.

@@ -20,7 +20,7 @@ use crate::stats::{OutputStatistics, Residuals};
 /// each of its outputs has `mu = r + sigma (beta gradient - alpha r)`. There is one level for each output, or a single one for
 /// all. Matrices have room to spare; their leading m x m blocks are in use. [`OutputState::recompute`] does from scratch what
 /// actions do in place.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct OutputState {
     pub(crate) active: Vec<usize>,
     pub(crate) alpha: Vec<f64>,
@@ -31,7 +31,7 @@ pub(crate) struct OutputState {
 }
 
 /// A noise precision with the posterior covariance that follows from it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Level {
     pub(crate) beta: f64,
     pub(crate) chol: Cholesky,
