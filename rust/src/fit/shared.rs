@@ -66,10 +66,18 @@ const STRIDE: f64 = 0.25;
 impl Shared<'_> {
     /// The best alpha and its gain over leaving the function out; `None` where nothing is gained.
     pub(super) fn best(self) -> Option<(f64, f64)> {
+        self.best_above(0.0)
+    }
+
+    /// The same where that is more than `hurdle`; the higher it is the less there is to look at.
+    pub(super) fn best_above(self, hurdle: f64) -> Option<(f64, f64)> {
         let mut best: Option<(f64, f64)> = None;
-        self.for_each_maximum(|alpha| {
+        // As -ln(1 + x) <= -x / (1 + x), no term is above (Q - n s) / (2 alpha).
+        let excess = |t: &Term| (t.power - t.n * t.s).max(0.0);
+        let end = self.0.iter().map(excess).sum::<f64>() / (2.0 * hurdle);
+        self.for_each_maximum(end, |alpha| {
             let gain = -self.gain_of_deleting(alpha);
-            if gain > best.map_or(0.0, |b| b.1) {
+            if gain > best.map_or(hurdle, |b| b.1) {
                 best = Some((alpha, gain));
             }
         });
@@ -91,7 +99,7 @@ impl Shared<'_> {
         }
         let rising = self.derivatives(alpha).0 > 0.0;
         let mut nearest = None;
-        self.for_each_maximum(|maximum| {
+        self.for_each_maximum(f64::INFINITY, |maximum| {
             if (rising && maximum >= alpha && nearest.is_none()) || (!rising && maximum <= alpha) {
                 nearest = Some(maximum);
             }
@@ -133,21 +141,25 @@ impl Shared<'_> {
         self.0.iter().fold((0.0, 0.0), add)
     }
 
-    /// Least and largest ln alpha that could be a maximum, and whether the latter is but the end of what is finite.
-    fn range(self) -> Option<(f64, f64, bool)> {
+    /// Least and largest ln alpha up to `end` that could be a maximum, and whether the latter is but an end set.
+    fn range(self, end: f64) -> Option<(f64, f64, bool)> {
         let best = |term: &Term| term.optimal_alpha();
         let least = self.0.iter().map(best).fold(f64::INFINITY, f64::min);
         if least == f64::INFINITY {
             return None;
         }
         let most = self.0.iter().map(best).fold(0.0, f64::max);
-        let end = INFINITE * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
+        let finite = INFINITE * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
+        let end = end.min(finite);
+        if end < least {
+            return None;
+        }
         let low = least.max(ALPHA_FLOOR);
         Some((low.ln(), most.min(end).max(low).ln(), most > end))
     }
 
-    /// Visits the local maxima short of infinity, ascending.
-    fn for_each_maximum(self, mut visit: impl FnMut(f64)) {
+    /// Visits the local maxima short of infinity and of `end`, ascending.
+    fn for_each_maximum(self, end: f64, mut visit: impl FnMut(f64)) {
         if let [term] = self.0 {
             let alpha = term.optimal_alpha();
             if alpha.is_finite() {
@@ -155,24 +167,21 @@ impl Shared<'_> {
             }
             return;
         }
-        let Some((low, high, open)) = self.range() else {
+        let Some((low, high, open)) = self.range(end) else {
             return;
         };
-        let at = |u: f64| self.derivatives(u.exp());
         // Each of these strides is looked at from both ends, and fewer than 2^52 of them fit.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let strides = ((high - low) / STRIDE).ceil() as usize;
-        let mut left = (low, at(low));
+        let mut left = (low, self.derivatives(low.exp()));
+        let (mut alpha, factor) = (low.exp(), STRIDE.exp());
         if left.1.0 <= 0.0 {
             visit(low.exp());
         }
         for k in 1..=strides {
-            let u = if k == strides {
-                high
-            } else {
-                low + STRIDE * k as f64
-            };
-            let right = (u, at(u));
+            let u = (low + STRIDE * k as f64).min(high);
+            alpha = if k < strides { alpha * factor } else { u.exp() };
+            let right = (u, self.derivatives(alpha));
             if let Some((from, to)) = self.bracket(left, right) {
                 visit(self.root(from, to).exp());
             }
@@ -347,7 +356,7 @@ mod tests {
         ];
         let shared = Shared(&terms);
         let mut maxima = Vec::new();
-        shared.for_each_maximum(|alpha| maxima.push(alpha));
+        shared.for_each_maximum(f64::INFINITY, |alpha| maxima.push(alpha));
         assert_eq!(maxima.len(), 2);
         let best = shared.best().unwrap().0;
         let values: Vec<f64> = maxima.iter().map(|&a| value(&terms, a)).collect();

@@ -29,6 +29,8 @@ pub(super) struct Candidates {
     s: Vec<Vec<f64>>,
     q: Vec<Vec<f64>>,
     entries: Vec<u8>,
+    /// Candidates when the best was last asked for, by what they could gain at most.
+    promising: Vec<(usize, f64)>,
     /// One value for each candidate.
     work: Vec<f64>,
 }
@@ -46,6 +48,7 @@ impl Candidates {
             s: vec![vec![0.0; k]; state.levels.len()],
             q: vec![vec![0.0; k]; state.outputs.len()],
             entries: vec![0; k],
+            promising: Vec::new(),
             work: vec![0.0; k],
         };
         this.refresh(stats, state)?;
@@ -174,24 +177,43 @@ impl Candidates {
     }
 
     /// The addition that gains most, if it gains `least`.
-    pub(super) fn best_addition(&self, state: &OutputState, least: f64) -> Option<(usize, f64)> {
-        let mut best: Option<(usize, f64)> = None;
+    pub(super) fn best_addition(
+        &mut self,
+        state: &OutputState,
+        least: f64,
+    ) -> Option<(usize, f64)> {
         let mut terms = Vec::with_capacity(state.levels.len());
+        let mut promising = std::mem::take(&mut self.promising);
+        promising.clear();
         for i in 0..self.usable.len() {
-            if !self.usable[i] || self.inside[i] || !self.terms(i, state, &mut terms) {
-                continue;
-            }
-            let least = self.least_gain(i).max(least);
-            // Of ties the lower index wins: rounding must not choose the model.
-            let hurdle = best.map_or(least, |b| least.max(b.1 * (1.0 + TIE)));
-            let shared = Shared(&terms);
-            if shared.bound() > hurdle
-                && let Some((_, gain)) = shared.best()
-                && gain > hurdle
-            {
-                best = Some((i, gain));
+            if self.usable[i] && !self.inside[i] && self.terms(i, state, &mut terms) {
+                let bound = Shared(&terms).bound();
+                if bound > least.max(self.least_gain(i)) {
+                    promising.push((i, bound));
+                }
             }
         }
+        // Where several outputs have to agree most bounds are far off; good ones first leave less to look at.
+        promising.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut best: Option<(usize, f64)> = None;
+        for &(i, bound) in &promising {
+            let most = best.map_or(least, |b| b.1 * (1.0 - TIE));
+            if bound <= most {
+                break;
+            }
+            self.terms(i, state, &mut terms);
+            let hurdle = most.max(self.least_gain(i));
+            if let Some((_, gain)) = Shared(&terms).best_above(hurdle) {
+                // Of ties the lower index wins: rounding must not choose the model.
+                let ahead = |b: (usize, f64)| {
+                    gain > b.1 * (1.0 + TIE) || (i < b.0 && gain >= b.1 * (1.0 - TIE))
+                };
+                if best.is_none_or(ahead) {
+                    best = Some((i, gain));
+                }
+            }
+        }
+        self.promising = promising;
         best
     }
 
@@ -208,6 +230,18 @@ impl Candidates {
         })
     }
 
+    /// The Gram column of candidate `i`, and in the same pass those of others likely to enter soon: several take hardly longer
+    /// than one, since what takes long is to go through the design.
+    fn fetch(&mut self, stats: &mut dyn OutputStatistics, i: usize) -> Result<()> {
+        const AT_A_TIME: usize = 8;
+        let likely = self.promising.iter().map(|&(j, _)| j);
+        let others = likely.filter(|&j| j != i && !self.inside[j] && !self.gram.contains_key(&j));
+        let wanted: Vec<usize> = std::iter::once(i).chain(others).take(AT_A_TIME).collect();
+        let columns = stats.gram_columns(&wanted)?;
+        self.gram.extend(wanted.into_iter().zip(columns));
+        Ok(())
+    }
+
     /// Adds candidate `i` with the alpha that is best for it; the gain. `None` if it has none after all.
     pub(super) fn add(
         &mut self,
@@ -217,8 +251,7 @@ impl Candidates {
     ) -> Result<Option<f64>> {
         self.entries[i] = self.entries[i].saturating_add(1);
         if !self.gram.contains_key(&i) {
-            let columns = stats.gram_columns(&[i])?;
-            self.gram.extend(columns.into_iter().map(|g| (i, g)));
+            self.fetch(stats, i)?;
         }
         self.price(state, i);
         let mut terms = Vec::new();
