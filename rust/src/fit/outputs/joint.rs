@@ -151,3 +151,10 @@ fn add_noise_row(state: &OutputState, l: usize, row: usize, hessian: &mut DMatri
     }
     hessian[(row, row)] = -0.5 * (d_quadratic + d_gamma);
 }
+
+/// Gradient and Hessian, for comparison with differences.
+#[cfg(test)]
+pub(super) fn derivatives(state: &OutputState, free: &[usize]) -> (DVector<f64>, DMatrix<f64>) {
+    let local = at(state, free);
+    (local.gradient, local.hessian)
+}

@@ -6,6 +6,7 @@
 //! output, over the whole dictionary.
 
 mod candidates;
+mod evidence;
 mod inner;
 mod joint;
 mod sequential;

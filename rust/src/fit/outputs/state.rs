@@ -2,13 +2,11 @@
 
 use nalgebra::DMatrix;
 
-use super::super::action::ALPHA_FLOOR;
-use super::super::record::Recorded;
 use super::super::shared::Term;
 use super::super::state::close_gap;
 use crate::Result;
 use crate::linalg::Cholesky;
-use crate::linalg::blas::{axpy, bilinear, dot, head, rank_one};
+use crate::linalg::blas::{axpy, dot, head, rank_one};
 use crate::stats::{OutputStatistics, Residuals};
 
 /// Active functions and alphas that all outputs share, and each output's own posterior over weights.
@@ -26,8 +24,8 @@ pub(crate) struct OutputState {
     pub(crate) alpha: Vec<f64>,
     pub(crate) levels: Vec<Level>,
     pub(crate) outputs: Vec<Output>,
-    gram: DMatrix<f64>,
-    n_obs: f64,
+    pub(super) gram: DMatrix<f64>,
+    pub(super) n_obs: f64,
 }
 
 /// A noise precision with the posterior covariance that follows from it.
@@ -43,10 +41,10 @@ pub(crate) struct Level {
 pub(crate) struct Output {
     pub(crate) mu: Vec<f64>,
     /// mu - reference, kept beside mu so that neither is a difference.
-    offset: Vec<f64>,
+    pub(super) offset: Vec<f64>,
     reference: Vec<f64>,
-    gradient: Vec<f64>,
-    deviance: f64,
+    pub(super) gradient: Vec<f64>,
+    pub(super) deviance: f64,
 }
 
 /// A function about to enter: inner products with the active functions, with itself (a unit-norm column), and with the
@@ -102,16 +100,6 @@ impl OutputState {
         }
     }
 
-    /// Targets behind the noise of a level: rows (sum of sample weights) times outputs.
-    pub(super) fn n_targets(&self, l: usize) -> f64 {
-        self.n_obs * self.outputs_of(l).len() as f64
-    }
-
-    /// Whether some alpha would be less if it were allowed.
-    pub(super) fn at_alpha_floor(&self) -> bool {
-        self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
-    }
-
     /// Sparsity and quality of active function `k`, were it left out: a term for each level.
     ///
     /// Equation (23) in another dress: Sigma_kk = 1 / (alpha + s) and mu_k = q / (alpha + s).
@@ -126,36 +114,6 @@ impl OutputState {
                 power: outputs.iter().map(|o| (o.mu[k] / variance).powi(2)).sum(),
             }
         }));
-    }
-
-    /// sum_k gamma_k of one output of level `l`: how many weights its data determine.
-    pub(super) fn determined(&self, l: usize) -> f64 {
-        let sigma = &self.levels[l].sigma;
-        let gamma = |(k, alpha): (usize, &f64)| 1.0 - alpha * sigma[(k, k)];
-        self.alpha.iter().enumerate().map(gamma).sum()
-    }
-
-    /// Squared residual at the posterior mean of output `c`.
-    pub(super) fn deviance_at_mean(&self, c: usize) -> f64 {
-        let output = &self.outputs[c];
-        let d = &output.offset;
-        output.deviance - 2.0 * dot(d, &output.gradient) + bilinear(&self.gram, d, d)
-    }
-
-    /// The same, added up over the outputs of level `l`.
-    pub(super) fn level_deviance(&self, l: usize) -> f64 {
-        self.outputs_of(l).map(|c| self.deviance_at_mean(c)).sum()
-    }
-
-    /// ln p(t | alpha, beta) of output `c`: equation (7), through the m x m factor.
-    pub(crate) fn output_evidence(&self, c: usize) -> f64 {
-        let (output, level) = (&self.outputs[c], &self.levels[self.level_of(c)]);
-        let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
-        let weights = self.alpha.iter().zip(&output.mu);
-        let penalty: f64 = weights.map(|(a, m)| a * m * m).sum();
-        let noise = self.n_obs * (level.beta / std::f64::consts::TAU).ln();
-        let misfit = level.beta * self.deviance_at_mean(c);
-        0.5 * (noise + ln_alpha - level.chol.ln_det() - misfit - penalty)
     }
 
     /// What rounding may make of the evidence, in nats: far from the reference residuals are differences of large terms.
@@ -382,33 +340,163 @@ impl OutputState {
     }
 }
 
-impl Recorded for OutputState {
-    fn log_evidence(&self) -> f64 {
-        (0..self.outputs.len())
-            .map(|c| self.output_evidence(c))
-            .sum()
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::Recorded;
+    use super::super::super::shared::Shared;
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROWS: usize = 12;
+    const COLUMNS: usize = 7;
+    const OUTPUTS: usize = 3;
+
+    /// Unit-norm columns and the targets of each output.
+    struct Data {
+        phi: Vec<Vec<f64>>,
+        t: Vec<Vec<f64>>,
     }
 
-    fn n_noise(&self) -> f64 {
-        self.n_obs * self.outputs.len() as f64
+    impl Data {
+        fn new(values: &[f64]) -> Self {
+            let (columns, t) = values.split_at(ROWS * COLUMNS);
+            let unit = |column: &[f64]| {
+                let norm = dot(column, column).sqrt().max(1e-3);
+                column.iter().map(|v| v / norm).collect()
+            };
+            Self {
+                phi: columns.chunks_exact(ROWS).map(unit).collect(),
+                t: t.chunks_exact(ROWS).map(<[f64]>::to_vec).collect(),
+            }
+        }
+
+        fn empty(&self, betas: &[f64]) -> OutputState {
+            let squares: Vec<f64> = self.t.iter().map(|t| dot(t, t)).collect();
+            OutputState::empty(betas, &squares, ROWS as f64)
+        }
+
+        /// Adds a function; returns the gain that its factors promise.
+        fn add(&self, state: &mut OutputState, index: usize, alpha: f64) -> f64 {
+            let column = &self.phi[index];
+            let gram: Vec<f64> = state
+                .active
+                .iter()
+                .map(|&j| dot(&self.phi[j], column))
+                .collect();
+            let gradient: Vec<f64> = (0..OUTPUTS)
+                .map(|c| {
+                    let mut residual = self.t[c].clone();
+                    for (&j, &r) in state.active.iter().zip(state.reference(c)) {
+                        axpy(-r, &self.phi[j], &mut residual);
+                    }
+                    dot(column, &residual)
+                })
+                .collect();
+            let entrant = Entrant {
+                index,
+                gram: &gram,
+                gradient: &gradient,
+            };
+            let (s, q) = state.factors_outside(&entrant);
+            let term = |l: usize| {
+                let outputs = state.outputs_of(l);
+                Term {
+                    n: outputs.len() as f64,
+                    s: s[l],
+                    power: outputs.map(|c| q[c] * q[c]).sum(),
+                }
+            };
+            let terms: Vec<Term> = (0..s.len()).map(term).collect();
+            state.add(&entrant, alpha).unwrap();
+            -Shared(&terms).gain_of_deleting(alpha)
+        }
     }
 
-    fn n_active(&self) -> usize {
-        self.len()
+    fn values() -> impl Strategy<Value = Vec<f64>> {
+        proptest::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + OUTPUTS))
     }
 
-    /// The inverse of the mean noise variance.
-    fn noise_precision(&self) -> f64 {
-        let variances: f64 = self.levels.iter().map(|level| 1.0 / level.beta).sum();
-        self.levels.len() as f64 / variances
-    }
+    proptest! {
+        #[test]
+        fn actions_in_any_order_keep_promises_and_equal_a_fresh_start(
+            values in values(),
+            shared in any::<bool>(),
+            actions in proptest::collection::vec((0_u8..3, 0_usize..COLUMNS, -2.0..3.0_f64), 1..20),
+        ) {
+            let data = Data::new(&values);
+            let betas: &[f64] = if shared { &[5.0] } else { &[2.0, 10.0, 50.0] };
+            let mut state = data.empty(betas);
+            let mut terms = Vec::new();
+            for (action, j, ln_alpha) in actions {
+                let (before, alpha) = (state.log_evidence(), ln_alpha.exp());
+                let place = state.active.iter().position(|&i| i == j);
+                let promised = match (action, place) {
+                    (_, None) => data.add(&mut state, j, alpha),
+                    (0, Some(k)) => {
+                        state.factors(k, &mut terms);
+                        let promised = Shared(&terms).gain_of_deleting(state.alpha[k]);
+                        state.delete(k);
+                        promised
+                    }
+                    (_, Some(k)) => {
+                        state.factors(k, &mut terms);
+                        let promised = Shared(&terms).gain_of_moving(state.alpha[k], alpha);
+                        state.reestimate(k, alpha).unwrap();
+                        promised
+                    }
+                };
+                prop_assert!((state.log_evidence() - before - promised).abs() < 1e-7 * (1.0 + before.abs()));
+            }
+            let mut fresh = state.clone();
+            fresh.recompute().unwrap();
+            let m = state.len();
+            for (a, b) in state.levels.iter().zip(&fresh.levels) {
+                for k in 0..m {
+                    for (x, y) in head(&a.sigma, k, m).iter().zip(head(&b.sigma, k, m)) {
+                        prop_assert!((x - y).abs() < 1e-7);
+                    }
+                }
+            }
+            for (a, b) in state.outputs.iter().zip(&fresh.outputs) {
+                prop_assert!(a.mu.iter().zip(&b.mu).all(|(x, y)| (x - y).abs() < 1e-7));
+            }
+            prop_assert!((state.log_evidence() - fresh.log_evidence()).abs() < 1e-7);
+        }
 
-    fn least_pivot(&self) -> f64 {
-        let pivot = |level: &Level, k: usize| {
-            level.chol.get(k, k).powi(2) / (self.alpha[k] + level.beta * self.gram[(k, k)])
-        };
-        let of_level =
-            |level: &Level| (0..self.len()).fold(1.0, |least, k| pivot(level, k).min(least));
-        self.levels.iter().map(of_level).fold(1.0, f64::min)
+        #[test]
+        fn newton_steps_have_the_derivatives_of_the_evidence(values in values(), shared in any::<bool>()) {
+            const H: f64 = 1e-4;
+            let data = Data::new(&values);
+            let betas: &[f64] = if shared { &[5.0] } else { &[2.0, 10.0, 50.0] };
+            let mut state = data.empty(betas);
+            for j in 0..4 {
+                data.add(&mut state, j, 1.0 + j as f64);
+            }
+            let free: Vec<usize> = (0..betas.len()).collect();
+            let (gradient, hessian) = super::super::joint::derivatives(&state, &free);
+            let at = |moves: &[(usize, f64)]| {
+                let mut moved = state.clone();
+                let (mut alpha, mut betas) = (state.alpha.clone(), state.betas());
+                for &(i, by) in moves {
+                    if i < 4 {
+                        alpha[i] *= by.exp();
+                    } else {
+                        betas[i - 4] *= by.exp();
+                    }
+                }
+                moved.set_hyperparameters(&alpha, &betas).unwrap();
+                moved.log_evidence()
+            };
+            for i in 0..gradient.len() {
+                let slope = (at(&[(i, H)]) - at(&[(i, -H)])) / (2.0 * H);
+                prop_assert!((slope - gradient[i]).abs() < 1e-5 * (1.0 + slope.abs()));
+                for j in 0..gradient.len() {
+                    let up = at(&[(i, H), (j, H)]) - at(&[(i, H), (j, -H)]);
+                    let down = at(&[(i, -H), (j, H)]) - at(&[(i, -H), (j, -H)]);
+                    let bend = (up - down) / (4.0 * H * H);
+                    prop_assert!((bend - hessian[(i, j)]).abs() < 1e-4 * (1.0 + bend.abs()));
+                }
+            }
+        }
     }
 }
