@@ -127,7 +127,7 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
 
 
 @pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize("case", ["kernel", "columns", "classes"])
+@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "outputs"])
 def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     rng = np.random.default_rng(0)
     if case == "columns":
@@ -136,7 +136,9 @@ def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     else:
         X = rng.uniform(-10, 10, (9000, 2))
         y = np.sin(X).prod(axis=1) + rng.normal(size=9000)
-        y, model = (y, RVR(Gaussian(0.7))) if case == "kernel" else (y > 0, RVC(Gaussian(0.7)))
+        if case == "outputs":
+            y = np.c_[y, y[::-1], rng.normal(size=9000)]
+        y, model = (y > 0, RVC(Gaussian(0.7))) if case == "classes" else (y, RVR(Gaussian(0.7)))
         model.set_params(callback=callback)
     pressed = []
 

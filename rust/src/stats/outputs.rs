@@ -109,7 +109,9 @@ impl<'a> OutputObservations<'a> {
         }
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
         let (target_scale, variances) = common_unit(targets.chunks_exact(n), weight);
-        targets.iter_mut().for_each(|t| *t /= target_scale);
+        for t in &mut targets {
+            *t /= target_scale;
+        }
         let mut this = Self {
             design,
             n_obs: (0..n).map(weight).sum(),

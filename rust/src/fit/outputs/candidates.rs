@@ -97,7 +97,9 @@ impl Candidates {
             for (j, change) in self.moved(c, state, &state.outputs[c].mu) {
                 axpy(-change, &self.gram[&j], &mut q);
             }
-            q.iter_mut().for_each(|q| *q *= beta);
+            for q in &mut q {
+                *q *= beta;
+            }
             self.q[c] = q;
         }
     }

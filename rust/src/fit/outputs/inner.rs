@@ -260,7 +260,9 @@ fn move_noise(
         if state.log_evidence() > evidence {
             return recorder.step(Action::Noise, None, state);
         }
-        changes.iter_mut().for_each(|change| *change *= 0.5);
+        for change in &mut changes {
+            *change *= 0.5;
+        }
     }
     state.set_hyperparameters(&alpha, &betas)?;
     Ok(())
