@@ -239,6 +239,15 @@ class RVR(KernelBasis, _Regression):
     >>> mean, std = model.predict([[0.0]], return_std=True)
     >>> bool(abs(mean[0] - 1.0) < 3 * std[0])
     True
+
+    Two outputs at once:
+
+    >>> noise = 0.2 * np.sin(53 * np.arange(100) ** 2)
+    >>> both = RVR(gamma=0.1).fit(X, np.column_stack([y, 2.0 - y + noise]))
+    >>> both.predict([[0.0]]).round(0)
+    array([[1., 1.]])
+    >>> both.dual_coef_.shape == (2, len(both.relevance_)), both.noise_variance_.shape
+    (True, (2,))
     """
 
     def __init__(
