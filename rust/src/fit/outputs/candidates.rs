@@ -153,20 +153,25 @@ impl Candidates {
 
     /// The factors of candidate `i`; `false` if what is left of it is but rounding.
     fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
+        // Where there is little noise less is left of a function than where there is much: one level that resolves it will
+        // do, if in no other it has all but vanished.
+        const LEAST: f64 = 1e-3 * ALIGNED;
         terms.clear();
+        let mut resolved = false;
         for (l, level) in state.levels.iter().enumerate() {
             let outputs = state.outputs_of(l);
             let s = self.s[l][i];
-            if s.is_nan() || s <= ALIGNED * level.beta {
+            if s.is_nan() || s <= LEAST * level.beta {
                 return false;
             }
+            resolved |= s > ALIGNED * level.beta;
             terms.push(Term {
                 n: outputs.len() as f64,
                 s,
                 power: outputs.map(|c| self.q[c][i] * self.q[c][i]).sum(),
             });
         }
-        true
+        resolved
     }
 
     /// A function that keeps coming back for next to nothing must not keep the loop alive.
