@@ -116,7 +116,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
             name, self.callback, bool(self.verbose), design.layout, likelihood == "gaussian", len(targets)
         )
         if training.y.ndim == 1:
-            _outputs.check_single(settings)
+            _outputs.check_single(self, settings)
         posteriors: list[Any] = []
         for target in targets:
             posterior: AnyPosterior

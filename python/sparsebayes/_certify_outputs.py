@@ -8,6 +8,8 @@ scanned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -93,10 +95,9 @@ def _log_alpha_change(free: FloatArray, p: FloatArray, power: FloatArray) -> flo
     return abs(near)
 
 
-def _nearest_maximum(slope: object) -> float:
+def _nearest_maximum(slope: Callable[[float], float]) -> float:
     """Return where ``slope``, followed uphill from 0, first vanishes; inf if it never does."""
-    assert callable(slope)
-    uphill = np.sign(slope(0.0))
+    uphill = float(np.sign(slope(0.0)))
     if uphill == 0.0:
         return 0.0
     last, step = 0.0, 1e-10

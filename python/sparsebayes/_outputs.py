@@ -48,8 +48,9 @@ def _noise_variances(settings: Settings, n_outputs: int, *, shared: bool) -> lis
     return list(given)
 
 
-def check_single(settings: Settings) -> None:
+def check_single(estimator: Any, settings: Settings) -> None:
     """Check that the settings suit a y of one column."""
+    check_flag("shared_noise", getattr(estimator, "shared_noise", False))
     if settings.noise_variances is not None:
         raise ValueError(
             "noise_variance must be one number where y has one column, got an array of "

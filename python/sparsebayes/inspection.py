@@ -32,6 +32,9 @@ _CLOSE = 1e-10
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
+    Several outputs of a regression share their precisions: there changes and gains are those of the sum of
+    their log evidences.
+
     Attributes
     ----------
     max_log_alpha_change : float
@@ -48,8 +51,8 @@ class Certificate:
         Largest difference of a posterior mean of the model from the mean (or the mode) that its
         hyperparameters imply, in posterior standard deviations.
     log_marginal_likelihood : float
-        Log evidence in nats, the sum over the binary fits; Laplace approximation for likelihoods other than
-        the Gaussian.
+        Log evidence in nats, the sum over the binary fits or outputs; Laplace approximation for likelihoods
+        other than the Gaussian.
     n_active : int
         Functions in the model.
     n_basis : int

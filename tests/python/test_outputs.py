@@ -476,6 +476,7 @@ def test_the_certificate_sees_what_is_wrong(basis):
         ({"noise_variance": [1.0, 2.0, 3.0], "shared_noise": True}, "one number with shared_noise"),
         ({"noise_variance": [1.0, 2.0, 3.0], "Y": np.ones(50)}, "one number where y has one column"),
         ({"shared_noise": "yes"}, "shared_noise must be True or False"),
+        ({"shared_noise": "yes", "Y": np.ones(50)}, "shared_noise must be True or False"),
     ],
 )
 def test_bad_input_is_named(basis, change, message):
