@@ -60,6 +60,7 @@ def check_settings(estimator: Any) -> Settings:
         check_integer("verbose", estimator.verbose, least=0)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
+        noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
         scheme=_scheme(estimator.scheme),
@@ -67,6 +68,16 @@ def check_settings(estimator: Any) -> Settings:
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
         n_threads=check_n_jobs(estimator.n_jobs),
     )
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+def _noise_variances(value: object) -> tuple[float, ...] | None:
+    if not _is_array(value):
+        return None
+    return tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
 
 
 def check_prior(name: str, value: object) -> tuple[float, float]:
@@ -100,7 +111,7 @@ def _scheme(value: object) -> Scheme:
 
 
 def _noise_variance(value: object) -> float | None:
-    if value is None:
+    if value is None or _is_array(value):
         return None
     try:
         return check_real("noise_variance", value, positive=True)

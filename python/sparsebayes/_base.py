@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,14 +17,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from . import _core, _outputs
 from ._arguments import check_prior, check_settings
 from ._design import Design, Layout
-from ._types import FloatArray, IntArray, Likelihood, Problem, Scheme
+from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme
 from ._validation import Training, check_training, check_X
 from ._watch import Watch
 
-if TYPE_CHECKING:
-    from . import _core
+AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
 
 #: How a fit may end, best first; several fits end as the worst of them. With it, what to do about it.
 _REMEDIES = {
@@ -100,6 +100,10 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     def _check_likelihood(self) -> Likelihood:
         """Return the likelihood, checked."""
 
+    def _takes_outputs(self) -> bool:
+        """Whether y may have several columns."""
+        return False
+
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
         """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and what belongs to the likelihood."""
         (posterior,) = posteriors
@@ -108,7 +112,9 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
 
     def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
-        training = check_training(self, X, y, sample_weight, labels=self._labels)
+        training = check_training(
+            self, X, y, sample_weight, labels=self._labels, outputs=self._takes_outputs()
+        )
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
         design = self._design(training)
@@ -122,9 +128,15 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
             len(targets),
             design.n_basis,
         )
-        posteriors = []
+        if training.y.ndim == 1:
+            _outputs.check_single(self, settings)
+        posteriors: list[Any] = []
         for target in targets:
-            posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
+            posterior: AnyPosterior
+            if target.ndim == 2:
+                posterior = _outputs.fit(self, design, training, settings, watch.begin())
+            else:
+                posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
         self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
@@ -137,7 +149,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
-    def _publish_record(self, posteriors: list[_core.Posterior]) -> None:
+    def _publish_record(self, posteriors: list[AnyPosterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]
         self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
         # With priors the path holds the log posterior.
@@ -171,20 +183,27 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 for output, sigma in enumerate(sigmas):
                     # Rounding can leave a tiny negative where there is next to no variance.
                     variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
+                # Outputs with the same noise have the same covariance.
+                variances[part, len(sigmas) :] = variances[part, :1]
         return means, variances
 
     def _problems(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem | OutputsProblem]:
         """Yield each fit of this estimator as arrays; give it the data it was fitted to."""
         check_is_fitted(self)
-        training = check_training(self, X, y, sample_weight, labels=self._labels, reset=False)
+        training = check_training(
+            self, X, y, sample_weight, labels=self._labels, reset=False, outputs=self._takes_outputs()
+        )
         if training.n_samples != self._n_samples:
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )
         likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
+        if training.y.ndim == 2:
+            yield _outputs.problem(self, training, Phi, columns)
+            return
         for output, (target, evidence) in enumerate(
             zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
         ):

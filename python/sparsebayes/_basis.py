@@ -152,7 +152,7 @@ class ColumnBasis(SparseBayesEstimator):
         functions = self.active_ >= 0
         coef = np.zeros((len(self._output_weights()), training.X.shape[1]))
         coef[:, self.active_[functions]] = self._output_weights()[:, functions]
-        self.coef_ = coef if self._labels else coef[0]
+        self.coef_ = coef if self._labels or self.mu_.ndim == 2 else coef[0]
         self.intercept_ = self._bias_weights()
 
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:

@@ -6,7 +6,17 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kernel", "NumericalError", "Posterior", "__version__", "fit_dense", "fit_kernel"]
+__all__ = [
+    "Kernel",
+    "NumericalError",
+    "OutputPosterior",
+    "Posterior",
+    "__version__",
+    "fit_dense",
+    "fit_dense_outputs",
+    "fit_kernel",
+    "fit_kernel_outputs",
+]
 
 __version__: str
 
@@ -62,6 +72,31 @@ class Posterior:
     @property
     def status(self) -> str: ...
 
+@final
+class OutputPosterior:
+    """What a fit of several outputs returns, in the units of the columns and targets given."""
+
+    @property
+    def active(self) -> NDArray[np.int64]: ...
+    @property
+    def alpha(self) -> NDArray[np.float64]: ...
+    @property
+    def mu(self) -> NDArray[np.float64]: ...
+    @property
+    def sigma(self) -> list[NDArray[np.float64]]: ...
+    @property
+    def beta(self) -> NDArray[np.float64]: ...
+    @property
+    def at_floor(self) -> NDArray[np.bool_]: ...
+    @property
+    def log_evidence(self) -> float: ...
+    @property
+    def trace(self) -> NDArray[np.float64]: ...
+    @property
+    def n_iter(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+
 # iteration, action, column index (-1: none), gain, log evidence, number of active functions, beta
 _Callback = Callable[[int, str, int, float, float, int, float], object]
 
@@ -100,3 +135,31 @@ def fit_kernel(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
+def fit_dense_outputs(
+    Phi: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    *,
+    noise_variance: Sequence[float] | None = None,
+    shared_noise: bool = False,
+    tol: float = 1e-6,
+    max_iter: int = 100_000,
+    n_threads: int | None = None,
+    callback: _Callback | None = None,
+) -> OutputPosterior: ...
+def fit_kernel_outputs(
+    X: NDArray[np.float64],
+    centres: NDArray[np.float64],
+    kernels: Sequence[Kernel],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    *,
+    bias: bool = True,
+    extra: NDArray[np.float64] | None = None,
+    noise_variance: Sequence[float] | None = None,
+    shared_noise: bool = False,
+    tol: float = 1e-6,
+    max_iter: int = 100_000,
+    n_threads: int | None = None,
+    callback: _Callback | None = None,
+) -> OutputPosterior: ...

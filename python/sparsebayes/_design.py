@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -76,6 +76,17 @@ class Design(Protocol):
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
 
+    def fit_outputs(
+        self,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        noise_variance: list[float] | None,
+        shared_noise: bool,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.OutputPosterior:
+        """Fit one model to all columns of ``targets``."""
+
 
 @dataclass(frozen=True)
 class DenseDesign:
@@ -113,7 +124,29 @@ class DenseDesign:
             weights,
             likelihood=likelihood,
             callback=callback,
-            **asdict(settings),
+            **settings.of_one_target(),
+        )
+
+    def fit_outputs(
+        self,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        noise_variance: list[float] | None,
+        shared_noise: bool,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.OutputPosterior:
+        """Fit one model to all columns of ``targets``."""
+        return _core.fit_dense_outputs(
+            self.Phi,
+            targets,
+            weights,
+            noise_variance=noise_variance,
+            shared_noise=shared_noise,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
         )
 
 
@@ -153,7 +186,33 @@ class KernelDesign:
             extra=np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None,
             likelihood=likelihood,
             callback=callback,
-            **asdict(settings),
+            **settings.of_one_target(),
+        )
+
+    def fit_outputs(
+        self,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        noise_variance: list[float] | None,
+        shared_noise: bool,
+        settings: Settings,
+        callback: CoreCallback | None,
+    ) -> _core.OutputPosterior:
+        """Fit one model to all columns of ``targets``."""
+        return _core.fit_kernel_outputs(
+            self.X,
+            self.centres,
+            self.kernels,
+            targets,
+            weights,
+            bias=self.layout.bias,
+            extra=self.extra if self.extra.shape[1] > 0 else None,
+            noise_variance=noise_variance,
+            shared_noise=shared_noise,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
         )
 
 

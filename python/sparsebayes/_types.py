@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -47,7 +47,8 @@ class StepRecord:
     n_active : int
         Functions in the model after the step.
     noise_variance : float or None
-        Noise variance after the step; None for likelihoods without one.
+        Noise variance after the step, with several outputs the mean of theirs; None for likelihoods without
+        one.
     """
 
     iteration: int
@@ -74,6 +75,14 @@ class Settings:
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
     n_threads: int | None
+    #: One for each output, if they were given as an array.
+    noise_variances: tuple[float, ...] | None = None
+
+    def of_one_target(self) -> dict[str, Any]:
+        """Return the keywords of a fit of one target."""
+        keywords = asdict(self)
+        del keywords["noise_variances"]
+        return keywords
 
 
 @dataclass(frozen=True)
@@ -99,5 +108,33 @@ class Problem:
     #: Shape and rate of the Gamma priors.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
+    #: Log marginal likelihood as the fit reported it.
+    log_evidence: float
+
+
+@dataclass(frozen=True)
+class OutputsProblem:
+    """One fit of several outputs written out with dense arrays."""
+
+    #: Design matrix, N x K, in the column order of the dictionary.
+    Phi: FloatArray
+    #: Targets, N x C.
+    targets: FloatArray
+    #: Sample weights, length N, or None.
+    weights: FloatArray | None
+    #: Indices of the columns in the model, ascending.
+    active: IntArray
+    #: Prior precision of each active function's weights.
+    alpha: FloatArray
+    #: Posterior means, n_active x C, as the fit published them.
+    mu: FloatArray
+    #: Noise precision of each output.
+    beta: FloatArray
+    #: Whether all outputs have the same noise.
+    shared_noise: bool
+    #: Whether the noise was given.
+    fixed: bool
+    #: Whether each noise level sits at its floor.
+    at_floor: NDArray[np.bool_]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float

@@ -31,7 +31,7 @@ class Training:
 
     #: N x d, float64, C order.
     X: FloatArray
-    #: Length N: floats for regression, labels as given for classification.
+    #: Length N: floats for regression (N x C with several outputs), labels as given for classification.
     y: NDArray[Any]
     #: Length N and positive, or None where every row counts once.
     weights: FloatArray | None
@@ -54,18 +54,19 @@ def check_training(
     *,
     labels: bool,
     reset: bool = True,
+    outputs: bool = False,
 ) -> Training:
     """Check training data: numbers, finite, shapes that agree, weights that make sense.
 
     ``labels``: y holds class labels. ``reset``: remember the features of X in ``estimator``; else compare
-    with them.
+    with them. ``outputs``: y may have several columns.
     """
     values = check_X(estimator, X, reset=reset)
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
     with naming("y"):
-        target = column_or_1d(y, warn=True)
+        target = _columns(y) if outputs else column_or_1d(y, warn=True)
         if labels:
             assert_all_finite(target, input_name="y")
             check_classification_targets(target)
@@ -81,6 +82,20 @@ def check_training(
     if weights is not None and (weights == 1.0).all():
         weights = None
     return Training(values, target, weights, rows, n)
+
+
+def _columns(y: ArrayLike) -> NDArray[Any]:
+    """Return y with two dimensions if it has several columns, else with one."""
+    given = np.asarray(y)
+    shape = given.shape
+    if len(shape) == 2 and shape[1] > 1:
+        return given
+    if len(shape) > 2 or shape[1:] == (0,):
+        raise ValueError(
+            f"y must have the shape (n_samples,) or (n_samples, n_outputs), got an array of shape {shape}"
+        )
+    values: NDArray[Any] = column_or_1d(y, warn=True)
+    return values
 
 
 def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:

@@ -17,7 +17,7 @@ from scipy.special import expit, gammaln
 
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
-from ._types import FloatArray, Likelihood, Problem
+from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
@@ -35,6 +35,9 @@ _CLOSE = 1e-10
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
+    Several outputs of a regression share their precisions: there changes and gains are those of the sum of
+    their log evidences.
+
     Attributes
     ----------
     max_log_alpha_change : float
@@ -51,8 +54,8 @@ class Certificate:
         Largest difference of a posterior mean of the model from the mean (or the mode) that its
         hyperparameters imply, in posterior standard deviations.
     log_marginal_likelihood : float
-        Log evidence in nats, the sum over the binary fits; Laplace approximation for likelihoods other than
-        the Gaussian.
+        Log evidence in nats, the sum over the binary fits or outputs; Laplace approximation for likelihoods
+        other than the Gaussian.
     n_active : int
         Functions in the model.
     n_basis : int
@@ -83,7 +86,7 @@ def certificate(
         Of this package.
     X : array-like of shape (n_samples, n_features)
         The training data.
-    y : array-like of shape (n_samples,)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         The training targets or labels.
     sample_weight : array-like of shape (n_samples,), optional
         The weights of the fit.
@@ -161,8 +164,13 @@ class _Fit:
     log_beta_change: float
 
 
-def _certify(problem: Problem) -> Certificate:
+def _certify(problem: Problem | OutputsProblem) -> Certificate:
     """Compute the certificate of one fit."""
+    if isinstance(problem, OutputsProblem):
+        # Made of the parts of this module, which is why it cannot be imported above.
+        from ._certify_outputs import certify_outputs
+
+        return certify_outputs(problem)
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]
@@ -199,8 +207,12 @@ def _one_predictor(
         fit = _gaussian(scaled, t, w, problem.beta, problem.noise_prior)
     else:
         fit = _linearised(scaled, t, w, problem.likelihood)
-    S = _factors(lambda block: fit.root[:, np.newaxis] * Phi[:, block], Phi.shape[1], fit)
-    return fit, S, Phi.T @ fit.pull
+    return fit, _sparsities(Phi, fit), Phi.T @ fit.pull
+
+
+def _sparsities(Phi: FloatArray, fit: _Fit) -> FloatArray:
+    """Return S of the dictionary for one linear predictor."""
+    return _factors(lambda block: fit.root[:, np.newaxis] * Phi[:, block], Phi.shape[1], fit)
 
 
 def _several_logits(

@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
+from . import _core, _outputs
 from ._arguments import check_prior
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis
@@ -19,7 +20,6 @@ from ._types import Callback, ExtraBasis, FloatArray, KernelSpec, Likelihood, Sc
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from . import _core
     from ._design import Layout
 
 __all__ = ["RVR", "SparseBayesRegressor"]
@@ -31,7 +31,14 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     _labels = False
 
     if TYPE_CHECKING:
-        noise_variance: float | None
+        noise_variance: float | ArrayLike | None
+        shared_noise: bool
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn is to know about this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
@@ -40,8 +47,9 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
-        y : array-like of shape (n_samples,)
-            Targets.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets. Several outputs, with a Gaussian likelihood only, share functions and prior precisions; a
+            single column counts as no second dimension.
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row: 2 counts like two equal rows, 0 like none.
 
@@ -72,7 +80,13 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     def _check_likelihood(self) -> Likelihood:
         return "gaussian"
 
-    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+    def _takes_outputs(self) -> bool:
+        return True
+
+    def _publish_posteriors(self, posteriors: list[Any], layout: Layout) -> None:
+        if isinstance(posteriors[0], _core.OutputPosterior):
+            _outputs.publish(self, posteriors[0], layout)
+            return
         super()._publish_posteriors(posteriors, layout)
         self.beta_ = posteriors[0].beta
         self.noise_variance_ = 1.0 / self.beta_
@@ -97,8 +111,8 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,)
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
             Only if ``return_std``.
 
         Raises
@@ -109,9 +123,9 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
         mean, variance = self._moments(X, variance=return_std)
-        if variance is None:
-            return mean[:, 0]
-        return mean[:, 0], np.sqrt(self.noise_variance_ + variance[:, 0])
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
+        return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
 
 
 class RVR(KernelRegression, _Regression):
@@ -139,8 +153,11 @@ class RVR(KernelRegression, _Regression):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
-    noise_variance : positive float, optional
-        Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    noise_variance : positive float or array-like of shape (n_outputs,), optional
+        Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
+    shared_noise : bool, default=False
+        Whether all columns of a y of several have one noise level (the multiple-measurement-vector model;
+        gamma-MAP in M/EEG source localisation) in place of one each.
     extra_basis : {"linear"}, transformer, callable or array, optional
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
         scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
@@ -215,6 +232,13 @@ class RVR(KernelRegression, _Regression):
 
     Notes
     -----
+    With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
+    N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
+    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or
+    (n_active, n_active) with shared noise, ``beta_`` and ``noise_variance_`` (n_outputs,), or floats with
+    shared noise; ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. As precisions are
+    shared, the unit of one output against another matters: outputs of different kind are best scaled alike.
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
     our ``mu_``.
@@ -241,6 +265,15 @@ class RVR(KernelRegression, _Regression):
     >>> mean, std = model.predict([[0.0]], return_std=True)
     >>> bool(abs(mean[0] - 1.0) < 3 * std[0])
     True
+
+    Two outputs at once:
+
+    >>> noise = 0.2 * np.sin(53 * np.arange(100) ** 2)
+    >>> both = RVR(gamma=0.1).fit(X, np.column_stack([y, 2.0 - y + noise]))
+    >>> both.predict([[0.0]]).round(0)
+    array([[1., 1.]])
+    >>> both.dual_coef_.shape == (2, len(both.relevance_)), both.noise_variance_.shape
+    (True, (2,))
     """
 
     def __init__(
@@ -251,7 +284,8 @@ class RVR(KernelRegression, _Regression):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
-        noise_variance: float | None = None,
+        noise_variance: float | ArrayLike | None = None,
+        shared_noise: bool = False,
         extra_basis: ExtraBasis = None,
         keep_rows: bool = False,
         scheme: Scheme = "sequential",
@@ -269,6 +303,7 @@ class RVR(KernelRegression, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.shared_noise = shared_noise
         self.extra_basis = extra_basis
         self.keep_rows = keep_rows
         self.scheme = scheme
@@ -295,9 +330,11 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    noise_variance : positive float, optional
-        Variance of the noise; None: estimated, down to a floor of var(y) / 1e6. Only with a Gaussian
-        likelihood.
+    noise_variance : positive float or array-like of shape (n_outputs,), optional
+        Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
+        Only with a Gaussian likelihood.
+    shared_noise : bool, default=False
+        Whether all columns of a y of several have one noise level in place of one each.
     scheme, alpha_prior, noise_prior, tol, max_iter, n_jobs, verbose, callback
         As for `RVR`.
 
@@ -319,6 +356,9 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
 
     Notes
     -----
+    y may have several columns, as for `RVR`, but for a Poisson likelihood; ``coef_`` then is (n_outputs,
+    n_features).
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``.
 
@@ -349,7 +389,8 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         *,
         likelihood: Literal["gaussian", "poisson"] = "gaussian",
         fit_intercept: bool = False,
-        noise_variance: float | None = None,
+        noise_variance: float | ArrayLike | None = None,
+        shared_noise: bool = False,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
@@ -362,6 +403,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         self.likelihood = likelihood
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.shared_noise = shared_noise
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior
@@ -375,6 +417,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         """Return what scikit-learn is to know about this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
+        tags.target_tags.multi_output = self.likelihood != "poisson"
         return tags
 
     def _check_likelihood(self) -> Likelihood:
@@ -393,6 +436,11 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         return self.likelihood
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        if self.likelihood == "poisson" and labels_or_values.ndim == 2:
+            raise ValueError(
+                "y must have one column with likelihood='poisson', got an array of shape "
+                f"{labels_or_values.shape}; fit each column on its own"
+            )
         if self.likelihood == "poisson" and (labels_or_values < 0.0).any():
             raise ValueError(
                 "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
@@ -425,8 +473,8 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,)
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
             Only if ``return_std``.
 
         Raises
@@ -456,13 +504,13 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_outputs)
         sample_weight : array-like of shape (n,), optional
 
         Returns
         -------
         float
-            1 is best; 0 is as good as the mean of y.
+            1 is best; 0 is as good as the mean of y. With several outputs the mean of theirs.
         """
         if self.likelihood != "poisson":
             return float(super().score(X, y, sample_weight))

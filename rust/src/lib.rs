@@ -24,6 +24,7 @@
 //! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
 //!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
+//! * [`fit_outputs`]: the same for several targets that share their functions; it asks [`OutputStatistics`].
 #![forbid(unsafe_code)]
 
 mod error;
@@ -35,11 +36,13 @@ mod model;
 mod stats;
 
 pub use error::{Error, Result};
-pub use fit::{Action, Noise, Rules, Scheme, Settings, Status, Step, Watch, fit};
+pub use fit::{
+    Action, Noise, OutputNoise, Rules, Scheme, Settings, Status, Step, Watch, fit, fit_outputs,
+};
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
-pub use model::Posterior;
+pub use model::{OutputPosterior, Posterior};
 pub use stats::{
-    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations, Statistics,
-    Sweep,
+    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
+    OutputObservations, OutputStatistics, Residuals, Statistics, Sweep,
 };

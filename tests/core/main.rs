@@ -4,6 +4,7 @@
 mod dense;
 mod fits;
 mod invariants;
+mod outputs;
 mod problems;
 mod providers;
 mod refusals;

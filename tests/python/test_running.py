@@ -127,7 +127,7 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
 
 
 @pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "kernel-em", "classes-em"])
+@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em"])
 def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     rng = np.random.default_rng(0)
     if case == "columns":
@@ -137,7 +137,9 @@ def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
         n, scheme = (3000, "em") if case.endswith("em") else (9000, "sequential")
         X = rng.uniform(-10, 10, (n, 2))
         y = np.sin(X).prod(axis=1) + rng.normal(size=n)
-        y, model = (y, RVR(Gaussian(0.7))) if case.startswith("kernel") else (y > 0, RVC(Gaussian(0.7)))
+        if case == "outputs":
+            y = np.c_[y, y[::-1], rng.normal(size=n)]
+        y, model = (y > 0, RVC(Gaussian(0.7))) if case.startswith("classes") else (y, RVR(Gaussian(0.7)))
         model.set_params(callback=callback, scheme=scheme)
     pressed = []
 

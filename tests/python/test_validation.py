@@ -61,7 +61,7 @@ BAD_Y = {
     "short": Y[:-1],
     "long": np.append(Y, 1.0),
     "empty": Y[:0],
-    "two columns": np.c_[Y, Y],
+    "three dimensions": np.stack([np.c_[Y, Y], np.c_[Y, Y]], axis=2),
     "None": None,
     "a scalar": 1.0,
 }
@@ -72,6 +72,12 @@ BAD_Y = {
 def test_bad_y_is_refused_by_name(kind, case):
     with pytest.raises(BAD, match=r"\by\b"):
         kind().fit(X, BAD_Y[case])
+
+
+@pytest.mark.parametrize("kind", [RVC, SparseBayesClassifier])
+def test_classifiers_take_one_column(kind):
+    with pytest.raises(BAD, match=r"\by\b"):
+        kind().fit(X, np.c_[Y, Y])
 
 
 @pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor])

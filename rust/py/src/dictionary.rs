@@ -46,6 +46,12 @@ impl<'a> KernelDictionary<'a> {
         })
     }
 
+    /// Whether there is room to keep all values of the kernels.
+    pub(crate) fn has_room(&self) -> bool {
+        let n_kernels = self.kernels.len().saturating_mul(self.centres.n_points);
+        self.x.n_points.saturating_mul(n_kernels) <= STORED
+    }
+
     /// Shows the design to `solve`, its kernels evaluated when asked or, unless `lazy`, once (None: what is faster).
     pub(crate) fn solve<T>(
         self,

@@ -86,6 +86,16 @@ fn rules(
     .map_err(|error| to_python(&error))
 }
 
+/// Rules of fits that have no other settings than these.
+pub(crate) fn plain_rules(tol: f64, max_iter: usize) -> PyResult<Rules> {
+    let settings = Settings {
+        tol,
+        max_iter,
+        ..Settings::default()
+    };
+    settings.check().map_err(|error| to_python(&error))
+}
+
 fn scheme(name: &str) -> PyResult<Scheme> {
     match name {
         "sequential" => Ok(Scheme::Sequential),

@@ -5,6 +5,7 @@ mod dictionary;
 mod errors;
 mod fit;
 mod kernel;
+mod outputs;
 mod posterior;
 mod watcher;
 
@@ -23,6 +24,8 @@ mod _core {
     use crate::fit::{fit_dense, fit_kernel};
     #[pymodule_export]
     use crate::kernel::PyKernel;
+    #[pymodule_export]
+    use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
     use crate::posterior::PyPosterior;
 

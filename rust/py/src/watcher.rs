@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use sparsebayes::{Error, Posterior, Step};
+use sparsebayes::{Error, Step};
 
 use crate::errors::{internal, to_python};
 
@@ -55,11 +55,11 @@ impl Line {
 
 /// Runs `work` on a thread of its own with the interpreter released, while this one hears signals and serves the
 /// callback. An exception from either ends the work and is raised; so is a panic, as `NumericalError`.
-pub(crate) fn run(
+pub(crate) fn run<T: Send>(
     py: Python<'_>,
     callback: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Line) -> Result<Posterior, Error> + Send,
-) -> PyResult<Posterior> {
+    work: impl FnOnce(&Line) -> Result<T, Error> + Send,
+) -> PyResult<T> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
     let with_callback = callback.is_some();

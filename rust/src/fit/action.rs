@@ -7,7 +7,7 @@
 use super::prior::Gamma;
 
 /// Beyond this multiple of s an alpha is infinite: the function is worth less than (s / alpha)^2 / 4 = 3e-17 nats.
-const INFINITE: f64 = 1e8;
+pub(super) const INFINITE: f64 = 1e8;
 
 /// Least alpha, in units of unit-norm columns and unit-spread targets: a prior standard deviation of 3e7.
 pub(super) const ALPHA_FLOOR: f64 = 1e-15;

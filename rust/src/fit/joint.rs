@@ -34,7 +34,14 @@ pub(super) struct NoiseRange {
 
 /// Damping of the step; survives from one step to the next.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Damping(f64);
+pub(super) struct Damping(pub(super) f64);
+
+impl Damping {
+    /// After a step that went well.
+    pub(super) fn relax(&mut self) {
+        self.0 = (self.0 * 0.1).max(LEAST_DAMPING);
+    }
+}
 
 impl Default for Damping {
     fn default() -> Self {
@@ -43,12 +50,12 @@ impl Default for Damping {
 }
 
 const LEAST_DAMPING: f64 = 1e-12;
-const MOST_DAMPING: f64 = 1e6;
+pub(super) const MOST_DAMPING: f64 = 1e6;
 
 /// Gradient and Hessian of the evidence in (ln alpha, ln beta); the last entry only where beta is free.
-struct Local {
-    gradient: DVector<f64>,
-    hessian: DMatrix<f64>,
+pub(super) struct Local {
+    pub(super) gradient: DVector<f64>,
+    pub(super) hessian: DMatrix<f64>,
 }
 
 /// Takes one step that raises the evidence; `false` if none was found, the state being as before.
@@ -81,7 +88,7 @@ pub(super) fn step(
             if state.set_hyperparameters(&alpha, beta).is_ok() {
                 state.recentre(stats)?;
                 if improved(state, free_beta, before.2, before.3) {
-                    damping.0 = (damping.0 * 0.1).max(LEAST_DAMPING);
+                    damping.relax();
                     return Ok(true);
                 }
             }
@@ -176,7 +183,7 @@ impl Local {
     }
 
     /// The damped Newton direction; `None` where the damped Hessian is not negative definite.
-    fn direction(&self, damping: f64) -> Option<DVector<f64>> {
+    pub(super) fn direction(&self, damping: f64) -> Option<DVector<f64>> {
         let n = self.gradient.len();
         let mut chol = Cholesky::with_capacity(n);
         let factored = chol.refactor(n, |i, j| {

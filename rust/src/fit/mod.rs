@@ -10,16 +10,20 @@ mod joint;
 mod laplace;
 mod leap;
 mod mode;
+mod outputs;
 mod pool;
 mod prior;
 mod record;
 mod search;
 mod sequential;
 mod settings;
+mod shared;
 mod stand_ins;
 mod state;
 mod stationary;
 
+pub(crate) use outputs::OutputState;
+pub use outputs::{OutputNoise, fit_outputs};
 pub use record::{Action, Step, Watch};
 pub use settings::{Noise, Rules, Scheme, Settings};
 

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::state::State;
 use crate::Error;
 
 /// What a step did.
@@ -80,6 +79,19 @@ impl From<crate::linalg::NotPositiveDefinite> for Halt {
     }
 }
 
+/// What a record wants to know of a model, whatever its kind. Evidence and noise are in the units of the fit.
+pub(super) trait Recorded {
+    /// What is maximised: the log evidence, with the log densities of hyperparameters that have priors.
+    fn objective(&self) -> f64;
+    /// The power of the unit of the targets that its exponential has.
+    fn powers_of_target(&self) -> f64;
+    fn n_active(&self) -> usize;
+    /// With several noise levels the inverse of their mean variance.
+    fn noise_precision(&self) -> f64;
+    /// The least pivot of a factor, as a fraction of the diagonal element it is what remains of.
+    fn least_pivot(&self) -> f64;
+}
+
 /// Counts steps, keeps the evidence after each, and tells the watcher.
 pub(super) struct Recorder<'w> {
     pub(super) trace: Vec<f64>,
@@ -87,14 +99,14 @@ pub(super) struct Recorder<'w> {
     target_scale: f64,
     /// Which functions the places of a pool stand for, while steps are recorded by them.
     pub(super) members: Option<Vec<usize>>,
-    /// [`State::least_pivot`] before the step, in builds that check.
+    /// [`Recorded::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
 }
 
 impl<'w> Recorder<'w> {
     pub(super) fn new(
-        state: &State,
+        state: &impl Recorded,
         max_iter: usize,
         target_scale: f64,
         watch: &'w mut Watch<'w>,
@@ -112,7 +124,7 @@ impl<'w> Recorder<'w> {
     }
 
     /// Takes this state for the start.
-    pub(super) fn begin(&mut self, state: &State) {
+    pub(super) fn begin(&mut self, state: &impl Recorded) {
         self.least_pivot = state.least_pivot();
         self.trace = vec![self.in_target_units(state)];
     }
@@ -130,9 +142,8 @@ impl<'w> Recorder<'w> {
     }
 
     /// Log posterior in the units of the targets: the density of t / c is c^N times that of t, and beta c^-2 times its.
-    fn in_target_units(&self, state: &State) -> f64 {
-        let powers = state.n_noise() + 2.0 * state.noise_prior.shape;
-        state.log_posterior() - powers * self.target_scale.ln()
+    fn in_target_units(&self, state: &impl Recorded) -> f64 {
+        state.objective() - state.powers_of_target() * self.target_scale.ln()
     }
 
     pub(super) fn n_iter(&self) -> usize {
@@ -151,7 +162,13 @@ impl<'w> Recorder<'w> {
     }
 
     /// Sees that a predicted gain was achieved.
-    fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, state: &State) {
+    fn check_gain(
+        &mut self,
+        action: Action,
+        predicted: Option<f64>,
+        achieved: f64,
+        state: &impl Recorded,
+    ) {
         let pivot = state.least_pivot();
         if let Some(gain) = predicted {
             // Functions that depend on one another almost exactly leave their pivots fewer digits.
@@ -170,7 +187,7 @@ impl<'w> Recorder<'w> {
         &mut self,
         action: Action,
         gain: Option<f64>,
-        state: &State,
+        state: &impl Recorded,
     ) -> Result<(), Halt> {
         if self.watch.is_none() {
             return Ok(());
@@ -186,8 +203,8 @@ impl<'w> Recorder<'w> {
             action: self.named(action),
             gain: gain.unwrap_or(log_evidence - before),
             log_evidence,
-            n_active: state.len(),
-            beta: state.beta / (self.target_scale * self.target_scale),
+            n_active: state.n_active(),
+            beta: state.noise_precision() / (self.target_scale * self.target_scale),
         };
         if self
             .watch

@@ -77,14 +77,7 @@ impl Settings {
                 what: "max_iter must be at least 1, got 0".into(),
             });
         }
-        if let Noise::Fixed(variance) = self.noise
-            && !(variance.is_finite() && variance > 0.0)
-        {
-            let what = format!(
-                "noise_variance must be a positive number, got {variance}; leave it out to estimate it"
-            );
-            return Err(Error::Invalid { what });
-        }
+        check_noise(self.noise)?;
         check_prior("alpha_prior", self.alpha_prior)?;
         check_prior("noise_prior", self.noise_prior)?;
         if self.alpha_prior[0] > 0.0 && self.alpha_prior[1] == 0.0 {
@@ -93,6 +86,19 @@ impl Settings {
             return Err(Error::Invalid { what: what.into() });
         }
         Ok(Rules { settings: self })
+    }
+}
+
+/// Checks that a noise variance that is given makes sense.
+pub(super) fn check_noise(noise: Noise) -> Result<()> {
+    match noise {
+        Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
+            let what = format!(
+                "noise_variance must be a positive number, got {variance}; leave it out to estimate it"
+            );
+            Err(Error::Invalid { what })
+        }
+        _ => Ok(()),
     }
 }
 

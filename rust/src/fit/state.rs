@@ -7,6 +7,7 @@ use nalgebra::DMatrix;
 
 use super::action::{ALPHA_FLOOR, Factors};
 use super::prior::{Gamma, Priors};
+use super::record::Recorded;
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one};
@@ -417,8 +418,30 @@ impl State {
     }
 }
 
+impl Recorded for State {
+    fn objective(&self) -> f64 {
+        self.log_posterior()
+    }
+
+    fn powers_of_target(&self) -> f64 {
+        self.n_noise + 2.0 * self.noise_prior.shape
+    }
+
+    fn n_active(&self) -> usize {
+        self.len()
+    }
+
+    fn noise_precision(&self) -> f64 {
+        self.beta
+    }
+
+    fn least_pivot(&self) -> f64 {
+        self.least_pivot()
+    }
+}
+
 /// Removes row and column `k` of the leading m x m block.
-fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
+pub(super) fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
     let stride = matrix.nrows();
     let values = matrix.as_mut_slice();
     for j in 0..m {

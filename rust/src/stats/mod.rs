@@ -14,6 +14,7 @@ mod joined;
 mod kernel_design;
 mod multinomial;
 mod observations;
+mod outputs;
 mod rows;
 mod softmax;
 mod softmax_sums;
@@ -24,6 +25,7 @@ pub use joined::JoinedDesign;
 pub use kernel_design::KernelDesign;
 pub use multinomial::Multinomial;
 pub use observations::Observations;
+pub use outputs::{OutputObservations, OutputStatistics, Residuals};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,229 @@
+//! The fits of several outputs: borrow, check, run, wrap.
+
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+use sparsebayes::linalg::with_threads;
+use sparsebayes::{
+    DenseDesign, Design, Error, Noise, OutputNoise, OutputObservations, OutputPosterior, Rules,
+    fit_outputs,
+};
+
+use crate::arrays::{columns, vector};
+use crate::dictionary::KernelDictionary;
+use crate::errors::invalid;
+use crate::fit::plain_rules;
+use crate::kernel::PyKernel;
+use crate::watcher::{Line, run};
+
+/// What every fit of several outputs needs beside its design.
+struct Task<'a> {
+    targets: &'a [f64],
+    n_outputs: usize,
+    weights: Option<&'a [f64]>,
+    noise: OutputNoise,
+    rules: Rules,
+}
+
+impl<'a> Task<'a> {
+    fn new(
+        targets: &'a PyReadonlyArray2<'_, f64>,
+        weights: Option<&'a PyReadonlyArray1<'_, f64>>,
+        noise_variance: Option<&[f64]>,
+        shared_noise: bool,
+        rules: Rules,
+    ) -> PyResult<Self> {
+        let [_, n_outputs]: [usize; 2] = targets.as_array().dim().into();
+        let noise = match (noise_variance, shared_noise) {
+            (None, true) => OutputNoise::Shared(Noise::Estimated),
+            (None, false) => OutputNoise::Own(vec![Noise::Estimated; n_outputs]),
+            (Some([variance]), true) => OutputNoise::Shared(Noise::Fixed(*variance)),
+            (Some(_), true) => {
+                return Err(invalid(
+                    "noise_variance must hold one value if the noise is shared",
+                ));
+            }
+            (Some(variances), false) => {
+                OutputNoise::Own(variances.iter().map(|&v| Noise::Fixed(v)).collect())
+            }
+        };
+        Ok(Self {
+            targets: columns("targets", targets)?,
+            n_outputs,
+            weights: weights.map(|w| vector("weights", w)).transpose()?,
+            noise,
+            rules,
+        })
+    }
+
+    fn solve(&self, design: &dyn Design, line: &Line) -> Result<OutputPosterior, Error> {
+        let weights = self.weights.map(<[f64]>::to_vec);
+        let mut observations =
+            OutputObservations::new(design, self.targets.to_vec(), self.n_outputs, weights)?
+                .cancelled_by(line.cancel.clone());
+        fit_outputs(&mut observations, &self.rules, &self.noise, &mut |step| {
+            line.watch(step)
+        })
+    }
+}
+
+/// Fits several outputs of one model whose basis functions are the columns of `Phi`.
+#[pyfunction]
+#[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, tol=1e-6,
+    max_iter=100_000, n_threads=None, callback=None))]
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)] // the Python signature
+pub(crate) fn fit_dense_outputs(
+    py: Python<'_>,
+    Phi: PyReadonlyArray2<'_, f64>,
+    targets: PyReadonlyArray2<'_, f64>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    noise_variance: Option<Vec<f64>>,
+    shared_noise: bool,
+    tol: f64,
+    max_iter: usize,
+    n_threads: Option<usize>,
+    callback: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyOutputPosterior> {
+    let values = columns("Phi", &Phi)?;
+    let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
+    let rules = plain_rules(tol, max_iter)?;
+    let noise_variance = noise_variance.as_deref();
+    let task = Task::new(
+        &targets,
+        weights.as_ref(),
+        noise_variance,
+        shared_noise,
+        rules,
+    )?;
+    let posterior = run(py, callback.as_ref(), |line| {
+        with_threads(n_threads, || {
+            task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
+        })?
+    })?;
+    Ok(PyOutputPosterior(posterior))
+}
+
+/// Fits several outputs of one model whose basis functions are kernels about `centres`, after a constant if `bias` and
+/// before the columns of `extra`.
+#[pyfunction]
+#[pyo3(signature = (X, centres, kernels, targets, weights=None, *, bias=true, extra=None, noise_variance=None,
+    shared_noise=false, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)] // the Python signature
+pub(crate) fn fit_kernel_outputs(
+    py: Python<'_>,
+    X: PyReadonlyArray2<'_, f64>,
+    centres: PyReadonlyArray2<'_, f64>,
+    kernels: Vec<PyRef<'_, PyKernel>>,
+    targets: PyReadonlyArray2<'_, f64>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    bias: bool,
+    extra: Option<PyReadonlyArray2<'_, f64>>,
+    noise_variance: Option<Vec<f64>>,
+    shared_noise: bool,
+    tol: f64,
+    max_iter: usize,
+    n_threads: Option<usize>,
+    callback: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyOutputPosterior> {
+    let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
+    let rules = plain_rules(tol, max_iter)?;
+    let noise_variance = noise_variance.as_deref();
+    let task = Task::new(
+        &targets,
+        weights.as_ref(),
+        noise_variance,
+        shared_noise,
+        rules,
+    )?;
+    let posterior = run(py, callback.as_ref(), |line| {
+        with_threads(n_threads, || {
+            // Every Gram column is a pass of its own here, so what fits in memory is worth keeping.
+            let lazy = !dictionary.has_room();
+            dictionary.solve(Some(lazy), |design| task.solve(design, line))
+        })?
+    })?;
+    Ok(PyOutputPosterior(posterior))
+}
+
+/// What a fit of several outputs returns, in the units of the columns and targets given.
+#[pyclass(frozen, name = "OutputPosterior", module = "sparsebayes._core")]
+pub(crate) struct PyOutputPosterior(OutputPosterior);
+
+#[pymethods]
+impl PyOutputPosterior {
+    /// Column indices of the active functions, ascending.
+    #[getter]
+    fn active<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        // Indices count columns held in memory, far fewer than 2^63.
+        let index = |&j: &usize| i64::try_from(j).unwrap_or(i64::MAX);
+        let active: Vec<i64> = self.0.active.iter().map(index).collect();
+        active.into_pyarray(py)
+    }
+
+    /// Precision of the prior of each function's weights.
+    #[getter]
+    fn alpha<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.alpha.to_pyarray(py)
+    }
+
+    /// Posterior means, (`n_active`, `n_outputs`).
+    #[getter]
+    fn mu<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let shape = [self.0.mu.nrows(), self.0.mu.ncols()];
+        PyArray1::from_vec(py, self.0.mu.transpose().as_slice().to_vec()).reshape(shape)
+    }
+
+    /// Posterior covariance for each noise level.
+    #[getter]
+    fn sigma<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyArray2<f64>>>> {
+        let m = self.0.active.len();
+        // Symmetric, so the order of storage does not matter.
+        let matrix =
+            |sigma: &[f64]| -> PyResult<_> { PyArray1::from_slice(py, sigma).reshape([m, m]) };
+        self.0.sigma.iter().map(|s| matrix(s.as_slice())).collect()
+    }
+
+    /// Noise precision of each output, or the one that all have.
+    #[getter]
+    fn beta<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.beta.to_pyarray(py)
+    }
+
+    /// Whether each of these was estimated and sits at the floor of the noise.
+    #[getter]
+    fn at_floor<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        self.0.at_floor.to_pyarray(py)
+    }
+
+    /// Log evidence of all outputs together at the end.
+    #[getter]
+    fn log_evidence(&self) -> f64 {
+        self.0.log_evidence()
+    }
+
+    /// The same at the start and after each step.
+    #[getter]
+    fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.trace.to_pyarray(py)
+    }
+
+    /// Number of steps.
+    #[getter]
+    fn n_iter(&self) -> usize {
+        self.0.n_iter()
+    }
+
+    /// How the fit ended.
+    #[getter]
+    fn status(&self) -> &'static str {
+        self.0.status.name()
+    }
+}

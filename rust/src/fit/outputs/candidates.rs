@@ -1,0 +1,354 @@
+//! The dictionary as several outputs see it: sparsity and quality of every candidate, and which to add.
+
+use std::collections::HashMap;
+
+use super::super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
+use super::super::shared::{Shared, Term};
+use super::state::{Entrant, OutputState};
+use crate::Result;
+use crate::linalg::blas::axpy;
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::parallel::map_pieces;
+use crate::stats::{OutputStatistics, Residuals};
+
+/// Gains that differ by less than this fraction are the same.
+const TIE: f64 = 1e-7;
+
+/// S of each level and Q of each output for the whole dictionary: equations (24) and (25).
+///
+/// Between calls they belong to the state as it is; for functions in the model they mean nothing. `gram` holds
+/// Phi^T W `phi_j` for every active j (and others that were active once); `projections` belong to the weights `seen`.
+pub(super) struct Candidates {
+    gram: HashMap<usize, Vec<f64>>,
+    /// No zero column.
+    usable: Vec<bool>,
+    inside: Vec<bool>,
+    projections: Vec<Vec<f64>>,
+    /// Functions in the model at the last pass over the rows, with a weight for each output.
+    seen: Vec<(usize, Vec<f64>)>,
+    s: Vec<Vec<f64>>,
+    q: Vec<Vec<f64>>,
+    entries: Vec<u8>,
+    /// Candidates when the best was last asked for, by what they could gain at most.
+    promising: Vec<(usize, f64)>,
+    /// One value for each candidate.
+    work: Vec<f64>,
+}
+
+impl Candidates {
+    /// Asks the rows about the model as it is.
+    pub(super) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
+        let k = stats.n_basis();
+        let mut this = Self {
+            gram: HashMap::new(),
+            usable: stats.norms().iter().map(|&norm| norm > 0.0).collect(),
+            inside: vec![false; k],
+            projections: Vec::new(),
+            seen: Vec::new(),
+            s: vec![vec![0.0; k]; state.levels.len()],
+            q: vec![vec![0.0; k]; state.outputs.len()],
+            entries: vec![0; k],
+            promising: Vec::new(),
+            work: vec![0.0; k],
+        };
+        this.refresh(stats, state)?;
+        Ok(this)
+    }
+
+    /// A pass over the rows: projections, and the state's quadratic models, taken anew at its means.
+    pub(super) fn refresh(
+        &mut self,
+        stats: &mut dyn OutputStatistics,
+        state: &mut OutputState,
+    ) -> Result<()> {
+        self.forget_spare_columns(state);
+        let missing: Vec<usize> = state
+            .active
+            .iter()
+            .copied()
+            .filter(|j| !self.gram.contains_key(j))
+            .collect();
+        if !missing.is_empty() {
+            let columns = stats.gram_columns(&missing)?;
+            self.gram.extend(missing.into_iter().zip(columns));
+        }
+        let residuals = stats.residuals(&state.active, &state.means())?;
+        state.set_data(&residuals, |projections, _, j| projections[j])?;
+        let weights =
+            |k: usize| -> Vec<f64> { (0..self.q.len()).map(|c| state.reference(c)[k]).collect() };
+        let active = state.active.iter().enumerate();
+        self.seen = active.map(|(k, &j)| (j, weights(k))).collect();
+        let Residuals { projections, .. } = residuals;
+        self.projections = projections;
+        self.reprice(state);
+        Ok(())
+    }
+
+    /// S and Q from scratch, for a state whose functions have all been in it before.
+    pub(super) fn reprice(&mut self, state: &OutputState) {
+        self.inside.fill(false);
+        state.active.iter().for_each(|&j| self.inside[j] = true);
+        for l in 0..state.levels.len() {
+            self.s[l] = self.sparsities(state, l);
+        }
+        for c in 0..state.outputs.len() {
+            let beta = state.levels[state.level_of(c)].beta;
+            let mut q = self.projections[c].clone();
+            for (j, change) in self.moved(c, state, &state.outputs[c].mu) {
+                axpy(-change, &self.gram[&j], &mut q);
+            }
+            for q in &mut q {
+                *q *= beta;
+            }
+            self.q[c] = q;
+        }
+    }
+
+    /// S of every candidate at level `l`.
+    fn sparsities(&self, state: &OutputState, l: usize) -> Vec<f64> {
+        let level = &state.levels[l];
+        let columns: Vec<&[f64]> = state
+            .active
+            .iter()
+            .map(|j| self.gram[j].as_slice())
+            .collect();
+        let lower = pack_lower(&level.chol);
+        let parts = map_pieces(self.usable.len(), LANES, |range| {
+            let mut lanes = vec![[0.0; LANES]; columns.len()];
+            for (lane, column) in lanes.iter_mut().zip(&columns) {
+                let values = lane.iter_mut().zip(&column[range.clone()]);
+                values.for_each(|(v, g)| *v = level.beta * g);
+            }
+            solve_lanes(&lower, &mut lanes);
+            let overlap = square_lanes(&lanes);
+            let s = overlap[..range.len()].iter().map(|o| level.beta - o);
+            s.collect::<Vec<f64>>()
+        });
+        parts.concat()
+    }
+
+    /// Weights of output `c` that are not what they were at the last pass, and by how much, given those of the active.
+    fn moved(&self, c: usize, state: &OutputState, weights: &[f64]) -> Vec<(usize, f64)> {
+        let mut change: Vec<(usize, f64)> =
+            self.seen.iter().map(|(j, seen)| (*j, -seen[c])).collect();
+        for (&j, &w) in state.active.iter().zip(weights) {
+            match change.iter_mut().find(|(i, _)| *i == j) {
+                Some(entry) => entry.1 += w,
+                None => change.push((j, w)),
+            }
+        }
+        change.retain(|entry| entry.1 != 0.0);
+        change
+    }
+
+    /// Drops columns of functions long gone once they outnumber those in use.
+    fn forget_spare_columns(&mut self, state: &OutputState) {
+        const SPARE: usize = 256;
+        if self.gram.len() > 2 * state.len() + SPARE {
+            let seen = &self.seen;
+            self.gram
+                .retain(|j, _| state.active.contains(j) || seen.iter().any(|s| s.0 == *j));
+        }
+    }
+
+    /// The factors of candidate `i`; `false` if what is left of it is but rounding.
+    fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
+        // Where there is little noise less is left of a function than where there is much: one level that resolves it will
+        // do, if in no other it has all but vanished.
+        const LEAST: f64 = 1e-3 * ALIGNED;
+        terms.clear();
+        let mut resolved = false;
+        for (l, level) in state.levels.iter().enumerate() {
+            let outputs = state.outputs_of(l);
+            let s = self.s[l][i];
+            if s.is_nan() || s <= LEAST * level.beta {
+                return false;
+            }
+            resolved |= s > ALIGNED * level.beta;
+            terms.push(Term {
+                n: outputs.len() as f64,
+                s,
+                power: outputs.map(|c| self.q[c][i] * self.q[c][i]).sum(),
+            });
+        }
+        resolved
+    }
+
+    /// A function that keeps coming back for next to nothing must not keep the loop alive.
+    fn least_gain(&self, i: usize) -> f64 {
+        match self.entries[i] {
+            0..LEAST_ENTRIES => LEAST_GAIN,
+            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// The addition that gains most, if it gains `least`.
+    pub(super) fn best_addition(
+        &mut self,
+        state: &OutputState,
+        least: f64,
+    ) -> Option<(usize, f64)> {
+        let mut terms = Vec::with_capacity(state.levels.len());
+        let mut promising = std::mem::take(&mut self.promising);
+        promising.clear();
+        for i in 0..self.usable.len() {
+            if self.usable[i] && !self.inside[i] && self.terms(i, state, &mut terms) {
+                let bound = Shared(&terms).bound();
+                if bound > least.max(self.least_gain(i)) {
+                    promising.push((i, bound));
+                }
+            }
+        }
+        // Where several outputs have to agree most bounds are far off; good ones first leave less to look at.
+        promising.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut best: Option<(usize, f64)> = None;
+        for &(i, bound) in &promising {
+            let most = best.map_or(least, |b| b.1 * (1.0 - TIE));
+            if bound <= most {
+                break;
+            }
+            self.terms(i, state, &mut terms);
+            let hurdle = most.max(self.least_gain(i));
+            if let Some((_, gain)) = Shared(&terms).best_above(hurdle) {
+                // Of ties the lower index wins: rounding must not choose the model.
+                let ahead = |b: (usize, f64)| {
+                    gain > b.1 * (1.0 + TIE) || (i < b.0 && gain >= b.1 * (1.0 - TIE))
+                };
+                if best.is_none_or(ahead) {
+                    best = Some((i, gain));
+                }
+            }
+        }
+        self.promising = promising;
+        best
+    }
+
+    /// Whether a candidate was kept out although it still has something to gain.
+    pub(super) fn refuses(&self, state: &OutputState) -> bool {
+        const WORTH_TELLING: f64 = 1e-6;
+        let mut terms = Vec::with_capacity(state.levels.len());
+        (0..self.usable.len()).any(|i| {
+            self.entries[i] >= LEAST_ENTRIES
+                && self.usable[i]
+                && !self.inside[i]
+                && self.terms(i, state, &mut terms)
+                && Shared(&terms).best().is_some_and(|b| b.1 > WORTH_TELLING)
+        })
+    }
+
+    /// The Gram column of candidate `i`, and in the same pass those of others likely to enter soon: several take hardly longer
+    /// than one, since what takes long is to go through the design.
+    fn fetch(&mut self, stats: &mut dyn OutputStatistics, i: usize) -> Result<()> {
+        const AT_A_TIME: usize = 8;
+        let likely = self.promising.iter().map(|&(j, _)| j);
+        let others = likely.filter(|&j| j != i && !self.inside[j] && !self.gram.contains_key(&j));
+        let wanted: Vec<usize> = std::iter::once(i).chain(others).take(AT_A_TIME).collect();
+        let columns = stats.gram_columns(&wanted)?;
+        self.gram.extend(wanted.into_iter().zip(columns));
+        Ok(())
+    }
+
+    /// Adds candidate `i` with the alpha that is best for it; the gain. `None` if it has none after all.
+    pub(super) fn add(
+        &mut self,
+        stats: &mut dyn OutputStatistics,
+        state: &mut OutputState,
+        i: usize,
+    ) -> Result<Option<f64>> {
+        self.entries[i] = self.entries[i].saturating_add(1);
+        if !self.gram.contains_key(&i) {
+            self.fetch(stats, i)?;
+        }
+        self.price(state, i);
+        let mut terms = Vec::new();
+        let resolved = self.terms(i, state, &mut terms);
+        let best = Shared(&terms).best().filter(|_| resolved);
+        let Some((alpha, gain)) = best else {
+            // The updates had drifted so far as to have it wrong.
+            self.reprice(state);
+            return Ok(None);
+        };
+        let (products, gradient) = self.entrant(state, i);
+        state.add(
+            &Entrant {
+                index: i,
+                gram: &products,
+                gradient: &gradient,
+            },
+            alpha,
+        )?;
+        self.inside[i] = true;
+        self.shift(state, state.len() - 1, |variance| -1.0 / variance);
+        Ok(Some(gain))
+    }
+
+    /// Moves the alpha of active function `k`: appendix A.3.
+    pub(super) fn reestimate(
+        &mut self,
+        state: &mut OutputState,
+        k: usize,
+        alpha: f64,
+    ) -> Result<()> {
+        let delta = alpha - state.alpha[k];
+        self.shift(state, k, |variance| delta / (1.0 + delta * variance));
+        state.reestimate(k, alpha)
+    }
+
+    /// Takes active function `k` out: appendix A.4.
+    pub(super) fn delete(&mut self, state: &mut OutputState, k: usize) {
+        self.shift(state, k, |variance| 1.0 / variance);
+        let i = state.active[k];
+        self.inside[i] = false;
+        state.delete(k);
+        // Its own factors went through a cancellation of everything.
+        self.price(state, i);
+    }
+
+    /// Inner products of function `i`, whose Gram column is at hand, with the active ones and the residuals at the
+    /// references.
+    fn entrant(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
+        let column = &self.gram[&i];
+        let products = state.active.iter().map(|&j| column[j]).collect();
+        let gradient = (0..state.outputs.len()).map(|c| {
+            let moved = self.moved(c, state, state.reference(c));
+            let shift: f64 = moved.iter().map(|&(j, change)| change * column[j]).sum();
+            self.projections[c][i] - shift
+        });
+        (products, gradient.collect())
+    }
+
+    /// S and Q of one function from scratch; its Gram column has to be at hand.
+    fn price(&mut self, state: &OutputState, i: usize) {
+        let (products, gradient) = self.entrant(state, i);
+        let (s, q) = state.factors_outside(&Entrant {
+            index: i,
+            gram: &products,
+            gradient: &gradient,
+        });
+        self.s.iter_mut().zip(s).for_each(|(all, s)| all[i] = s);
+        self.q.iter_mut().zip(q).for_each(|(all, q)| all[i] = q);
+    }
+
+    /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: appendix A, all
+    /// of its updates.
+    fn shift(&mut self, state: &OutputState, k: usize, c: impl Fn(f64) -> f64) {
+        for (l, level) in state.levels.iter().enumerate() {
+            let c = c(level.sigma[(k, k)]);
+            self.work.fill(0.0);
+            for (a, j) in state.active.iter().enumerate() {
+                axpy(
+                    level.beta * level.sigma[(a, k)],
+                    &self.gram[j],
+                    &mut self.work,
+                );
+            }
+            for (s, w) in self.s[l].iter_mut().zip(&self.work) {
+                *s += c * (w * w);
+            }
+            for o in state.outputs_of(l) {
+                axpy(c * state.outputs[o].mu[k], &self.work, &mut self.q[o]);
+            }
+        }
+    }
+}

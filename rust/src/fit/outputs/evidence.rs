@@ -1,0 +1,91 @@
+//! What the state of several outputs says of the data: log evidence, residuals, degrees of freedom.
+
+use super::super::action::ALPHA_FLOOR;
+use super::super::record::Recorded;
+use super::state::{Level, OutputState};
+use crate::linalg::blas::{bilinear, dot};
+
+impl OutputState {
+    /// Targets behind the noise of a level: rows (sum of sample weights) times outputs.
+    pub(super) fn n_targets(&self, l: usize) -> f64 {
+        self.n_obs * self.outputs_of(l).len() as f64
+    }
+
+    /// Whether some alpha would be less if it were allowed.
+    pub(super) fn at_alpha_floor(&self) -> bool {
+        self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
+    }
+
+    /// sum_k gamma_k of one output of level `l`: how many weights its data determine.
+    pub(super) fn determined(&self, l: usize) -> f64 {
+        let sigma = &self.levels[l].sigma;
+        let gamma = |(k, alpha): (usize, &f64)| 1.0 - alpha * sigma[(k, k)];
+        self.alpha.iter().enumerate().map(gamma).sum()
+    }
+
+    /// Squared residual at the posterior mean of output `c`.
+    pub(super) fn deviance_at_mean(&self, c: usize) -> f64 {
+        let output = &self.outputs[c];
+        let d = &output.offset;
+        output.deviance - 2.0 * dot(d, &output.gradient) + bilinear(&self.gram, d, d)
+    }
+
+    /// The same, added up over the outputs of level `l`.
+    pub(super) fn level_deviance(&self, l: usize) -> f64 {
+        self.outputs_of(l).map(|c| self.deviance_at_mean(c)).sum()
+    }
+
+    /// ln p(t | alpha, beta) of output `c`: equation (7), through the m x m factor.
+    pub(crate) fn output_evidence(&self, c: usize) -> f64 {
+        let (output, level) = (&self.outputs[c], &self.levels[self.level_of(c)]);
+        let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
+        let weights = self.alpha.iter().zip(&output.mu);
+        let penalty: f64 = weights.map(|(a, m)| a * m * m).sum();
+        let noise = self.n_obs * (level.beta / std::f64::consts::TAU).ln();
+        let misfit = level.beta * self.deviance_at_mean(c);
+        0.5 * (noise + ln_alpha - level.chol.ln_det() - misfit - penalty)
+    }
+}
+
+impl OutputState {
+    /// Of all outputs together.
+    pub(super) fn log_evidence(&self) -> f64 {
+        (0..self.outputs.len())
+            .map(|c| self.output_evidence(c))
+            .sum()
+    }
+
+    /// Targets behind the noise.
+    pub(super) fn n_noise(&self) -> f64 {
+        self.n_obs * self.outputs.len() as f64
+    }
+}
+
+impl Recorded for OutputState {
+    fn objective(&self) -> f64 {
+        self.log_evidence()
+    }
+
+    fn powers_of_target(&self) -> f64 {
+        self.n_noise()
+    }
+
+    fn n_active(&self) -> usize {
+        self.len()
+    }
+
+    /// The inverse of the mean noise variance.
+    fn noise_precision(&self) -> f64 {
+        let variances: f64 = self.levels.iter().map(|level| 1.0 / level.beta).sum();
+        self.levels.len() as f64 / variances
+    }
+
+    fn least_pivot(&self) -> f64 {
+        let pivot = |level: &Level, k: usize| {
+            level.chol.get(k, k).powi(2) / (self.alpha[k] + level.beta * self.gram[(k, k)])
+        };
+        let of_level =
+            |level: &Level| (0..self.len()).fold(1.0, |least, k| pivot(level, k).min(least));
+        self.levels.iter().map(of_level).fold(1.0, f64::min)
+    }
+}

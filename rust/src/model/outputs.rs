@@ -1,0 +1,80 @@
+//! The fitted model of several outputs in the caller's units.
+
+use nalgebra::DMatrix;
+
+use crate::fit::{OutputState, Status};
+
+/// Active functions and alphas that all outputs share, noise levels, and the posterior over each output's weights.
+///
+/// Entries follow `active`, which ascends.
+#[derive(Debug, Clone)]
+pub struct OutputPosterior {
+    /// Indices of the functions in the model.
+    pub active: Vec<usize>,
+    /// Precision of the prior of each function's weights.
+    pub alpha: Vec<f64>,
+    /// Posterior means, m x C.
+    pub mu: DMatrix<f64>,
+    /// Posterior covariance for each noise level.
+    pub sigma: Vec<DMatrix<f64>>,
+    /// Noise precision of each output, or the one that all have.
+    pub beta: Vec<f64>,
+    /// Whether each of these was estimated and sits at the floor of the noise.
+    pub at_floor: Vec<bool>,
+    /// Log evidence of all outputs together at the start and after each step.
+    pub trace: Vec<f64>,
+    /// How the fit ended.
+    pub status: Status,
+}
+
+impl OutputPosterior {
+    /// Sorts by index and undoes the scaling, given the length of each column and what the targets were divided by.
+    pub(crate) fn publish(
+        state: &OutputState,
+        trace: Vec<f64>,
+        status: Status,
+        at_floor: Vec<bool>,
+        (norms, target_scale): (&[f64], f64),
+    ) -> Self {
+        let mut order: Vec<usize> = (0..state.active.len()).collect();
+        order.sort_unstable_by_key(|&k| state.active[k]);
+        let m = order.len();
+        let unit = |k: usize| target_scale / norms[state.active[k]];
+        let sigma = |sigma: &DMatrix<f64>| {
+            DMatrix::from_fn(m, m, |i, j| {
+                let (i, j) = (order[i], order[j]);
+                // Rank-one updates leave the two triangles different in the last bits.
+                0.5 * (sigma[(i, j)] + sigma[(j, i)]) * (unit(i) * unit(j))
+            })
+        };
+        let mu = |k: usize, c: usize| state.outputs[c].mu[order[k]] * unit(order[k]);
+        let alpha = |&k: &usize| state.alpha[k] / (unit(k) * unit(k));
+        let betas = state.levels.iter().map(|level| level.beta);
+        Self {
+            active: order.iter().map(|&k| state.active[k]).collect(),
+            alpha: order.iter().map(alpha).collect(),
+            mu: DMatrix::from_fn(m, state.outputs.len(), mu),
+            sigma: state
+                .levels
+                .iter()
+                .map(|level| sigma(&level.sigma))
+                .collect(),
+            beta: betas.map(|b| b / (target_scale * target_scale)).collect(),
+            at_floor,
+            trace,
+            status,
+        }
+    }
+
+    /// Log evidence of all outputs together at the end.
+    #[must_use]
+    pub fn log_evidence(&self) -> f64 {
+        self.trace.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// Number of steps.
+    #[must_use]
+    pub fn n_iter(&self) -> usize {
+        self.trace.len().saturating_sub(1)
+    }
+}

@@ -1,0 +1,318 @@
+//! Several targets of one design: what a fit of all of them together may ask, and rows in memory that answer.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nalgebra::DMatrix;
+
+use super::blocks::{ROW_BLOCK, Sums, over_blocks};
+use super::check_flag;
+use super::columns::Columns;
+use super::design::Design;
+use super::rows::{check_rows, spread};
+use crate::linalg::blas::{axpy, dot, weighted_square};
+use crate::linalg::parallel::map_pieces;
+use crate::linalg::product::{Tall, add_transpose_product};
+use crate::{Error, Result};
+
+/// What the weights asked about leave of the targets.
+#[derive(Debug, Clone, Default)]
+pub struct Residuals {
+    /// Phi^T W (t - Phi mu), a vector of length K for each output (or of length m, where only the active functions were asked
+    /// about).
+    pub projections: Vec<Vec<f64>>,
+    /// The weighted residual sum of squares of each output.
+    pub squares: Vec<f64>,
+}
+
+/// All that a fit of C Gaussian outputs may ask of the data: the counterpart of [`Statistics`](crate::Statistics).
+///
+/// `mu` is m x C and belongs to the functions listed in `active`. Columns have unit (sample-weighted) length and targets are
+/// in one common unit: priors are shared, so scaling one output alone would change the model. Nothing here depends on the
+/// noise. A provider may change its targets between two fits: the Gram columns stay what they were.
+pub trait OutputStatistics {
+    /// Sum of the sample weights; N without them.
+    fn n_obs(&self) -> f64;
+
+    /// K.
+    fn n_basis(&self) -> usize;
+
+    /// C.
+    fn n_outputs(&self) -> usize;
+
+    /// Length of each original column; 0 for columns that can never enter.
+    fn norms(&self) -> &[f64];
+
+    /// What all targets were divided by: the root of their mean variance.
+    fn target_scale(&self) -> f64;
+
+    /// Variance of each output in the unit of [`OutputStatistics::target_scale`]; never zero.
+    fn variances(&self) -> &[f64];
+
+    /// Raised when the caller asks for the end, for loops that ask nothing else for a while.
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        None
+    }
+
+    /// Phi^T W `phi_j` for each of `js`, each of length K: one pass over the dictionary.
+    ///
+    /// # Errors
+    /// Whatever the provider meets; [`Error::Interrupted`] when asked to end.
+    fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>>;
+
+    /// The residuals, projected on the whole dictionary: one pass over it.
+    ///
+    /// # Errors
+    /// As [`OutputStatistics::gram_columns`].
+    fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
+
+    /// The residuals, projected on the active functions alone.
+    ///
+    /// # Errors
+    /// As [`OutputStatistics::gram_columns`].
+    fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
+}
+
+/// [`OutputStatistics`] of rows that this process can see.
+pub struct OutputObservations<'a> {
+    design: &'a dyn Design,
+    /// N x C, column after column.
+    targets: Vec<f64>,
+    weights: Option<Vec<f64>>,
+    n_obs: f64,
+    norms: Vec<f64>,
+    columns: Columns,
+    target_scale: f64,
+    variances: Vec<f64>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl<'a> OutputObservations<'a> {
+    /// Joins a design with its `n_outputs` targets (N x C, column after column) and optional sample weights.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`]; the last also when a basis function overflows.
+    pub fn new(
+        design: &'a dyn Design,
+        mut targets: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        let n = design.n_rows();
+        if n_outputs == 0 {
+            let what = "y has no columns; at least one output is needed".into();
+            return Err(Error::Invalid { what });
+        }
+        Error::check_len("y", n * n_outputs, targets.len())?;
+        for target in targets.chunks_exact(n.max(1)) {
+            check_rows(n, target, weights.as_deref())?;
+        }
+        let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
+        let (target_scale, variances) = common_unit(targets.chunks_exact(n), weight);
+        for t in &mut targets {
+            *t /= target_scale;
+        }
+        let mut this = Self {
+            design,
+            n_obs: (0..n).map(weight).sum(),
+            targets,
+            weights,
+            norms: Vec::new(),
+            columns: Columns::default(),
+            target_scale,
+            variances,
+            cancel: None,
+        };
+        this.measure()?;
+        Ok(this)
+    }
+
+    /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
+    #[must_use]
+    pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.cancel = Some(flag);
+        self
+    }
+
+    fn n_rows(&self) -> usize {
+        self.design.n_rows()
+    }
+
+    fn check_cancel(&self) -> Result<()> {
+        check_flag(self.cancel.as_deref())
+    }
+
+    /// One pass for the length of each column.
+    fn measure(&mut self) -> Result<()> {
+        let check = || self.check_cancel();
+        let sums = over_blocks(self.design, 0, check, |block, squares, _| {
+            let rows = block.rows.clone();
+            for (c, square) in squares.iter_mut().enumerate() {
+                let column = block.values.column(c, rows.len());
+                *square += match &self.weights {
+                    None => dot(column, column),
+                    Some(w) => weighted_square(column, &w[rows.clone()]),
+                };
+            }
+        })?;
+        if sums.diag.iter().any(|s| !s.is_finite()) {
+            let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        // Columns too small to divide by can never enter.
+        let norm = |&square: &f64| if square > 1e-290 { square.sqrt() } else { 0.0 };
+        self.norms = sums.diag.iter().map(norm).collect();
+        Ok(())
+    }
+
+    /// Phi^T times each of the `right` vectors of length N, for unit-norm columns.
+    fn project(&self, right: &[f64], count: usize) -> Result<Vec<Vec<f64>>> {
+        let n = self.n_rows();
+        let Sums { mut products, .. } = over_blocks(
+            self.design,
+            count,
+            || self.check_cancel(),
+            |block, diag, products| {
+                let rows = &block.rows;
+                let values = Tall::new(block.values.data, block.values.stride, diag.len());
+                let right = Tall::new(&right[rows.start..], n, count);
+                add_transpose_product(values, right, rows.len(), products, diag.len());
+            },
+        )?;
+        for product in &mut products {
+            for (v, &norm) in product.iter_mut().zip(&self.norms) {
+                *v = if norm > 0.0 { *v / norm } else { 0.0 };
+            }
+        }
+        Ok(products)
+    }
+
+    /// Residuals times the sample weights, N x C, and their weighted squares; `columns` are the active ones.
+    fn weighted_residuals(&self, columns: &[f64], mu: &DMatrix<f64>) -> (Vec<f64>, Vec<f64>) {
+        let n = self.n_rows();
+        let mut residuals = self.targets.clone();
+        let mut squares = Vec::with_capacity(self.n_outputs());
+        for (c, residual) in residuals.chunks_exact_mut(n).enumerate() {
+            let parts = map_pieces(n, ROW_BLOCK, |rows| {
+                let mut part = residual[rows.clone()].to_vec();
+                for (k, column) in columns.chunks_exact(n).enumerate() {
+                    axpy(-mu[(k, c)], &column[rows.clone()], &mut part);
+                }
+                let square = match &self.weights {
+                    None => dot(&part, &part),
+                    Some(w) => weighted_square(&part, &w[rows.clone()]),
+                };
+                if let Some(w) = &self.weights {
+                    part.iter_mut().zip(&w[rows]).for_each(|(r, w)| *r *= w);
+                }
+                (part, square)
+            });
+            squares.push(parts.iter().map(|part| part.1).sum());
+            let mut start = 0;
+            for (part, _) in parts {
+                residual[start..start + part.len()].copy_from_slice(&part);
+                start += part.len();
+            }
+        }
+        (residuals, squares)
+    }
+
+    fn gather(&mut self, js: &[usize]) -> Vec<f64> {
+        let mut columns = Vec::new();
+        self.columns
+            .gather(self.design, &self.norms, js, &mut columns);
+        columns
+    }
+}
+
+/// The root mean variance of the outputs that are not zero throughout, and each output's variance in that unit.
+fn common_unit<'t>(
+    targets: impl Iterator<Item = &'t [f64]>,
+    weight: impl Fn(usize) -> f64,
+) -> (f64, Vec<f64>) {
+    let spreads: Vec<f64> = targets
+        .map(|target| {
+            if target.iter().all(|&t| t == 0.0) {
+                0.0
+            } else {
+                spread(target, &weight)
+            }
+        })
+        .collect();
+    let largest = spreads.iter().copied().fold(0.0, f64::max);
+    if largest == 0.0 {
+        return (1.0, vec![1.0; spreads.len()]);
+    }
+    let count = spreads.iter().filter(|&&s| s > 0.0).count();
+    // Divided by the largest first, so that no square over- or underflows.
+    let mean = spreads.iter().map(|s| (s / largest).powi(2)).sum::<f64>() / count as f64;
+    let scale = largest * mean.sqrt();
+    let variance = |&s: &f64| if s > 0.0 { (s / scale).powi(2) } else { 1.0 };
+    (scale, spreads.iter().map(variance).collect())
+}
+
+impl OutputStatistics for OutputObservations<'_> {
+    fn n_obs(&self) -> f64 {
+        self.n_obs
+    }
+
+    fn n_basis(&self) -> usize {
+        self.design.n_basis()
+    }
+
+    fn n_outputs(&self) -> usize {
+        self.variances.len()
+    }
+
+    fn norms(&self) -> &[f64] {
+        &self.norms
+    }
+
+    fn target_scale(&self) -> f64 {
+        self.target_scale
+    }
+
+    fn variances(&self) -> &[f64] {
+        &self.variances
+    }
+
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.cancel.clone()
+    }
+
+    fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>> {
+        let mut columns = self.gather(js);
+        if let Some(w) = &self.weights {
+            for column in columns.chunks_exact_mut(w.len()) {
+                column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
+            }
+        }
+        self.project(&columns, js.len())
+    }
+
+    fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
+        self.check_cancel()?;
+        let columns = self.gather(active);
+        let (residuals, squares) = self.weighted_residuals(&columns, mu);
+        let projections = self.project(&residuals, self.n_outputs())?;
+        Ok(Residuals {
+            projections,
+            squares,
+        })
+    }
+
+    fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
+        self.check_cancel()?;
+        let n = self.n_rows();
+        let columns = self.gather(active);
+        let (residuals, squares) = self.weighted_residuals(&columns, mu);
+        let onto_active = |residual: &[f64]| -> Vec<f64> {
+            let columns = columns.chunks_exact(n);
+            columns.map(|column| dot(column, residual)).collect()
+        };
+        Ok(Residuals {
+            projections: residuals.chunks_exact(n).map(onto_active).collect(),
+            squares,
+        })
+    }
+}

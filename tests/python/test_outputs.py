@@ -1,0 +1,525 @@
+"""Several outputs of one regression: shared functions and precisions, noise of each or of all."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.utils import get_tags
+
+from sparsebayes import RVR, SparseBayesRegressor, _core
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Custom, Gaussian
+
+# --- the reference: dense, slow, written for this purpose ------------------------------------------
+
+
+def log_evidence(Phi, Y, alpha, beta, weights=None):
+    """Sum over the outputs of ln N(t_c; 0, C_c); a row of weight w is w rows."""
+    w = np.ones(len(Y)) if weights is None else weights
+    total = 0.0
+    for t, b in zip(Y.T, np.broadcast_to(beta, Y.shape[1]), strict=True):
+        C = np.diag(1 / (b * w)) + (Phi / alpha) @ Phi.T
+        total -= 0.5 * (len(t) * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + t @ np.linalg.solve(C, t))
+        total += 0.5 * (w.sum() - len(w)) * np.log(b / (2 * np.pi)) - 0.5 * np.log(w).sum()
+    return total
+
+
+def contribution(alpha, s, q):
+    """What one function adds to the evidence, relative to leaving it out."""
+    return 0.5 * np.sum(np.log(alpha / (alpha + s)) + q**2 / (alpha + s))
+
+
+def best_alpha(s, q):
+    """Scan ln alpha, then refine about the best point; infinite where nothing is gained."""
+    scan = np.linspace(-25, 25, 1001)
+    alpha = np.exp(scan)[:, np.newaxis]
+    k = int(np.argmax(0.5 * np.sum(np.log(alpha / (alpha + s)) + q**2 / (alpha + s), axis=1)))
+    around = (scan[max(k - 1, 0)], scan[min(k + 1, len(scan) - 1)])
+    found = minimize_scalar(
+        lambda u: -contribution(np.exp(u), s, q), bounds=around, method="bounded", options={"xatol": 1e-10}
+    )
+    return np.exp(found.x) if -found.fun > 1e-9 else np.inf
+
+
+def left_out(Phi, Y, alpha, beta, j):
+    """Sparsity and quality factors of function j for each output, it being left out of the covariance."""
+    inside = np.flatnonzero(np.isfinite(alpha) & (np.arange(len(alpha)) != j))
+    s, q = [], []
+    for t, b in zip(Y.T, beta, strict=True):
+        C = np.eye(len(t)) / b + (Phi[:, inside] / alpha[inside]) @ Phi[:, inside].T
+        solved = np.linalg.solve(C, Phi[:, j])
+        s.append(Phi[:, j] @ solved)
+        q.append(t @ solved)
+    return np.array(s), np.array(q)
+
+
+def new_noise(Phi, Y, alpha, beta, *, shared):
+    """The fixed point of the noise precisions: (N - sum of gamma) / squared residual, pooled if shared."""
+    inside = np.flatnonzero(np.isfinite(alpha))
+    degrees, residual = [], []
+    for t, b in zip(Y.T, beta, strict=True):
+        Sigma = np.linalg.inv(np.diag(alpha[inside]) + b * Phi[:, inside].T @ Phi[:, inside])
+        mu = b * Sigma @ Phi[:, inside].T @ t
+        degrees.append(len(t) - np.sum(1 - alpha[inside] * np.diag(Sigma)))
+        residual.append(np.sum((t - Phi[:, inside] @ mu) ** 2))
+    if shared:
+        return np.full(len(beta), np.sum(degrees) / np.sum(residual))
+    return np.array(degrees) / np.array(residual)
+
+
+def reference_fit(Phi, Y, *, shared=False, beta=None, rounds=400):
+    """Coordinate ascent: each alpha to its maximum in turn, then the noise, until nothing moves."""
+    alpha = np.full(Phi.shape[1], np.inf)
+    given, n_outputs = beta is not None, Y.shape[1]
+    beta = np.broadcast_to(beta, n_outputs) if given else 10 / Y.var(axis=0)
+    if shared and not given:
+        beta = np.full(n_outputs, 10 / Y.var())
+    for turn in range(rounds):
+        before = (alpha.copy(), beta)
+        for j in range(len(alpha)):
+            alpha[j] = best_alpha(*left_out(Phi, Y, alpha, beta, j))
+        if not given and turn > 2:
+            beta = new_noise(Phi, Y, alpha, beta, shared=shared)
+        if turn > 2:
+            same = np.array_equal(np.isfinite(alpha), np.isfinite(before[0]))
+            inside = np.isfinite(alpha)
+            if same and np.allclose(alpha[inside], before[0][inside], rtol=1e-7):
+                break
+    return alpha, beta
+
+
+# --- data ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def basis():
+    """Fifty rows of eight columns, of which three matter, to three outputs of different noise."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(50, 8))
+    W = np.array([[2.0, -1.0, 0.5], [-1.5, 0.7, 1.0], [0.8, 1.2, -2.0]])
+    return X, X[:, [1, 4, 6]] @ W + rng.normal(size=(50, 3)) * [0.1, 0.3, 0.6]
+
+
+@pytest.fixture
+def waves():
+    """One input, three smooth outputs of different noise, 120 rows."""
+    rng = np.random.default_rng(6)
+    X = np.sort(rng.uniform(-10, 10, (120, 1)), axis=0)
+    clean = np.column_stack([np.sinc(X[:, 0] / np.pi), np.sin(X[:, 0] / 2), 0.1 * X[:, 0]])
+    return X, clean + rng.normal(size=clean.shape) * [0.05, 0.2, 0.4], clean
+
+
+def assert_certified(model, X, Y, weights=None):
+    found = certificate(model, X, Y, weights)
+    assert model.status_ == "converged"
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_beta_residual <= 1e-5
+    assert found.max_mean_error <= 1e-6
+    np.testing.assert_allclose(model.log_marginal_likelihood_, found.log_marginal_likelihood, rtol=1e-8)
+
+
+# --- against the reference -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+def test_the_fit_is_that_of_the_reference(basis, shared, given):
+    X, Y = basis
+    noise = None if not given else 0.09 if shared else [0.01, 0.09, 0.36]
+    model = SparseBayesRegressor(shared_noise=shared, noise_variance=noise).fit(X, Y)
+    alpha, beta = reference_fit(X, Y, shared=shared, beta=None if noise is None else 1 / np.array(noise))
+    inside = np.flatnonzero(np.isfinite(alpha))
+    np.testing.assert_array_equal(model.active_, inside)
+    np.testing.assert_allclose(model.alpha_, alpha[inside], rtol=1e-4)
+    np.testing.assert_allclose(model.beta_, beta[0] if shared else beta, rtol=1e-5)
+    expected = log_evidence(X[:, inside], Y, alpha[inside], beta)
+    np.testing.assert_allclose(model.log_marginal_likelihood_, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_posterior_and_predictions_are_those_of_the_formulas(waves, shared):
+    X, Y, _ = waves
+    model = RVR(Gaussian(3.0), shared_noise=shared).fit(X, Y)
+    assert_certified(model, X, Y)
+    Phi = np.column_stack(
+        [np.ones(len(X))] * (-1 in model.active_) + [model.kernel_(X, model.relevance_vectors_)]
+    )
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(X))
+    for c in range(3):
+        beta = model.beta_ if shared else model.beta_[c]
+        sigma = np.linalg.inv(np.diag(model.alpha_) + beta * Phi.T @ Phi)
+        mu = beta * sigma @ Phi.T @ Y[:, c]
+        published = model.sigma_ if shared else model.sigma_[c]
+        np.testing.assert_allclose(published, sigma, rtol=1e-6, atol=1e-9 * abs(sigma).max())
+        np.testing.assert_allclose(model.mu_[:, c], mu, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(mean[:, c], Phi @ mu, rtol=1e-7, atol=1e-9)
+        variance = 1 / beta + np.einsum("ni,ij,nj->n", Phi, sigma, Phi)
+        np.testing.assert_allclose(std[:, c], np.sqrt(variance), rtol=1e-7)
+    expected = log_evidence(Phi, Y, model.alpha_, model.beta_)
+    np.testing.assert_allclose(model.log_marginal_likelihood_, expected, rtol=1e-8)
+
+
+# With more columns than rows the noise may well go to its floor, where a warning is right.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_outputs=st.integers(2, 5),
+    n_columns=st.integers(2, 40),
+    shared=st.booleans(),
+    noise=st.sampled_from([0.01, 0.1, 1.0]),
+)
+def test_random_problems_end_certified(seed, n_outputs, n_columns, shared, noise):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(25, n_columns)) * np.exp(rng.normal(size=n_columns))
+    signal = X[:, :3] @ rng.normal(size=(min(3, n_columns), n_outputs))
+    Y = signal + noise * np.exp(rng.normal(size=n_outputs)) * rng.normal(size=(25, n_outputs))
+    model = SparseBayesRegressor(shared_noise=shared, n_jobs=1)
+    model.fit(X, Y)
+    assert model.status_ in ("converged", "noise_floor")
+    found = certificate(model, X, Y)
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_beta_residual <= 1e-5
+    np.testing.assert_allclose(
+        model.log_marginal_likelihood_, found.log_marginal_likelihood, rtol=1e-6, atol=1e-6
+    )
+
+
+# --- the ordinary model as a special case ----------------------------------------------------------
+
+
+def test_one_output_of_the_joint_solver_is_the_ordinary_model(basis):
+    X, Y = basis
+    alone = SparseBayesRegressor().fit(X, Y[:, 1])
+    for shared in (False, True):
+        joint = _core.fit_dense_outputs(np.asfortranarray(X), Y[:, [1]].copy("F"), shared_noise=shared)
+        np.testing.assert_array_equal(joint.active, alone.active_)
+        np.testing.assert_allclose(joint.log_evidence, alone.log_marginal_likelihood_, rtol=1e-10)
+        np.testing.assert_allclose(X[:, joint.active] @ joint.mu[:, 0], alone.predict(X), rtol=1e-6)
+
+
+def test_a_single_column_is_the_ordinary_model(waves):
+    X, Y, _ = waves
+    alone = RVR(Gaussian(3.0)).fit(X, Y[:, 0])
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        column = RVR(Gaussian(3.0), shared_noise=True).fit(X, Y[:, [0]])
+    assert column.mu_.ndim == 1
+    np.testing.assert_array_equal(column.predict(X), alone.predict(X))
+
+
+@pytest.mark.parametrize("n_outputs", [2, 5])
+@pytest.mark.parametrize("shared", [False, True])
+def test_equal_outputs_are_one_output_several_times(basis, n_outputs, shared):
+    X, Y = basis
+    alone = SparseBayesRegressor().fit(X, Y[:, 0])
+    model = SparseBayesRegressor(shared_noise=shared).fit(X, np.repeat(Y[:, [0]], n_outputs, axis=1))
+    np.testing.assert_array_equal(model.active_, alone.active_)
+    np.testing.assert_allclose(model.alpha_, alone.alpha_, rtol=1e-5)
+    np.testing.assert_allclose(model.mu_, np.repeat(alone.mu_[:, np.newaxis], n_outputs, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(
+        model.log_marginal_likelihood_, n_outputs * alone.log_marginal_likelihood_, rtol=1e-9
+    )
+
+
+# --- invariances -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_permuting_outputs_permutes_the_model(basis, shared):
+    X, Y = basis
+    order = [2, 0, 1]
+    model = SparseBayesRegressor(shared_noise=shared).fit(X, Y)
+    permuted = SparseBayesRegressor(shared_noise=shared).fit(X, Y[:, order])
+    np.testing.assert_allclose(permuted.coef_, model.coef_[order], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(permuted.alpha_, model.alpha_, rtol=1e-5)
+    if not shared:
+        np.testing.assert_allclose(permuted.noise_variance_, model.noise_variance_[order], rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1e-2, 1e8])
+@pytest.mark.parametrize("shared", [False, True])
+def test_scaling_all_outputs_alike_scales_the_model(basis, factor, shared):
+    X, Y = basis
+    model = SparseBayesRegressor(shared_noise=shared).fit(X, Y)
+    scaled = SparseBayesRegressor(shared_noise=shared).fit(X, factor * Y)
+    np.testing.assert_allclose(scaled.coef_, factor * model.coef_, rtol=1e-6, atol=1e-9 * factor)
+    np.testing.assert_allclose(scaled.alpha_, model.alpha_ / factor**2, rtol=1e-5)
+    np.testing.assert_allclose(scaled.noise_variance_, model.noise_variance_ * factor**2, rtol=1e-6)
+    np.testing.assert_allclose(
+        scaled.log_marginal_likelihood_, model.log_marginal_likelihood_ - Y.size * np.log(factor), rtol=1e-8
+    )
+
+
+def test_scaling_columns_changes_no_prediction(basis):
+    X, Y = basis
+    scale = np.geomspace(1e-6, 1e6, X.shape[1])
+    model = SparseBayesRegressor().fit(X, Y)
+    scaled = SparseBayesRegressor().fit(X * scale, Y)
+    np.testing.assert_allclose(scaled.predict(X * scale), model.predict(X), rtol=1e-6, atol=1e-9)
+    assert scaled.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_, rel=1e-10)
+
+
+def test_a_rotation_of_outputs_with_shared_noise_rotates_the_model(basis):
+    X, Y = basis
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    model = SparseBayesRegressor(shared_noise=True).fit(X, Y)
+    rotated = SparseBayesRegressor(shared_noise=True).fit(X, Y @ rotation)
+    np.testing.assert_allclose(rotated.alpha_, model.alpha_, rtol=1e-5)
+    np.testing.assert_allclose(rotated.coef_, rotation.T @ model.coef_, rtol=1e-5, atol=1e-8)
+    assert rotated.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_, rel=1e-9)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_count_rows(waves, shared):
+    X, Y, _ = waves
+    weights = np.tile([1.0, 2.0, 0.0, 3.0], 30)
+    repeat = np.repeat(np.arange(120), weights.astype(int))
+    model = RVR(Gaussian(4.0), shared_noise=shared).fit(X, Y, weights)
+    repeated = RVR(Gaussian(4.0), shared_noise=shared).fit(X[repeat], Y[repeat])
+    assert_certified(model, X, Y, weights)
+    np.testing.assert_allclose(model.predict(X), repeated.predict(X), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(model.noise_variance_, repeated.noise_variance_, rtol=1e-5)
+    assert model.log_marginal_likelihood_ == pytest.approx(repeated.log_marginal_likelihood_, rel=1e-8)
+
+
+def test_results_do_not_depend_on_threads(waves):
+    X, Y, _ = waves
+    one, two = (RVR(n_jobs=n).fit(X, Y) for n in (1, 2))
+    np.testing.assert_array_equal(one.active_, two.active_)
+    np.testing.assert_array_equal(one.mu_, two.mu_)
+    np.testing.assert_array_equal(one.log_marginal_likelihood_path_, two.log_marginal_likelihood_path_)
+
+
+def test_a_callable_and_the_core_kernel_give_one_model(waves):
+    X, Y, _ = waves
+    kernel = Gaussian(3.0)
+    core, custom = RVR(kernel).fit(X, Y), RVR(Custom(kernel)).fit(X, Y)
+    np.testing.assert_allclose(custom.predict(X), core.predict(X), rtol=1e-5, atol=1e-7)
+    given = RVR("precomputed").fit(kernel(X, X), Y)
+    np.testing.assert_allclose(given.predict(kernel(X, X)), core.predict(X), rtol=1e-5, atol=1e-7)
+    assert given.dual_coef_.shape == (3, len(given.relevance_))
+
+
+# --- what it is good for ---------------------------------------------------------------------------
+
+
+def test_the_noise_of_each_output_is_recovered(waves):
+    X, Y, clean = waves
+    model = RVR(Gaussian(3.0)).fit(X, Y)
+    assert_certified(model, X, Y)
+    np.testing.assert_allclose(np.sqrt(model.noise_variance_), [0.05, 0.2, 0.4], rtol=0.15)
+    assert (np.sqrt(np.mean((model.predict(X) - clean) ** 2, axis=0)) < [0.03, 0.1, 0.2]).all()
+
+
+def test_shared_noise_is_the_mean_level(waves):
+    X, Y, _ = waves
+    model = RVR(Gaussian(3.0), shared_noise=True).fit(X, Y)
+    assert_certified(model, X, Y)
+    assert isinstance(model.beta_, float)
+    assert model.noise_variance_ == pytest.approx(np.mean([0.05**2, 0.2**2, 0.4**2]), rel=0.2)
+
+
+def test_common_rows_are_found_where_separate_fits_fail():
+    """Multiple measurement vectors: 30 measurements of 120 sources, 10 of them active, five snapshots."""
+    rng = np.random.default_rng(11)
+    wrong_joint, wrong_apart, error_joint, error_apart = 0, 0, 0.0, 0.0
+    for _ in range(4):
+        Phi = rng.normal(size=(30, 120)) / np.sqrt(30)
+        truth = np.zeros((120, 5))
+        rows = rng.choice(120, 10, replace=False)
+        truth[rows] = rng.normal(size=(10, 5))
+        Y = Phi @ truth + 0.02 * rng.normal(size=(30, 5))
+        joint = SparseBayesRegressor(shared_noise=True, noise_variance=0.02**2).fit(Phi, Y).coef_.T
+        fits = [SparseBayesRegressor(noise_variance=0.02**2).fit(Phi, t) for t in Y.T]
+        apart = np.column_stack([fit.coef_ for fit in fits])
+        found = np.flatnonzero(np.abs(joint).max(axis=1) > 0.1)
+        wrong_joint += len(np.setxor1d(found, rows))
+        wrong_apart += len(np.setxor1d(np.flatnonzero(np.abs(apart).max(axis=1) > 0.1), rows))
+        error_joint += np.sum((joint - truth) ** 2)
+        error_apart += np.sum((apart - truth) ** 2)
+    assert wrong_joint == 0
+    assert wrong_apart > 10
+    assert error_joint < 0.1 * error_apart
+
+
+# --- the estimator contract ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_attributes_have_the_shapes_promised(waves, shared):
+    X, Y, _ = waves
+    model = RVR(Gaussian(3.0), shared_noise=shared).fit(X, Y)
+    m, relevant = len(model.active_), len(model.relevance_)
+    assert model.alpha_.shape == (m,)
+    assert model.mu_.shape == (m, 3)
+    assert model.sigma_.shape == ((m, m) if shared else (3, m, m))
+    assert np.shape(model.beta_) == np.shape(model.noise_variance_) == (() if shared else (3,))
+    assert model.dual_coef_.shape == (3, relevant)
+    assert model.intercept_.shape == (3,)
+    assert model.log_marginal_likelihood_path_.shape == (model.n_iter_ + 1,)
+    assert model.log_marginal_likelihood_path_[-1] == model.log_marginal_likelihood_
+    linear = RVR("linear").fit(np.c_[X, X**2], Y)
+    assert linear.coef_.shape == (3, 2)
+
+
+def test_coefficients_and_intercepts_make_the_predictions(basis):
+    X, Y = basis[0], basis[1] + np.array([5.0, -2.0, 3.0])
+    model = SparseBayesRegressor(fit_intercept=True).fit(X, Y)
+    assert model.coef_.shape == (3, 8)
+    np.testing.assert_allclose(model.predict(X), X @ model.coef_.T + model.intercept_, rtol=1e-12)
+    assert model.score(X, Y) > LinearRegression().fit(X, Y).score(X, Y) - 0.02
+
+
+def test_the_score_is_the_mean_of_those_of_the_outputs(waves):
+    X, Y, _ = waves
+    model = RVR().fit(X, Y)
+    expected = np.mean([r2_score(Y[:, c], model.predict(X)[:, c]) for c in range(3)])
+    assert model.score(X, Y) == pytest.approx(expected)
+
+
+def test_every_step_raises_the_evidence_at_given_noise(basis):
+    X, Y = basis
+    records = []
+    model = SparseBayesRegressor(noise_variance=0.1, callback=records.append).fit(X, Y)
+    path = model.log_marginal_likelihood_path_
+    assert (np.diff(path) >= -1e-9 * abs(path[-1])).all()
+    for record, gain in zip(records, np.diff(path), strict=True):
+        assert record.gain == pytest.approx(gain, abs=1e-8)
+    assert records[-1].noise_variance == pytest.approx(0.1)
+    assert records[-1].n_active == len(model.active_)
+
+
+def test_a_callback_may_stop_the_fit_and_max_iter_ends_it(waves):
+    X, Y, _ = waves
+    stopped = RVR(callback=lambda record: record.iteration == 3).fit(X, Y)
+    assert (stopped.status_, stopped.n_iter_) == ("stopped", 3)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        ended = RVR(max_iter=5).fit(X, Y)
+    assert (ended.status_, ended.n_iter_) == ("max_iter", 5)
+    assert ended.predict(X).shape == Y.shape
+
+
+def test_models_clone_pickle_and_fit_again(waves):
+    X, Y, _ = waves
+    model = RVR(shared_noise=True).fit(X, Y)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    assert clone(model).get_params() == model.get_params()
+    again = model.fit(X, Y[:, 0])
+    assert again.predict(X).shape == (120,)
+    np.testing.assert_array_equal(again.predict(X), RVR().fit(X, Y[:, 0]).predict(X))
+
+
+def test_tags_tell_of_several_outputs():
+    assert get_tags(RVR()).target_tags.multi_output
+    assert get_tags(SparseBayesRegressor()).target_tags.multi_output
+    assert not get_tags(SparseBayesRegressor(likelihood="poisson")).target_tags.multi_output
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("shared", [False, True])
+def test_targets_that_are_all_zero_or_constant_are_fitted(waves, shared):
+    X, Y, _ = waves
+    for odd in (np.zeros(120), np.full(120, 3.0)):
+        model = RVR(Gaussian(3.0), shared_noise=shared).fit(X, np.c_[Y[:, 0], odd])
+        np.testing.assert_allclose(model.predict(X)[:, 1], odd, atol=0.05)
+        assert np.isfinite(model.log_marginal_likelihood_)
+    nothing = RVR(shared_noise=shared).fit(X, np.zeros((120, 2)))
+    assert not nothing.predict(X).any()
+
+
+def test_an_output_without_noise_is_reported(basis):
+    X, Y = basis
+    exact = np.c_[X[:, 0] - 2 * X[:, 3], Y[:, 1]]
+    with pytest.warns(ConvergenceWarning, match="noise_floor"):
+        model = SparseBayesRegressor().fit(X, exact)
+    assert model.status_ == "noise_floor"
+    assert model.noise_variance_[0] < 1e-4 < model.noise_variance_[1]
+    found = certificate(model, X, exact)
+    assert max(found.max_log_alpha_change, found.log_beta_residual) <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+
+
+def test_the_certificate_sees_what_is_wrong(basis):
+    X, Y = basis
+    model = SparseBayesRegressor().fit(X, Y)
+    kept, alpha, beta = model.active_, model.alpha_, model.beta_
+    model.alpha_ = alpha * np.where(np.arange(len(alpha)) == 1, 1.1, 1.0)
+    assert certificate(model, X, Y).max_log_alpha_change == pytest.approx(np.log(1.1), rel=0.05)
+    model.alpha_, model.beta_ = alpha, beta * [1.0, 1.2, 1.0]
+    assert certificate(model, X, Y).log_beta_residual > 0.1
+    model.beta_, model.active_, model.alpha_, model.mu_ = beta, kept[1:], alpha[1:], model.mu_[1:]
+    assert certificate(model, X, Y).max_gain_outside > 10.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Y": np.zeros((50, 2, 2))}, "y must have the shape"),
+        ({"Y": np.zeros((50, 0))}, "y must have the shape"),
+        ({"Y": np.full((50, 2), np.nan)}, "y contains NaN"),
+        ({"Y": np.full((50, 2), "a")}, "y"),
+        ({"Y": np.zeros((49, 2))}, "same number of rows"),
+        ({"likelihood": "poisson", "Y": np.ones((50, 2))}, "y .*poisson"),
+        ({"noise_variance": [1.0, 2.0]}, "one for each of the 3 columns"),
+        ({"noise_variance": [1.0, 2.0, -1.0]}, "noise_variance must be a positive"),
+        ({"noise_variance": [1.0, 2.0, 3.0], "shared_noise": True}, "one number with shared_noise"),
+        ({"noise_variance": [1.0, 2.0, 3.0], "Y": np.ones(50)}, "one number where y has one column"),
+        ({"shared_noise": "yes"}, "shared_noise must be True or False"),
+        ({"shared_noise": "yes", "Y": np.ones(50)}, "shared_noise must be True or False"),
+    ],
+)
+def test_bad_input_is_named(basis, change, message):
+    X, Y = basis
+    Y = change.pop("Y", Y)
+    with pytest.raises((TypeError, ValueError), match=message):
+        SparseBayesRegressor(**change).fit(X, Y)
+
+
+def test_extra_columns_stand_beside_the_kernels_of_several_outputs():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10.0, 10.0, (120, 1))
+    Y = np.c_[np.sinc(X[:, 0] / np.pi) + 0.1 * X[:, 0], 0.2 * X[:, 0]] + 0.05 * rng.normal(size=(120, 2))
+    model = RVR(Gaussian(2.0), extra_basis="linear").fit(X, Y)
+    assert 120 in model.active_
+    np.testing.assert_allclose(model.extra_coef_[:, 0], [0.1, 0.2], atol=0.01)
+    found = certificate(model, X, Y)
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert model.predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("shared_noise", [False, True])
+def test_healed_error_bars_are_those_of_each_output(shared_noise):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-5.0, 5.0, (60, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+    one = RVR(Gaussian(1.5), shared_noise=shared_noise).fit(X, np.c_[y, y])
+    far = np.array([[0.0], [30.0]])
+    plain, healed = (one.predict(far, return_std=True, healed=which)[1] for which in (False, True))
+    assert healed.shape == (2, 2)
+    np.testing.assert_allclose(healed[:, 0], healed[:, 1], rtol=1e-6)
+    assert (healed[1] > 3.0 * plain[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scheme": "em"}, "scheme must be 'sequential'"),
+        ({"alpha_prior": (1.0, 1.0)}, "alpha_prior must be"),
+        ({"noise_prior": (1.0, 1.0)}, "noise_prior must be"),
+    ],
+)
+def test_what_several_outputs_do_not_have_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SparseBayesRegressor(**settings).fit(np.eye(4), np.eye(4)[:, :2])
