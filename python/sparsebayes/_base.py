@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._arguments import check_settings
 from ._design import Design, Layout
-from ._types import FloatArray, IntArray, Likelihood, Problem
+from ._types import FloatArray, IntArray, Likelihood, Problem, Settings
 from ._validation import Training, check_training, check_X
 from ._watch import Watch
 
@@ -104,25 +104,46 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         likelihood = self._check_likelihood()
         training = check_training(self, X, y, sample_weight, labels=self._labels)
         targets = self._targets(training.y, reset=True)
-        design = self._design(training)
-        name = type(self).__name__
-        watch = Watch(
-            name, self.callback, bool(self.verbose), design.layout, likelihood == "gaussian", len(targets)
-        )
-        posteriors = []
-        for target in targets:
-            posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
-            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-            posteriors.append(posterior)
+        design, posteriors = self._infer(training, targets, likelihood, settings)
         self._n_samples = training.n_samples
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
         if remedy := _REMEDIES[self.status_]:
             message = (
-                f"{name} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
+                f"{type(self).__name__} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[_core.Posterior]]:
+        """Build the dictionary and fit the model of it to each target."""
+        design = self._design(training)
+        return design, self._fit_design(design, training, targets, likelihood, settings)
+
+    def _fit_design(
+        self,
+        design: Design,
+        training: Training,
+        targets: list[FloatArray],
+        likelihood: Likelihood,
+        settings: Settings,
+    ) -> list[_core.Posterior]:
+        watch = Watch(
+            type(self).__name__,
+            self.callback,
+            bool(self.verbose),
+            design.layout,
+            likelihood == "gaussian",
+            len(targets),
+        )
+        posteriors = []
+        for target in targets:
+            posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
+            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            posteriors.append(posterior)
+        return posteriors
 
     def _publish_record(self, posteriors: list[_core.Posterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]

@@ -9,10 +9,15 @@ import numpy as np
 from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from ._joint_evidence import LearningData
+from ._learning import check_learnable, check_optimize_kernel, learn
 from ._resolve import is_precomputed, resolve
-from ._types import FloatArray, IntArray, KernelSpec
+from ._types import FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ._validation import Training, check_square
 from .kernels import Kernel, Linear
+
+if TYPE_CHECKING:
+    from . import _core
 
 
 class KernelBasis(SparseBayesEstimator):
@@ -24,6 +29,7 @@ class KernelBasis(SparseBayesEstimator):
         degree: int
         coef0: float
         fit_intercept: bool
+        optimize_kernel: bool
         kernel_: Kernel | list[Kernel] | str
 
     def __sklearn_tags__(self) -> Any:
@@ -43,19 +49,26 @@ class KernelBasis(SparseBayesEstimator):
         return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows)
 
     def _design(self, training: Training) -> Design:
-        layout, X = self._layout(training), training.X
         if is_precomputed(self.kernel):
             check_square(training)
             self.kernel_ = "precomputed"
-            return DenseDesign([X[:, layout.kept]], layout)
-        kernels = resolve(
+            layout = self._layout(training)
+            return DenseDesign([training.X[:, layout.kept]], layout)
+        return self._kernel_design(self._resolve(training), training)
+
+    def _resolve(self, training: Training) -> list[Kernel]:
+        return resolve(
             self.kernel,
-            X=X,
+            X=training.X,
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
             sample_weight=training.weights,
         )
+
+    def _kernel_design(self, kernels: list[Kernel], training: Training) -> Design:
+        """Return the dictionary of these kernels, and publish them."""
+        layout, X = self._layout(training), training.X
         self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
         centres = training.at(layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
@@ -63,6 +76,31 @@ class KernelBasis(SparseBayesEstimator):
             return KernelDesign(X, centres, cores, layout)
         n_threads = check_n_jobs(self.n_jobs)
         return DenseDesign([evaluate(kernel, X, centres, n_threads) for kernel in kernels], layout)
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[_core.Posterior]]:
+        if not check_optimize_kernel(self.optimize_kernel, self.kernel):
+            return super()._infer(training, targets, likelihood, settings)
+        kernels = self._resolve(training)
+        check_learnable(kernels)
+
+        def fit(kernels: list[Kernel]) -> list[_core.Posterior]:
+            design = self._kernel_design(kernels, training)
+            return self._fit_design(design, training, targets, likelihood, settings)
+
+        layout, X = self._layout(training), training.X
+        data = LearningData(
+            X=X,
+            centres=training.at(layout.kept),
+            fixed=np.ones((len(X), int(layout.bias))),
+            targets=targets,
+            weights=np.ones(len(X)) if training.weights is None else training.weights,
+            likelihood=likelihood,
+            noise_variance=settings.noise_variance,
+        )
+        kernels, posteriors = learn(kernels, data, fit)
+        return self._kernel_design(kernels, training), posteriors
 
     def _dense(self, training: Training) -> FloatArray:
         layout, X = self._layout(training), training.X

@@ -206,6 +206,9 @@ class RVC(KernelBasis, _Classification):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    optimize_kernel : bool, default=False
+        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
+        and coef0 where it is not 0. Takes tens of fits. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -255,7 +258,7 @@ class RVC(KernelBasis, _Classification):
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters.
+        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -300,6 +303,7 @@ class RVC(KernelBasis, _Classification):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        optimize_kernel: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -311,6 +315,7 @@ class RVC(KernelBasis, _Classification):
         self.degree = degree
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
+        self.optimize_kernel = optimize_kernel
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

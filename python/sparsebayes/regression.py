@@ -139,6 +139,9 @@ class RVR(KernelBasis, _Regression):
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     noise_variance : positive float, optional
         Variance of the noise; None: estimated, down to a floor of var(y) / 1e6.
+    optimize_kernel : bool, default=False
+        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
+        and coef0 where it is not 0. Takes tens of fits. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -186,7 +189,7 @@ class RVR(KernelBasis, _Regression):
     coef_ : ndarray of shape (1, n_features)
         Weights over the columns of X; with a linear kernel only.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters.
+        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -226,6 +229,7 @@ class RVR(KernelBasis, _Regression):
         coef0: float = 0.0,
         fit_intercept: bool = True,
         noise_variance: float | None = None,
+        optimize_kernel: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -238,6 +242,7 @@ class RVR(KernelBasis, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.optimize_kernel = optimize_kernel
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -1,0 +1,295 @@
+"""Learning the parameters of kernels by the marginal likelihood, jointly with all precisions.
+
+First with one precision for all functions of a kernel (`_screen`), which chooses between starts; then with the
+functions and precisions of a sequential fit (`_refine`), which is repeated with what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ._joint_evidence import Functions, JointEvidence, LearningData
+from ._kernel_parameters import (
+    bounds,
+    leaves,
+    length_powers,
+    log_parameters,
+    natural,
+    with_all_log_parameters,
+)
+from ._resolve import is_precomputed
+from ._types import FloatArray
+from .kernels import Kernel
+
+if TYPE_CHECKING:
+    from . import _core
+
+#: Fits the model with these kernels: one posterior for each output.
+Fit = Callable[[list[Kernel]], "list[_core.Posterior]"]
+
+#: Rows and centres that the screening looks at.
+_SCREEN_ROWS: Final = 1000
+_SCREEN_CENTRES: Final = 150
+#: Its starts beside the kernel given: the natural one, with all lengths times these.
+_SCREEN_LENGTHS: Final = (0.7, 1.0, 1.4)
+#: L-BFGS iterations of each start, and of the best of them afterwards.
+_SCREEN_STEPS: Final = (25, 100)
+#: What the lengths found by the screening are multiplied with to begin the refinement.
+_REFINE_LENGTHS: Final = (1.4, 1.0, 0.7, 0.5)
+#: Rounds of refinement, L-BFGS iterations of each, and the nats for which another is worth its time.
+_ROUNDS: Final = 6
+_ROUND_STEPS: Final = 100
+_WORTH: Final = 0.01
+#: How far ln alpha and ln beta may go from where a stage starts.
+_HYPER_RANGE: Final = 25.0
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    kernels: list[Kernel]
+    posteriors: list[_core.Posterior]
+
+    @property
+    def evidence(self) -> float:
+        return float(sum(posterior.log_evidence for posterior in self.posteriors))
+
+    @property
+    def score(self) -> float:
+        return self.evidence + _log_prior(self.kernels)
+
+    @property
+    def stopped(self) -> bool:
+        return any(posterior.status == "stopped" for posterior in self.posteriors)
+
+
+def check_optimize_kernel(optimize_kernel: object, kernel: object) -> bool:
+    """Check ``optimize_kernel``: a flag, and one that a precomputed kernel cannot have."""
+    if not isinstance(optimize_kernel, (bool, np.bool_)):
+        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
+    if optimize_kernel and is_precomputed(kernel):
+        raise ValueError(
+            "optimize_kernel must be False with kernel='precomputed', whose values are given; "
+            "give a kernel with parameters to have them learned"
+        )
+    return bool(optimize_kernel)
+
+
+def check_learnable(kernels: list[Kernel]) -> None:
+    """Raise ValueError if no kernel has a continuous parameter."""
+    if len(_parameters(kernels)) == 0:
+        raise ValueError(
+            "optimize_kernel=True needs a kernel with continuous parameters, which callables, Linear and "
+            f"LinearSpline do not have; got {', '.join(map(repr, kernels))}. Set optimize_kernel=False, or "
+            "choose or add a kernel such as kernels.Gaussian"
+        )
+
+
+def learn(
+    kernels: list[Kernel], data: LearningData, fit: Fit
+) -> tuple[list[Kernel], list[_core.Posterior]]:
+    """Return kernels with learned parameters, and what ``fit`` returned for them.
+
+    The evidence is not below that of the kernels given. If the user stops a fit, the learning ends with that
+    fit's model.
+    """
+    given = _Candidate(kernels, fit(kernels))
+    if given.stopped or not any(np.ptp(target) > 0.0 for target in data.targets):
+        return given.kernels, given.posteriors
+    scale = float(np.std(data.targets[0])) if data.likelihood == "gaussian" else 1.0
+    found = _refine(_screen(kernels, _in_units_of(scale, data)), _in_units_of(scale, data), scale, fit)
+    best = found if found.stopped or found.evidence >= given.evidence else given
+    return best.kernels, best.posteriors
+
+
+def _in_units_of(scale: float, data: LearningData) -> LearningData:
+    noise = data.noise_variance
+    return replace(
+        data,
+        targets=[target / scale for target in data.targets],
+        noise_variance=None if noise is None else noise / scale**2,
+    )
+
+
+# --- one precision for all functions of a kernel ---------------------------------------------------
+
+
+def _screen(kernels: list[Kernel], data: LearningData) -> list[Kernel]:
+    """Learn the kernels of a model in which all functions of a kernel have the same precision.
+
+    That is a Gaussian process with covariance K K^T / alpha: no choice of functions, so the evidence is smooth
+    in all its parameters, of which there are few, and at zero width it is that of noise alone.
+    """
+    data = _sample(data)
+    every = np.arange(len(data.centres))
+    n_fixed = data.fixed.shape[1]
+    groups = np.concatenate([np.arange(n_fixed), n_fixed + np.repeat(np.arange(len(kernels)), len(every))])
+    functions = Functions(np.arange(n_fixed), [every] * len(kernels), groups)
+    evidence = JointEvidence(kernels, data, [functions] * len(data.targets))
+    limits = _bounds(kernels, data.X)
+    ends = []
+    for theta in _starts(kernels, data.X):
+        hyper = _tied_start(with_all_log_parameters(kernels, theta), data)
+        ends.append(_maximise(evidence, kernels, theta, hyper, limits, _SCREEN_STEPS[0]))
+    theta, hyper, _ = max(ends, key=lambda end: end[2])
+    theta, _, _ = _maximise(evidence, kernels, theta, hyper, limits, _SCREEN_STEPS[1])
+    return with_all_log_parameters(kernels, theta)
+
+
+def _sample(data: LearningData) -> LearningData:
+    """Draw rows and centres where there are many; always the same, as there is no harm in that."""
+    order = np.random.default_rng(0)
+    rows = np.sort(order.permutation(len(data.X))[:_SCREEN_ROWS])
+    centres = np.sort(order.permutation(len(data.centres))[:_SCREEN_CENTRES])
+    return replace(
+        data,
+        X=data.X[rows],
+        centres=data.centres[centres],
+        fixed=data.fixed[rows],
+        targets=[target[rows] for target in data.targets],
+        weights=data.weights[rows],
+    )
+
+
+def _starts(kernels: list[Kernel], X: FloatArray) -> list[FloatArray]:
+    """Return log parameters to start from: those given, and natural ones with various lengths."""
+    parts = [leaf for kernel in kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
+    means = [float(log_parameters(leaf).mean()) for leaf in parts]
+    natural_parts = []
+    for leaf, mean in zip(parts, means, strict=True):
+        # Several kernels of a kind keep their proportions; the same start would keep them the same.
+        kind = [other for part, other in zip(parts, means, strict=True) if type(part) is type(leaf)]
+        natural_parts.append(natural(leaf, X) + mean - np.mean(kind))
+    centre, powers = np.concatenate(natural_parts), _length_powers(kernels)
+    return [_parameters(kernels), *(centre + powers * np.log(length) for length in _SCREEN_LENGTHS)]
+
+
+def _tied_start(kernels: list[Kernel], data: LearningData) -> FloatArray:
+    """Precisions such that the functions of each kernel explain the targets' mean square a priori."""
+    squares = [np.mean(data.fixed**2, axis=0)]
+    squares += [np.atleast_1d(np.mean(np.sum(k(data.X, data.centres) ** 2, axis=1))) for k in kernels]
+    log_squares = np.log(np.maximum(np.concatenate(squares), 1e-300))
+    parts = []
+    for target in data.targets:
+        if data.likelihood == "gaussian":
+            parts.append(log_squares - np.log(np.mean(target**2)))
+            if data.noise_variance is None:
+                parts.append(np.log([10.0]))  # a tenth of the variance is noise (Tipping & Faul 2003, 4)
+        else:
+            parts.append(log_squares)
+    return np.concatenate(parts)
+
+
+# --- the functions and precisions of a sequential fit -----------------------------------------------
+
+
+def _refine(kernels: list[Kernel], data: LearningData, scale: float, fit: Fit) -> _Candidate:
+    """Refine the kernels of the screening, and the same with other lengths; return the best.
+
+    Many functions together do what few can only do if they are narrower, and which optimum a choice of
+    functions ends in depends on where it starts.
+    """
+    theta, powers = _parameters(kernels), _length_powers(kernels)
+    best: _Candidate | None = None
+    for factor in _REFINE_LENGTHS if powers.any() else (1.0,):
+        start = with_all_log_parameters(kernels, theta + powers * np.log(factor))
+        candidate = _refine_from(_Candidate(start, fit(start)), data, scale, fit)
+        if candidate.stopped:
+            return candidate
+        if best is None or candidate.score > best.score:
+            best = candidate
+    assert best is not None
+    return best
+
+
+def _refine_from(best: _Candidate, data: LearningData, scale: float, fit: Fit) -> _Candidate:
+    """Alternate joint steps on all that is continuous and sequential fits, which choose functions."""
+    limits = _bounds(best.kernels, data.X)
+    for _ in range(_ROUNDS):
+        if best.stopped:
+            break
+        outputs = [_functions_of(posterior, best.kernels, data) for posterior in best.posteriors]
+        hyper = np.concatenate([_precisions_of(posterior, data, scale) for posterior in best.posteriors])
+        evidence = JointEvidence(best.kernels, data, outputs)
+        theta = _parameters(best.kernels)
+        theta, _, _ = _maximise(evidence, best.kernels, theta, hyper, limits, _ROUND_STEPS)
+        kernels = with_all_log_parameters(best.kernels, theta)
+        candidate = _Candidate(kernels, fit(kernels))
+        if not candidate.stopped and candidate.score < best.score + _WORTH:
+            break
+        best = candidate
+    return best
+
+
+def _functions_of(posterior: _core.Posterior, kernels: list[Kernel], data: LearningData) -> Functions:
+    """Return the active functions; the dictionary is the fixed ones, then every kernel about every centre."""
+    active, n_fixed = posterior.active.astype(np.intp), data.fixed.shape[1]
+    block, centre = np.divmod(active - n_fixed, len(data.centres))
+    inside = active >= n_fixed
+    return Functions(
+        active[~inside],
+        [centre[inside & (block == k)] for k in range(len(kernels))],
+        np.arange(len(active)),
+    )
+
+
+def _precisions_of(posterior: _core.Posterior, data: LearningData, scale: float) -> FloatArray:
+    if data.likelihood != "gaussian":
+        return np.log(posterior.alpha)
+    log_alpha = np.log(posterior.alpha) + 2.0 * np.log(scale)
+    if data.noise_variance is not None:
+        return log_alpha
+    return np.append(log_alpha, np.log(posterior.beta) + 2.0 * np.log(scale))
+
+
+# --- what both have in common -----------------------------------------------------------------------
+
+
+def _maximise(
+    evidence: JointEvidence,
+    kernels: list[Kernel],
+    theta: FloatArray,
+    hyper: FloatArray,
+    limits: FloatArray,
+    steps: int,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Climb from (theta, hyper) by L-BFGS; return where that ended and the objective there."""
+    powers, n = _length_powers(kernels), len(theta)
+
+    def descend(x: FloatArray) -> tuple[float, FloatArray]:
+        found = evidence(x)
+        if found is None:
+            return np.inf, np.zeros_like(x)
+        value, gradient = found
+        gradient[:n] += powers
+        return -(value + float(powers @ x[:n])), -gradient
+
+    box = np.vstack([limits, np.column_stack([hyper - _HYPER_RANGE, hyper + _HYPER_RANGE])])
+    # Where the kernel given lies outside, the bounds make room for it.
+    box[:n, 0], box[:n, 1] = np.minimum(box[:n, 0], theta), np.maximum(box[:n, 1], theta)
+    x0 = np.concatenate([theta, hyper])
+    options: dict[str, Any] = {"maxiter": steps, "maxcor": 20}
+    result = minimize(descend, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
+    x = result.x if np.isfinite(result.fun) else x0
+    return x[:n], x[n:], -float(result.fun)
+
+
+def _parameters(kernels: list[Kernel]) -> FloatArray:
+    return np.concatenate([log_parameters(kernel) for kernel in kernels])
+
+
+def _length_powers(kernels: list[Kernel]) -> FloatArray:
+    return np.concatenate([length_powers(kernel) for kernel in kernels])
+
+
+def _bounds(kernels: list[Kernel], X: FloatArray) -> FloatArray:
+    return np.vstack([bounds(kernel, X) for kernel in kernels])
+
+
+def _log_prior(kernels: list[Kernel]) -> float:
+    """Widths have a flat prior, up to the bounds: in their logarithms it rises by one."""
+    return float(_length_powers(kernels) @ _parameters(kernels))
