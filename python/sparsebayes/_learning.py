@@ -1,7 +1,7 @@
 """Learning the parameters of kernels by the marginal likelihood, jointly with all precisions.
 
-First with one precision for all functions of a kernel (`_screen`), which chooses between starts; then with the
-functions and precisions of a sequential fit (`_refine`), which is repeated with what it found.
+First with one precision for all functions of a kernel (`_Learner.screen`), which chooses between starts; then
+with the functions and precisions of a sequential fit (`_Learner.refine`), which is repeated with what it found.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from ._joint_evidence import Functions, JointEvidence, LearningData
 from ._kernel_parameters import (
@@ -34,7 +35,7 @@ Fit = Callable[[list[Kernel]], "list[_core.Posterior]"]
 
 #: Rows and centres that the screening looks at.
 _SCREEN_ROWS: Final = 1000
-_SCREEN_CENTRES: Final = 150
+_SCREEN_CENTRES: Final = 120
 #: Its starts beside the kernel given: the natural one, with all lengths times these.
 _SCREEN_LENGTHS: Final = (0.7, 1.0, 1.4)
 #: L-BFGS iterations of each start, and of the best of them afterwards.
@@ -47,24 +48,56 @@ _ROUND_STEPS: Final = 100
 _WORTH: Final = 0.01
 #: How far ln alpha and ln beta may go from where a stage starts.
 _HYPER_RANGE: Final = 25.0
+#: The prior: how finely the data tell places apart at the natural length.
+_PLACES: Final = 50.0
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """Log prior of the kernel parameters; see DESIGN.md, "What is learned beside the evidence?".
+
+    Lengths have a flat prior up to their bounds. And the place of each function has been chosen, in each input
+    the more finely the narrower the kernel: an Occam factor for each, of which the evidence knows nothing.
+    """
+
+    powers: FloatArray
+    natural: FloatArray
+
+    @classmethod
+    def of(cls, kernels: list[Kernel], data: LearningData) -> _Prior:
+        return cls(
+            np.concatenate([length_powers(kernel) for kernel in kernels]),
+            np.concatenate([natural(kernel, data.X) for kernel in kernels]),
+        )
+
+    def __call__(self, theta: FloatArray, n_chosen: float) -> tuple[float, FloatArray]:
+        """Return the log prior and its gradient if ``n_chosen`` functions were chosen."""
+        ratio = _PLACES * np.exp(-2.0 * self.powers * (theta - self.natural))
+        value = self.powers @ theta - 0.5 * n_chosen * np.abs(self.powers) @ np.log1p(ratio)
+        return float(value), self.powers * (1.0 + n_chosen * ratio / (1.0 + ratio))
 
 
 @dataclass(frozen=True)
 class _Candidate:
     kernels: list[Kernel]
     posteriors: list[_core.Posterior]
+    n_fixed: int
 
     @property
     def evidence(self) -> float:
         return float(sum(posterior.log_evidence for posterior in self.posteriors))
 
     @property
-    def score(self) -> float:
-        return self.evidence + _log_prior(self.kernels)
+    def n_chosen(self) -> float:
+        """Kernel functions in the model."""
+        return float(sum(np.sum(posterior.active >= self.n_fixed) for posterior in self.posteriors))
 
     @property
     def stopped(self) -> bool:
         return any(posterior.status == "stopped" for posterior in self.posteriors)
+
+    def score(self, prior: _Prior) -> float:
+        return self.evidence + prior(_parameters(self.kernels), self.n_chosen)[0]
 
 
 def check_optimize_kernel(optimize_kernel: object, kernel: object) -> bool:
@@ -97,12 +130,13 @@ def learn(
     The evidence is not below that of the kernels given. If the user stops a fit, the learning ends with that
     fit's model.
     """
-    given = _Candidate(kernels, fit(kernels))
+    given = _Candidate(kernels, fit(kernels), data.fixed.shape[1])
     if given.stopped or not any(np.ptp(target) > 0.0 for target in data.targets):
         return given.kernels, given.posteriors
     scale = float(np.std(data.targets[0])) if data.likelihood == "gaussian" else 1.0
-    found = _refine(_screen(kernels, _in_units_of(scale, data)), _in_units_of(scale, data), scale, fit)
-    best = found if found.stopped or found.evidence >= given.evidence else given
+    # The matrices are small: several threads for each would wait for one another most of the time.
+    with threadpool_limits(limits=1, user_api="blas"):
+        best = _Learner(_in_units_of(scale, data), scale, fit, _Prior.of(kernels, data)).run(given)
     return best.kernels, best.posteriors
 
 
@@ -115,29 +149,88 @@ def _in_units_of(scale: float, data: LearningData) -> LearningData:
     )
 
 
-# --- one precision for all functions of a kernel ---------------------------------------------------
+@dataclass(frozen=True)
+class _Learner:
+    """Both stages on the same data."""
+
+    data: LearningData
+    #: What the targets of ``data`` were divided by.
+    scale: float
+    fit: Fit
+    prior: _Prior
+
+    def run(self, given: _Candidate) -> _Candidate:
+        """Refine the kernel given and that of the screening with various lengths; return the best.
+
+        Many functions together do what few can only do if they are narrower, and which optimum a choice of
+        functions ends in depends on where it starts.
+        """
+        theta = self.screen(given.kernels)
+        best = given
+        starts = [theta + self.prior.powers * np.log(length) for length in _REFINE_LENGTHS]
+        for start in starts if self.prior.powers.any() else [theta]:
+            candidate = self.refine(self.candidate(given.kernels, start))
+            if candidate.stopped:
+                return candidate
+            if candidate.evidence >= given.evidence and (
+                best is given or candidate.score(self.prior) > best.score(self.prior)
+            ):
+                best = candidate
+        if best is not given:
+            return best
+        candidate = self.refine(given)
+        return candidate if candidate.stopped or candidate.evidence >= given.evidence else given
+
+    def candidate(self, kernels: list[Kernel], theta: FloatArray) -> _Candidate:
+        """Fit the model with these log parameters."""
+        kernels = with_all_log_parameters(kernels, theta)
+        return _Candidate(kernels, self.fit(kernels), self.data.fixed.shape[1])
+
+    def screen(self, kernels: list[Kernel]) -> FloatArray:
+        """Learn log parameters for a model in which all functions of a kernel have the same precision.
+
+        That is a Gaussian process with covariance K K^T / alpha: no choice of functions, so the evidence is
+        smooth in all its parameters, of which there are few, and at zero width it is that of noise alone.
+        """
+        data = _sample(self.data)
+        every, n_fixed = np.arange(len(data.centres)), data.fixed.shape[1]
+        groups = np.append(np.arange(n_fixed), n_fixed + np.repeat(np.arange(len(kernels)), len(every)))
+        functions = Functions(np.arange(n_fixed), [every] * len(kernels), groups)
+        evidence = JointEvidence(kernels, data, [functions] * len(data.targets))
+        limits = _bounds(kernels, data.X)
+        ends = []
+        for theta in _starts(kernels, data.X):
+            hyper = _tied_start(with_all_log_parameters(kernels, theta), data)
+            ends.append(_maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[0]))
+        theta, hyper, _ = max(ends, key=lambda end: end[2])
+        return _maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[1])[0]
+
+    def refine(self, best: _Candidate) -> _Candidate:
+        """Alternate joint steps on all that is continuous and sequential fits, which choose functions."""
+        limits = _bounds(best.kernels, self.data.X)
+        for _ in range(_ROUNDS):
+            if best.stopped:
+                break
+            outputs = [_functions_of(posterior, best.kernels, self.data) for posterior in best.posteriors]
+            hyper = [_precisions_of(posterior, self.data, self.scale) for posterior in best.posteriors]
+            evidence = JointEvidence(best.kernels, self.data, outputs)
+            theta, _, _ = _maximise(
+                evidence,
+                self.prior,
+                best.n_chosen,
+                _parameters(best.kernels),
+                np.concatenate(hyper),
+                limits,
+                _ROUND_STEPS,
+            )
+            candidate = self.candidate(best.kernels, theta)
+            if not candidate.stopped and candidate.score(self.prior) < best.score(self.prior) + _WORTH:
+                break
+            best = candidate
+        return best
 
 
-def _screen(kernels: list[Kernel], data: LearningData) -> list[Kernel]:
-    """Learn the kernels of a model in which all functions of a kernel have the same precision.
-
-    That is a Gaussian process with covariance K K^T / alpha: no choice of functions, so the evidence is smooth
-    in all its parameters, of which there are few, and at zero width it is that of noise alone.
-    """
-    data = _sample(data)
-    every = np.arange(len(data.centres))
-    n_fixed = data.fixed.shape[1]
-    groups = np.concatenate([np.arange(n_fixed), n_fixed + np.repeat(np.arange(len(kernels)), len(every))])
-    functions = Functions(np.arange(n_fixed), [every] * len(kernels), groups)
-    evidence = JointEvidence(kernels, data, [functions] * len(data.targets))
-    limits = _bounds(kernels, data.X)
-    ends = []
-    for theta in _starts(kernels, data.X):
-        hyper = _tied_start(with_all_log_parameters(kernels, theta), data)
-        ends.append(_maximise(evidence, kernels, theta, hyper, limits, _SCREEN_STEPS[0]))
-    theta, hyper, _ = max(ends, key=lambda end: end[2])
-    theta, _, _ = _maximise(evidence, kernels, theta, hyper, limits, _SCREEN_STEPS[1])
-    return with_all_log_parameters(kernels, theta)
+# --- starts -----------------------------------------------------------------------------------------
 
 
 def _sample(data: LearningData) -> LearningData:
@@ -164,7 +257,8 @@ def _starts(kernels: list[Kernel], X: FloatArray) -> list[FloatArray]:
         # Several kernels of a kind keep their proportions; the same start would keep them the same.
         kind = [other for part, other in zip(parts, means, strict=True) if type(part) is type(leaf)]
         natural_parts.append(natural(leaf, X) + mean - np.mean(kind))
-    centre, powers = np.concatenate(natural_parts), _length_powers(kernels)
+    centre = np.concatenate(natural_parts)
+    powers = np.concatenate([length_powers(kernel) for kernel in kernels])
     return [_parameters(kernels), *(centre + powers * np.log(length) for length in _SCREEN_LENGTHS)]
 
 
@@ -182,47 +276,6 @@ def _tied_start(kernels: list[Kernel], data: LearningData) -> FloatArray:
         else:
             parts.append(log_squares)
     return np.concatenate(parts)
-
-
-# --- the functions and precisions of a sequential fit -----------------------------------------------
-
-
-def _refine(kernels: list[Kernel], data: LearningData, scale: float, fit: Fit) -> _Candidate:
-    """Refine the kernels of the screening, and the same with other lengths; return the best.
-
-    Many functions together do what few can only do if they are narrower, and which optimum a choice of
-    functions ends in depends on where it starts.
-    """
-    theta, powers = _parameters(kernels), _length_powers(kernels)
-    best: _Candidate | None = None
-    for factor in _REFINE_LENGTHS if powers.any() else (1.0,):
-        start = with_all_log_parameters(kernels, theta + powers * np.log(factor))
-        candidate = _refine_from(_Candidate(start, fit(start)), data, scale, fit)
-        if candidate.stopped:
-            return candidate
-        if best is None or candidate.score > best.score:
-            best = candidate
-    assert best is not None
-    return best
-
-
-def _refine_from(best: _Candidate, data: LearningData, scale: float, fit: Fit) -> _Candidate:
-    """Alternate joint steps on all that is continuous and sequential fits, which choose functions."""
-    limits = _bounds(best.kernels, data.X)
-    for _ in range(_ROUNDS):
-        if best.stopped:
-            break
-        outputs = [_functions_of(posterior, best.kernels, data) for posterior in best.posteriors]
-        hyper = np.concatenate([_precisions_of(posterior, data, scale) for posterior in best.posteriors])
-        evidence = JointEvidence(best.kernels, data, outputs)
-        theta = _parameters(best.kernels)
-        theta, _, _ = _maximise(evidence, best.kernels, theta, hyper, limits, _ROUND_STEPS)
-        kernels = with_all_log_parameters(best.kernels, theta)
-        candidate = _Candidate(kernels, fit(kernels))
-        if not candidate.stopped and candidate.score < best.score + _WORTH:
-            break
-        best = candidate
-    return best
 
 
 def _functions_of(posterior: _core.Posterior, kernels: list[Kernel], data: LearningData) -> Functions:
@@ -246,27 +299,29 @@ def _precisions_of(posterior: _core.Posterior, data: LearningData, scale: float)
     return np.append(log_alpha, np.log(posterior.beta) + 2.0 * np.log(scale))
 
 
-# --- what both have in common -----------------------------------------------------------------------
+# --- steps ------------------------------------------------------------------------------------------
 
 
 def _maximise(
     evidence: JointEvidence,
-    kernels: list[Kernel],
+    prior: _Prior,
+    n_chosen: float,
     theta: FloatArray,
     hyper: FloatArray,
     limits: FloatArray,
     steps: int,
 ) -> tuple[FloatArray, FloatArray, float]:
     """Climb from (theta, hyper) by L-BFGS; return where that ended and the objective there."""
-    powers, n = _length_powers(kernels), len(theta)
+    n = len(theta)
 
     def descend(x: FloatArray) -> tuple[float, FloatArray]:
         found = evidence(x)
         if found is None:
             return np.inf, np.zeros_like(x)
         value, gradient = found
-        gradient[:n] += powers
-        return -(value + float(powers @ x[:n])), -gradient
+        log_prior, slope = prior(x[:n], n_chosen)
+        gradient[:n] += slope
+        return -(value + log_prior), -gradient
 
     box = np.vstack([limits, np.column_stack([hyper - _HYPER_RANGE, hyper + _HYPER_RANGE])])
     # Where the kernel given lies outside, the bounds make room for it.
@@ -282,14 +337,5 @@ def _parameters(kernels: list[Kernel]) -> FloatArray:
     return np.concatenate([log_parameters(kernel) for kernel in kernels])
 
 
-def _length_powers(kernels: list[Kernel]) -> FloatArray:
-    return np.concatenate([length_powers(kernel) for kernel in kernels])
-
-
 def _bounds(kernels: list[Kernel], X: FloatArray) -> FloatArray:
     return np.vstack([bounds(kernel, X) for kernel in kernels])
-
-
-def _log_prior(kernels: list[Kernel]) -> float:
-    """Widths have a flat prior, up to the bounds: in their logarithms it rises by one."""
-    return float(_length_powers(kernels) @ _parameters(kernels))
