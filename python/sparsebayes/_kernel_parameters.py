@@ -20,10 +20,10 @@ from .kernels import Gaussian, Kernel, Laplacian, Polynomial, Product, Sigmoid, 
 
 #: From dL/dK to dL/d(log parameters).
 Pull = Callable[[FloatArray], FloatArray]
-#: How far below and above what the data suggest a parameter may go: a width of a thousand times the spread of
-#: an input is as good as none.
+#: How far below and above what the data suggest a parameter may go: with a width of ten thousand times its
+#: spread an input is as good as not there.
 _BELOW: Final = np.log(1e3)
-_ABOVE: Final = np.log(1e3)
+_ABOVE: Final = np.log(1e4)
 
 
 def leaves(kernel: Kernel) -> Iterator[Kernel]:

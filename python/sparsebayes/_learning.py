@@ -40,8 +40,11 @@ _SCREEN_CENTRES: Final = 120
 _SCREEN_LENGTHS: Final = (0.7, 1.0, 1.4)
 #: L-BFGS iterations of each start, and of the best of them afterwards.
 _SCREEN_STEPS: Final = (25, 100)
-#: What the lengths found by the screening are multiplied with to begin the refinement.
+#: How many of the ends of its starts are kept beside where the best of them leads.
+_SCREEN_KEPT: Final = 2
+#: What the lengths found by the screening are multiplied with to begin the refinement; and how many are refined.
 _REFINE_LENGTHS: Final = (1.4, 1.0, 0.7, 0.5)
+_REFINED: Final = 4
 #: Rounds of refinement, L-BFGS iterations of each, and the nats for which another is worth its time.
 _ROUNDS: Final = 6
 _ROUND_STEPS: Final = 100
@@ -95,9 +98,6 @@ class _Candidate:
     @property
     def stopped(self) -> bool:
         return any(posterior.status == "stopped" for posterior in self.posteriors)
-
-    def score(self, prior: _Prior) -> float:
-        return self.evidence + prior(_parameters(self.kernels), self.n_chosen)[0]
 
 
 def check_optimize_kernel(optimize_kernel: object, kernel: object) -> bool:
@@ -160,34 +160,39 @@ class _Learner:
     prior: _Prior
 
     def run(self, given: _Candidate) -> _Candidate:
-        """Refine the kernel given and that of the screening with various lengths; return the best.
+        """Refine the best of what the screening found, with various lengths; return the best of all.
 
         Many functions together do what few can only do if they are narrower, and which optimum a choice of
         functions ends in depends on where it starts.
         """
-        theta = self.screen(given.kernels)
-        best = given
-        starts = [theta + self.prior.powers * np.log(length) for length in _REFINE_LENGTHS]
-        for start in starts if self.prior.powers.any() else [theta]:
-            candidate = self.refine(self.candidate(given.kernels, start))
-            if candidate.stopped:
-                return candidate
-            if candidate.evidence >= given.evidence and (
-                best is given or candidate.score(self.prior) > best.score(self.prior)
-            ):
-                best = candidate
-        if best is not given:
-            return best
-        candidate = self.refine(given)
-        return candidate if candidate.stopped or candidate.evidence >= given.evidence else given
+        lengths = _REFINE_LENGTHS if self.prior.powers.any() else (1.0,)
+        starts = []
+        for theta in self.screen(given.kernels):
+            for length in lengths:
+                start = self.candidate(given.kernels, theta + self.prior.powers * np.log(length))
+                if start.stopped:
+                    return start
+                starts.append(start)
+        starts.sort(key=self.score, reverse=True)
+        ends = []
+        for start in [*starts[:_REFINED], given]:
+            end = self.refine(start)
+            if end.stopped:
+                return end
+            ends.append(end)
+        return max((end for end in [*ends, given] if end.evidence >= given.evidence), key=self.score)
+
+    def score(self, candidate: _Candidate) -> float:
+        """Log evidence and log prior."""
+        return candidate.evidence + self.prior(_parameters(candidate.kernels), candidate.n_chosen)[0]
 
     def candidate(self, kernels: list[Kernel], theta: FloatArray) -> _Candidate:
         """Fit the model with these log parameters."""
         kernels = with_all_log_parameters(kernels, theta)
         return _Candidate(kernels, self.fit(kernels), self.data.fixed.shape[1])
 
-    def screen(self, kernels: list[Kernel]) -> FloatArray:
-        """Learn log parameters for a model in which all functions of a kernel have the same precision.
+    def screen(self, kernels: list[Kernel]) -> list[FloatArray]:
+        """Return log parameters learned for a model in which all functions of a kernel have the same precision.
 
         That is a Gaussian process with covariance K K^T / alpha: no choice of functions, so the evidence is
         smooth in all its parameters, of which there are few, and at zero width it is that of noise alone.
@@ -202,8 +207,10 @@ class _Learner:
         for theta in _starts(kernels, data.X):
             hyper = _tied_start(with_all_log_parameters(kernels, theta), data)
             ends.append(_maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[0]))
-        theta, hyper, _ = max(ends, key=lambda end: end[2])
-        return _maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[1])[0]
+        ends.sort(key=lambda end: -end[2])
+        theta, hyper, _ = ends[0]
+        far = _maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[1])
+        return [end[0] for end in [far, *ends[:_SCREEN_KEPT]]]
 
     def refine(self, best: _Candidate) -> _Candidate:
         """Alternate joint steps on all that is continuous and sequential fits, which choose functions."""
@@ -224,7 +231,7 @@ class _Learner:
                 _ROUND_STEPS,
             )
             candidate = self.candidate(best.kernels, theta)
-            if not candidate.stopped and candidate.score(self.prior) < best.score(self.prior) + _WORTH:
+            if not candidate.stopped and self.score(candidate) < self.score(best) + _WORTH:
                 break
             best = candidate
         return best
@@ -329,8 +336,15 @@ def _maximise(
     x0 = np.concatenate([theta, hyper])
     options: dict[str, Any] = {"maxiter": steps, "maxcor": 20}
     result = minimize(descend, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
-    x = result.x if np.isfinite(result.fun) else x0
-    return x[:n], x[n:], -float(result.fun)
+    x, least = (result.x, float(result.fun)) if np.isfinite(result.fun) else (x0, descend(x0)[0])
+    # A gentle slope may keep an input that is not worth it: see what the longest length would give.
+    for i in np.flatnonzero(prior.powers):
+        trial = x.copy()
+        trial[i] = box[i, 1] if prior.powers[i] > 0.0 else box[i, 0]
+        value = descend(trial)[0]
+        if value < least:
+            x, least = trial, value
+    return x[:n], x[n:], -least
 
 
 def _parameters(kernels: list[Kernel]) -> FloatArray:
