@@ -81,10 +81,11 @@ class JointEvidence:
             if found is None:
                 return None
             total += found.value
-            per_group = np.bincount(
-                output.groups, found.log_alpha, minlength=len(hyper) - estimated
-            )
-            gradient.append(np.append(per_group, found.log_beta) if estimated else per_group)
+            slopes_of_hyper = np.zeros_like(hyper)
+            np.add.at(slopes_of_hyper, output.groups, found.log_alpha)
+            if estimated:
+                slopes_of_hyper[-1] = found.log_beta
+            gradient.append(slopes_of_hyper)
             start = len(output.fixed)
             for slope, at in zip(slopes, places, strict=True):
                 slope[:, at] += found.functions[:, start : start + len(at)]

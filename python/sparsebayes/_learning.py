@@ -23,6 +23,7 @@ from ._kernel_parameters import (
     natural,
     with_all_log_parameters,
 )
+from ._leave_one_out import leave_one_out
 from ._resolve import is_precomputed
 from ._types import FloatArray
 from .kernels import Kernel
@@ -122,9 +123,7 @@ def check_learnable(kernels: list[Kernel]) -> None:
         )
 
 
-def learn(
-    kernels: list[Kernel], data: LearningData, fit: Fit
-) -> tuple[list[Kernel], list[_core.Posterior]]:
+def learn(kernels: list[Kernel], data: LearningData, fit: Fit) -> tuple[list[Kernel], list[_core.Posterior]]:
     """Return kernels with learned parameters, and what ``fit`` returned for them.
 
     The evidence is not below that of the kernels given. If the user stops a fit, the learning ends with that
@@ -163,7 +162,8 @@ class _Learner:
         """Refine the best of what the screening found, with various lengths; return the best of all.
 
         Many functions together do what few can only do if they are narrower, and which optimum a choice of
-        functions ends in depends on where it starts.
+        functions ends in depends on where it starts. Their evidences profit from that choice, the more the
+        more there is to choose from; so of the ends that are taken which predicts rows left out best.
         """
         lengths = _REFINE_LENGTHS if self.prior.powers.any() else (1.0,)
         starts = []
@@ -174,17 +174,34 @@ class _Learner:
                     return start
                 starts.append(start)
         starts.sort(key=self.score, reverse=True)
-        ends = []
+        ends = [*starts, given]
         for start in [*starts[:_REFINED], given]:
             end = self.refine(start)
             if end.stopped:
                 return end
             ends.append(end)
-        return max((end for end in [*ends, given] if end.evidence >= given.evidence), key=self.score)
+        return max((end for end in ends if end.evidence >= given.evidence), key=self.merit)
 
     def score(self, candidate: _Candidate) -> float:
         """Log evidence and log prior."""
-        return candidate.evidence + self.prior(_parameters(candidate.kernels), candidate.n_chosen)[0]
+        return candidate.evidence + self.log_prior(candidate)
+
+    def merit(self, candidate: _Candidate) -> float:
+        """Log predictive density of the rows, each left out in turn, and log prior."""
+        density = 0.0
+        for posterior, target in zip(candidate.posteriors, self.data.targets, strict=True):
+            chosen = _functions_of(posterior, candidate.kernels, self.data)
+            pairs = zip(candidate.kernels, chosen.centres, strict=True)
+            values = [kernel(self.data.X, self.data.centres[at]) for kernel, at in pairs]
+            Phi = np.hstack([self.data.fixed[:, chosen.fixed], *values])
+            density += leave_one_out(
+                Phi, posterior, target * self.scale, self.data.weights, self.data.likelihood
+            )
+        return density + self.log_prior(candidate)
+
+    def log_prior(self, candidate: _Candidate) -> float:
+        """Log prior of the kernel parameters, for as many functions as the candidate has."""
+        return self.prior(_parameters(candidate.kernels), candidate.n_chosen)[0]
 
     def candidate(self, kernels: list[Kernel], theta: FloatArray) -> _Candidate:
         """Fit the model with these log parameters."""
@@ -298,10 +315,9 @@ def _functions_of(posterior: _core.Posterior, kernels: list[Kernel], data: Learn
 
 
 def _precisions_of(posterior: _core.Posterior, data: LearningData, scale: float) -> FloatArray:
-    if data.likelihood != "gaussian":
-        return np.log(posterior.alpha)
-    log_alpha = np.log(posterior.alpha) + 2.0 * np.log(scale)
-    if data.noise_variance is not None:
+    # For likelihoods other than the Gaussian the scale is 1.
+    log_alpha: FloatArray = np.log(posterior.alpha) + 2.0 * np.log(scale)
+    if data.likelihood != "gaussian" or data.noise_variance is not None:
         return log_alpha
     return np.append(log_alpha, np.log(posterior.beta) + 2.0 * np.log(scale))
 
