@@ -10,7 +10,7 @@ export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
+.PHONY: help install build demo test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm bench-friedman1 \
 	wheel lock clean ci
 
 help: ## List the targets
@@ -89,6 +89,9 @@ bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegressi
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py
+
+bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
+	$(BIN)/python benches/python/friedman1.py
 
 wheel: install ## Build a wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist

@@ -110,7 +110,8 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
         if remedy := _REMEDIES[self.status_]:
-            message = f"{type(self).__name__} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
+            name, remedy = type(self).__name__, remedy.format(max_iter=settings.max_iter)
+            message = f"{name} ended with status {self.status_!r}: {remedy}."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def _infer(

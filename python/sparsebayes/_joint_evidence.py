@@ -47,8 +47,10 @@ class Functions:
 
 
 class JointEvidence:
-    """Log evidence, the sum over the outputs, of x = (log kernel parameters, then for each output ln alpha
-    of its groups, and ln beta where the noise is estimated).
+    """Log evidence, the sum over the outputs, as a function of a vector.
+
+    The vector holds the log kernel parameters, then for each output ln alpha of its groups, and ln beta where
+    the noise is estimated.
     """
 
     def __init__(self, kernels: list[Kernel], data: LearningData, outputs: list[Functions]) -> None:

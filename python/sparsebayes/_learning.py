@@ -1,7 +1,7 @@
 """Learning the parameters of kernels by the marginal likelihood, jointly with all precisions.
 
 First with one precision for all functions of a kernel (`_Learner.screen`), which chooses between starts; then
-with the functions and precisions of a sequential fit (`_Learner.refine`), which is repeated with what it found.
+with the functions and precisions of a sequential fit (`_Learner.refine`), again and again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SCREEN_LENGTHS: Final = (0.7, 1.0, 1.4)
 _SCREEN_STEPS: Final = (25, 100)
 #: How many of the ends of its starts are kept beside where the best of them leads.
 _SCREEN_KEPT: Final = 2
-#: What the lengths found by the screening are multiplied with to begin the refinement; and how many are refined.
-_REFINE_LENGTHS: Final = (1.4, 1.0, 0.7, 0.5)
+#: What the lengths found by the screening are multiplied with; and how many of the results are refined.
+_REFINE_LENGTHS: Final = (1.4, 1.2, 1.0, 0.85, 0.7, 0.6, 0.5)
 _REFINED: Final = 4
 #: Rounds of refinement, L-BFGS iterations of each, and the nats for which another is worth its time.
 _ROUNDS: Final = 6
@@ -60,8 +60,8 @@ _PLACES: Final = 50.0
 class _Prior:
     """Log prior of the kernel parameters; see DESIGN.md, "What is learned beside the evidence?".
 
-    Lengths have a flat prior up to their bounds. And the place of each function has been chosen, in each input
-    the more finely the narrower the kernel: an Occam factor for each, of which the evidence knows nothing.
+    Lengths have a flat prior up to their bounds. And the place of each function has been chosen, the more
+    finely the narrower the kernel: an Occam factor for each, of which the evidence knows nothing.
     """
 
     powers: FloatArray
@@ -163,7 +163,7 @@ class _Learner:
 
         Many functions together do what few can only do if they are narrower, and which optimum a choice of
         functions ends in depends on where it starts. Their evidences profit from that choice, the more the
-        more there is to choose from; so of the ends that are taken which predicts rows left out best.
+        more there is to choose from; so of all fits that is taken which predicts rows left out best.
         """
         lengths = _REFINE_LENGTHS if self.prior.powers.any() else (1.0,)
         starts = []
@@ -174,17 +174,17 @@ class _Learner:
                     return start
                 starts.append(start)
         starts.sort(key=self.score, reverse=True)
-        ends = [*starts, given]
-        for start in [*starts[:_REFINED], given]:
-            end = self.refine(start)
-            if end.stopped:
-                return end
-            ends.append(end)
-        return max((end for end in ends if end.evidence >= given.evidence), key=self.merit)
+        found = [*starts, given]
+        # That of the kernel given without Occam factors: more evidence than it had may be had only there.
+        for start, occam in [*((start, 1.0) for start in starts[:_REFINED]), (given, 0.0)]:
+            found += self.refine(start, occam)
+            if found[-1].stopped:
+                return found[-1]
+        return max((one for one in found if one.evidence >= given.evidence), key=self.merit)
 
-    def score(self, candidate: _Candidate) -> float:
+    def score(self, candidate: _Candidate, occam: float = 1.0) -> float:
         """Log evidence and log prior."""
-        return candidate.evidence + self.log_prior(candidate)
+        return candidate.evidence + self.log_prior(candidate, occam)
 
     def merit(self, candidate: _Candidate) -> float:
         """Log predictive density of the rows, each left out in turn, and log prior."""
@@ -199,9 +199,9 @@ class _Learner:
             )
         return density + self.log_prior(candidate)
 
-    def log_prior(self, candidate: _Candidate) -> float:
-        """Log prior of the kernel parameters, for as many functions as the candidate has."""
-        return self.prior(_parameters(candidate.kernels), candidate.n_chosen)[0]
+    def log_prior(self, candidate: _Candidate, occam: float = 1.0) -> float:
+        """Log prior of the kernel parameters; ``occam``: weight of the factors for each function chosen."""
+        return self.prior(_parameters(candidate.kernels), occam * candidate.n_chosen)[0]
 
     def candidate(self, kernels: list[Kernel], theta: FloatArray) -> _Candidate:
         """Fit the model with these log parameters."""
@@ -209,7 +209,7 @@ class _Learner:
         return _Candidate(kernels, self.fit(kernels), self.data.fixed.shape[1])
 
     def screen(self, kernels: list[Kernel]) -> list[FloatArray]:
-        """Return log parameters learned for a model in which all functions of a kernel have the same precision.
+        """Return log parameters learned with one and the same precision for all functions of a kernel.
 
         That is a Gaussian process with covariance K K^T / alpha: no choice of functions, so the evidence is
         smooth in all its parameters, of which there are few, and at zero width it is that of noise alone.
@@ -229,29 +229,27 @@ class _Learner:
         far = _maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[1])
         return [end[0] for end in [far, *ends[:_SCREEN_KEPT]]]
 
-    def refine(self, best: _Candidate) -> _Candidate:
+    def refine(self, best: _Candidate, occam: float) -> list[_Candidate]:
         """Alternate joint steps on all that is continuous and sequential fits, which choose functions."""
         limits = _bounds(best.kernels, self.data.X)
+        found: list[_Candidate] = []
         for _ in range(_ROUNDS):
-            if best.stopped:
-                break
             outputs = [_functions_of(posterior, best.kernels, self.data) for posterior in best.posteriors]
             hyper = [_precisions_of(posterior, self.data, self.scale) for posterior in best.posteriors]
-            evidence = JointEvidence(best.kernels, self.data, outputs)
             theta, _, _ = _maximise(
-                evidence,
+                JointEvidence(best.kernels, self.data, outputs),
                 self.prior,
-                best.n_chosen,
+                occam * best.n_chosen,
                 _parameters(best.kernels),
                 np.concatenate(hyper),
                 limits,
                 _ROUND_STEPS,
             )
-            candidate = self.candidate(best.kernels, theta)
-            if not candidate.stopped and self.score(candidate) < self.score(best) + _WORTH:
+            found.append(self.candidate(best.kernels, theta))
+            if found[-1].stopped or self.score(found[-1], occam) < self.score(best, occam) + _WORTH:
                 break
-            best = candidate
-        return best
+            best = found[-1]
+        return found
 
 
 # --- starts -----------------------------------------------------------------------------------------

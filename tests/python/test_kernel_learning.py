@@ -1,4 +1,4 @@
-"""Learning kernel parameters: gradients against differences, evidence against the reference, what is found."""
+"""Learning kernel parameters: gradients, evidence against the reference, and what is found."""
 
 import pickle
 
