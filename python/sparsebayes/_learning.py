@@ -97,6 +97,10 @@ class _Candidate:
         return float(sum(np.sum(posterior.active >= self.n_fixed) for posterior in self.posteriors))
 
     @property
+    def converged(self) -> bool:
+        return all(posterior.status == "converged" for posterior in self.posteriors)
+
+    @property
     def stopped(self) -> bool:
         return any(posterior.status == "stopped" for posterior in self.posteriors)
 
@@ -180,7 +184,8 @@ class _Learner:
             found += self.refine(start, occam)
             if found[-1].stopped:
                 return found[-1]
-        return max((one for one in found if one.evidence >= given.evidence), key=self.merit)
+        better = [one for one in found if one.evidence >= given.evidence]
+        return max([one for one in better if one.converged] or better, key=self.merit)
 
     def score(self, candidate: _Candidate, occam: float = 1.0) -> float:
         """Log evidence and log prior."""
