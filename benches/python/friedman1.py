@@ -1,9 +1,9 @@
 """Learned widths on Friedman's first function: mean squared error against the truth, and which inputs count.
 
 Tipping (2001), section 4 and appendix C: 240 rows, ten inputs uniform on [0, 1], five of which matter, noise
-1; errors against the noise-free function on 1000 fresh rows. The paper reports 2.80 with one width and 0.27 with
-learned widths. ``ratio`` is the smallest inverse squared width of the inputs that matter over the largest of
-those that do not.
+1; errors against the noise-free function on 1000 fresh rows. The paper reports 2.80 with one width and 0.27
+with learned ones. ``ratio`` is the smallest inverse squared width of the inputs that matter over the largest
+of those that do not.
 
 Run ``make bench-friedman1``, or this file with ``--help``.
 """

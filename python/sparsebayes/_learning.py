@@ -136,7 +136,10 @@ def learn(kernels: list[Kernel], data: LearningData, fit: Fit) -> tuple[list[Ker
     given = _Candidate(kernels, fit(kernels), data.fixed.shape[1])
     if given.stopped or not any(np.ptp(target) > 0.0 for target in data.targets):
         return given.kernels, given.posteriors
-    scale = float(np.std(data.targets[0])) if data.likelihood == "gaussian" else 1.0
+    scale = 1.0
+    if data.likelihood == "gaussian":
+        mean = np.average(data.targets[0], weights=data.weights)
+        scale = float(np.sqrt(np.average((data.targets[0] - mean) ** 2, weights=data.weights)))
     # The matrices are small: several threads for each would wait for one another most of the time.
     with threadpool_limits(limits=1, user_api="blas"):
         best = _Learner(_in_units_of(scale, data), scale, fit, _Prior.of(kernels, data)).run(given)

@@ -22,15 +22,16 @@ def leave_one_out(
     b s, the others alone leave eta_n with mean eta_n - s e / (1 - h) and variance s / (1 - h). That is exact
     for a Gaussian likelihood and the usual approximation from the Laplace posterior for others.
 
-    ``Phi`` holds the active functions.
+    Of a row that counts w_n times one is left out. ``Phi`` holds the active functions.
     """
     eta = Phi @ posterior.mu
+    one = np.minimum(w, 1.0)
     s = np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
     if likelihood == "gaussian":
-        slope, curvature = posterior.beta * w * (t - eta), posterior.beta * w
+        slope, curvature = posterior.beta * one * (t - eta), posterior.beta * one
     else:
         p = expit(eta)
-        slope, curvature = w * (t - p), w * p * (1.0 - p)
+        slope, curvature = one * (t - p), one * p * (1.0 - p)
     # A row that decides on a function alone has h = 1 but for rounding.
     rest = np.maximum(1.0 - curvature * s, 1e-9)
     mean, variance = eta - s * slope / rest, s / rest

@@ -198,9 +198,9 @@ class RVR(KernelBasis, _Regression):
     With ``optimize_kernel=True`` kernel parameters and precisions climb the evidence together, by
     L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
     Tipping 2001, appendix C, with a joint step in place of its hill climbing). It begins from the kernel
-    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they have
-    a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The log
-    evidence is never below that of the kernel given. One width per input,
+    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they
+    have a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The
+    log evidence is never below that of the kernel given. One width per input,
     ``Gaussian([w1, w2, ...])``, finds out which inputs matter: the widths of others go to their upper bound.
     The sign of a coef0 stays, and 0 stays 0. ``max_iter`` is that of each fit, ``callback`` sees the
     steps of all, and the attributes are those of the fit kept.
