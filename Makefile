@@ -11,7 +11,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-tipping2001 bench-schemes wheel lock clean ci
+	bench-friedman1 bench-tipping2001 bench-schemes wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ bench-schemes: install ## The full-basis schemes beside the sequential one
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py
+
+bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
+	$(BIN)/python benches/python/friedman1.py
 
 wheel: install ## Build a wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist

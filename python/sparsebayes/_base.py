@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _outputs
 from ._arguments import check_prior, check_settings
 from ._design import Design, Layout
-from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme
+from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import Training, check_training, check_X
 from ._watch import Watch
 
@@ -117,10 +117,33 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         )
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
+        design, posteriors = self._infer(training, targets, likelihood, settings)
+        self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
+        self._publish_record(posteriors)
+        self._publish_posteriors(posteriors, design.layout)
+        self._publish_basis(training)
+        if remedy := _REMEDIES[self.status_]:
+            name, remedy = type(self).__name__, remedy.format(max_iter=settings.max_iter)
+            message = f"{name} ended with status {self.status_!r}: {remedy}."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        """Build the dictionary and fit the model of it to each target."""
         design = self._design(training)
-        name = type(self).__name__
+        return design, self._fit_design(design, training, targets, likelihood, settings)
+
+    def _fit_design(
+        self,
+        design: Design,
+        training: Training,
+        targets: list[FloatArray],
+        likelihood: Likelihood,
+        settings: Settings,
+    ) -> list[Any]:
         watch = Watch(
-            name,
+            type(self).__name__,
             self.callback,
             bool(self.verbose),
             design.layout,
@@ -139,15 +162,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
-        self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
-        self._publish_record(posteriors)
-        self._publish_posteriors(posteriors, design.layout)
-        self._publish_basis(training)
-        if remedy := _REMEDIES[self.status_]:
-            message = (
-                f"{name} ended with status {self.status_!r}: {remedy.format(max_iter=settings.max_iter)}."
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        return posteriors
 
     def _publish_record(self, posteriors: list[AnyPosterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]

@@ -11,10 +11,15 @@ from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
 from ._extra import Beside, columns_at, fitted_extra, training_columns
+from ._joint_evidence import LearningData
+from ._learning import check_learnable, check_model, check_optimize_kernel, learn
 from ._resolve import is_precomputed, resolve
-from ._types import ExtraBasis, FloatArray, IntArray, KernelSpec
+from ._types import ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ._validation import Training, check_square, check_X
 from .kernels import Kernel, Linear
+
+if TYPE_CHECKING:
+    from . import _core
 
 
 class KernelBasis(SparseBayesEstimator):
@@ -27,6 +32,7 @@ class KernelBasis(SparseBayesEstimator):
         coef0: float
         fit_intercept: bool
         extra_basis: ExtraBasis
+        optimize_kernel: bool
         kernel_: Kernel | list[Kernel] | str
 
     def __sklearn_tags__(self) -> Any:
@@ -47,19 +53,27 @@ class KernelBasis(SparseBayesEstimator):
         return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
 
     def _design(self, training: Training) -> Design:
-        layout, X, extra = self._layout(training), training.X, self._fit_extra(training)
+        extra = self._fit_extra(training)
         if is_precomputed(self.kernel):
             check_square(training)
             self.kernel_ = "precomputed"
-            return DenseDesign([X[:, layout.kept], extra], layout)
-        kernels = resolve(
+            layout = self._layout(training)
+            return DenseDesign([training.X[:, layout.kept], extra], layout)
+        return self._kernel_design(self._resolve(training), training, extra)
+
+    def _resolve(self, training: Training) -> list[Kernel]:
+        return resolve(
             self.kernel,
-            X=X,
+            X=training.X,
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
             sample_weight=training.weights,
         )
+
+    def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
+        """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
+        layout, X = self._layout(training), training.X
         self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
         centres = training.at(layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
@@ -68,6 +82,33 @@ class KernelBasis(SparseBayesEstimator):
         n_threads = check_n_jobs(self.n_jobs)
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
         return DenseDesign([*blocks, extra], layout)
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        if not check_optimize_kernel(self.optimize_kernel, self.kernel):
+            return super()._infer(training, targets, likelihood, settings)
+        check_model(training.y, likelihood, settings)
+        kernels, extra = self._resolve(training), self._fit_extra(training)
+        check_learnable(kernels)
+
+        def fit(kernels: list[Kernel]) -> list[_core.Posterior]:
+            design = self._kernel_design(kernels, training, extra)
+            return self._fit_design(design, training, targets, likelihood, settings)
+
+        layout, X = self._layout(training), training.X
+        data = LearningData(
+            X=X,
+            centres=training.at(layout.kept),
+            fixed=np.hstack([np.ones((len(X), int(layout.bias))), extra]),
+            n_before=int(layout.bias),
+            targets=targets,
+            weights=np.ones(len(X)) if training.weights is None else training.weights,
+            likelihood=likelihood,
+            noise_variance=settings.noise_variance,
+        )
+        kernels, posteriors = learn(kernels, data, fit)
+        return self._kernel_design(kernels, training, extra), posteriors
 
     def _dense(self, training: Training) -> FloatArray:
         layout, X = self._layout(training), training.X

@@ -32,6 +32,18 @@ def fit(
     )
 
 
+def are_possible(estimator: Any) -> bool:
+    """Whether y may have several columns with these arguments."""
+    flat = (0.0, 0.0)
+    learning = getattr(estimator, "optimize_kernel", False)
+    return (
+        not learning
+        and estimator.scheme == "sequential"
+        and estimator.alpha_prior == flat
+        and estimator.noise_prior == flat
+    )
+
+
 def _check_plain(settings: Settings) -> None:
     """Check that nothing is asked for that several outputs do not have."""
     if settings.scheme != "sequential":

@@ -230,6 +230,9 @@ class RVC(KernelClassification, _Classification):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    optimize_kernel : bool, default=False
+        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
+        and coef0 where it is not 0. Takes tens of fits. See Notes.
     multi_class : {"ovr", "softmax"}, default="ovr"
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
@@ -303,7 +306,7 @@ class RVC(KernelClassification, _Classification):
     extra_basis_ : transformer, callable, "linear", "array" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters.
+        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -312,6 +315,17 @@ class RVC(KernelClassification, _Classification):
     What is certified at the end is the classic fixed point, which treats the weights B of the Laplace
     approximation as constants in :math:`\alpha`; it is close to, and not exactly, a stationary point of the
     approximation itself.
+
+    With ``optimize_kernel=True`` kernel parameters and precisions climb the Laplace evidence together, by
+    L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
+    Tipping 2001, appendix C, with a joint step in place of its hill climbing). It begins from the kernel
+    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they
+    have a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The
+    log evidence is never below that of the kernel given. One width per input,
+    ``Gaussian([w1, w2, ...])``, finds out which inputs matter: the widths of others go to their upper bound.
+    The sign of a coef0 stays, and 0 stays 0. With more than two classes all fits share
+    one kernel, for the sum of their evidences. ``max_iter`` is that of each fit, ``callback`` sees the
+    steps of all, and the attributes are those of the fit kept.
 
     Names elsewhere: the dual coefficients of libsvm are our ``mu_``, whose sign is free here: a relevance
     vector may vote against its own class.
@@ -355,6 +369,7 @@ class RVC(KernelClassification, _Classification):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        optimize_kernel: bool = False,
         multi_class: str = "ovr",
         extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
@@ -370,6 +385,7 @@ class RVC(KernelClassification, _Classification):
         self.degree = degree
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
+        self.optimize_kernel = optimize_kernel
         self.multi_class = multi_class
         self.extra_basis = extra_basis
         self.scheme = scheme

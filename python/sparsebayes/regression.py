@@ -37,7 +37,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn is to know about this estimator."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -153,6 +153,9 @@ class RVR(KernelRegression, _Regression):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
+    optimize_kernel : bool, default=False
+        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
+        and coef0 where it is not 0. Takes tens of fits. See Notes.
     noise_variance : positive float or array-like of shape (n_outputs,), optional
         Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
     shared_noise : bool, default=False
@@ -226,12 +229,21 @@ class RVR(KernelRegression, _Regression):
     extra_basis_ : transformer, callable, "linear", "array" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters.
+        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
     Notes
     -----
+    With ``optimize_kernel=True`` kernel parameters and precisions climb the evidence together, by
+    L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
+    Tipping 2001, appendix C, with a joint step in place of its hill climbing). It begins from the kernel
+    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they
+    have a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The
+    log evidence is never below that of the kernel given. One width per input,
+    ``Gaussian([w1, w2, ...])``, finds out which inputs matter: the widths of others go to their upper bound.
+    The sign of a coef0 stays, and 0 stays 0. ``max_iter`` is that of each fit, ``callback`` sees the
+    steps of all, and the attributes are those of the fit kept.
     With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
     N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
     evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or
@@ -284,6 +296,7 @@ class RVR(KernelRegression, _Regression):
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
+        optimize_kernel: bool = False,
         noise_variance: float | ArrayLike | None = None,
         shared_noise: bool = False,
         extra_basis: ExtraBasis = None,
@@ -303,6 +316,7 @@ class RVR(KernelRegression, _Regression):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.noise_variance = noise_variance
+        self.optimize_kernel = optimize_kernel
         self.shared_noise = shared_noise
         self.extra_basis = extra_basis
         self.keep_rows = keep_rows
@@ -417,7 +431,7 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
         """Return what scikit-learn is to know about this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
-        tags.target_tags.multi_output = self.likelihood != "poisson"
+        tags.target_tags.multi_output &= self.likelihood != "poisson"
         return tags
 
     def _check_likelihood(self) -> Likelihood:

@@ -57,6 +57,16 @@ def test_linear_terms_of_the_papers_toy_are_found(seed):
     assert len(model.relevance_) < len(without.relevance_)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_the_papers_toy_learns_its_widths_too(seed):
+    X, y = toy(seed)
+    model = RVR(Gaussian((2.0, 2.0)), extra_basis="linear", optimize_kernel=True).fit(X, y)
+    assert model.status_ == "converged"
+    np.testing.assert_allclose(model.extra_coef_, [[0.0, 0.1]], atol=0.02)
+    # The kernel needs the first input alone.
+    assert model.kernel_.width[1] > 20.0 * model.kernel_.width[0]
+
+
 @pytest.mark.parametrize("kernels", [[WIDE], [WIDE, Polynomial(2)], [Custom(WIDE), Linear()]])
 def test_models_are_those_of_the_dense_formulas(kernels, surface):
     X, y = surface
