@@ -167,6 +167,9 @@ class KernelDesign:
         kernels = len(self.kernels) * len(self.centres)
         return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
+    def _columns_beside(self) -> FloatArray | None:
+        return np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None
+
     def fit(
         self,
         target: FloatArray,
@@ -183,7 +186,7 @@ class KernelDesign:
             target,
             weights,
             bias=self.layout.bias,
-            extra=np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None,
+            extra=self._columns_beside(),
             likelihood=likelihood,
             callback=callback,
             **settings.of_one_target(),
@@ -206,7 +209,7 @@ class KernelDesign:
             targets,
             weights,
             bias=self.layout.bias,
-            extra=self.extra if self.extra.shape[1] > 0 else None,
+            extra=self._columns_beside(),
             noise_variance=noise_variance,
             shared_noise=shared_noise,
             tol=settings.tol,
