@@ -67,7 +67,7 @@ def measure(benchmark, most_draws):
     started = time.perf_counter()
     n_draws = min(benchmark.n_draws, most_draws or benchmark.n_draws)
     # A set of one draw is folded five times instead.
-    models = tuned(benchmark.task, [benchmark.draw(k % benchmark.n_draws) for k in range(benchmark.rounds)])
+    models = tuned(benchmark, [benchmark.draw(k % benchmark.n_draws) for k in range(benchmark.rounds)])
     errors = {name: [] for name in models}
     functions = {name: [] for name in models}
     for seed in range(n_draws):

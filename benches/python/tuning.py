@@ -12,8 +12,6 @@ from sparsebayes import RVC, RVR
 
 #: Multiples of the gamma that belongs to the median distance between rows.
 GAMMAS = 2.0 ** np.arange(-5, 4)
-#: Rows that cross-validation takes at most: on the digits it would take an hour otherwise.
-MOST_ROWS = 1500
 
 
 def median_gamma(X):
@@ -23,32 +21,33 @@ def median_gamma(X):
     return 1.0 / np.median(squares[np.triu_indices(len(rows), 1)])
 
 
-def candidates(task, draw):
+def candidates(benchmark, draw):
     """Our estimator and the SVM, each with its grid."""
-    gammas = {"gamma": list(median_gamma(draw.X) * GAMMAS)}
+    gammas = {"gamma": list(median_gamma(draw.X) * GAMMAS[:: benchmark.every_nth_width])}
     costs = {"C": [0.1, 1.0, 10.0, 100.0, 1000.0]}
-    if task == "classification":
-        return {"ours": (RVC(), gammas), "SVM": (SVC(), gammas | costs)}
+    if benchmark.task == "classification":
+        ours = RVC(multi_class=benchmark.multi_class)
+        return {"ours": (ours, gammas), "SVM": (SVC(), gammas | costs)}
     spread = np.std(draw.y)
     costs = {"C": [spread * c for c in costs["C"]], "epsilon": [0.03 * spread, 0.1 * spread, 0.3 * spread]}
     return {"ours": (RVR(), gammas), "SVM": (SVR(), gammas | costs)}
 
 
-def tuned(task, draws):
+def tuned(benchmark, draws):
     """Our estimator and the SVM with the parameters of the best mean score over these draws."""
     found = {}
-    for name, (estimator, grid) in candidates(task, draws[0]).items():
-        searches = [searched(task, estimator, grid, draw, seed) for seed, draw in enumerate(draws)]
+    for name, (estimator, grid) in candidates(benchmark, draws[0]).items():
+        searches = [searched(benchmark, estimator, grid, draw, seed) for seed, draw in enumerate(draws)]
         scores = np.mean([search.cv_results_["mean_test_score"] for search in searches], axis=0)
         found[name] = clone(estimator).set_params(**searches[0].cv_results_["params"][int(scores.argmax())])
     return found
 
 
-def searched(task, estimator, grid, draw, seed):
+def searched(benchmark, estimator, grid, draw, seed):
     """5-fold cross-validation of every point of the grid, on as many rows as it takes at most."""
-    rows = np.random.default_rng(seed).permutation(len(draw.y))[:MOST_ROWS]
-    folds = StratifiedKFold if task == "classification" else KFold
-    scoring = "accuracy" if task == "classification" else "neg_mean_squared_error"
+    rows = np.random.default_rng(seed).permutation(len(draw.y))[: benchmark.tuning_rows]
+    folds = StratifiedKFold if benchmark.task == "classification" else KFold
+    scoring = "accuracy" if benchmark.task == "classification" else "neg_mean_squared_error"
     splits = folds(5, shuffle=True, random_state=seed)
     search = GridSearchCV(estimator, grid, scoring=scoring, cv=splits, refit=False)
     with warnings.catch_warnings():
