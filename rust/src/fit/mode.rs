@@ -11,9 +11,12 @@ use crate::stats::Statistics;
 /// Moves the state's quadratic model to the mode of the posterior at its alphas: damped Newton on equation (10).
 ///
 /// The log posterior is concave, so a shortened Newton step always rises; the prior bounds the mode, on separable
-/// data too. Ends when a step promises less than rounding.
+/// data too. Ends when a step promises less than rounding, or near the mode no less than the step before: where functions
+/// all but depend on one another rounding alone makes promises, and steps go to and fro.
 pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     const MOST_STEPS: usize = 200;
+    /// From here on each step should promise the square of the last.
+    const CLOSE: f64 = 1e-8;
     let m = state.len();
     let active = state.active.clone();
     let mut mu = starting_point(stats, state)?;
@@ -22,6 +25,7 @@ pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     let mut chol = Cholesky::with_capacity(m.max(1));
     chol.cancelled_by(stats.cancel_flag());
     let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
+    let mut last = f64::INFINITY;
     for _ in 0..MOST_STEPS {
         let slope: Vec<f64> = (0..m)
             .map(|k| gradient[k] - state.alpha[k] * mu[k])
@@ -34,9 +38,11 @@ pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
         let rise = dot(&slope, &step);
         let height = penalised(deviance, &state.alpha, &mu);
         // `rise` is twice what the quadratic model promises.
-        if rise <= 1e-13 * (1.0 + height.abs()) {
+        let size = 1.0 + height.abs();
+        if rise <= 1e-13 * size || (last <= CLOSE * size && rise > 0.1 * last) {
             break;
         }
+        last = rise;
         let Some(next) = line_search(stats, &active, &state.alpha, &mu, &step, height, rise)?
         else {
             break;
