@@ -83,7 +83,7 @@ def _noise_variances(value: object) -> tuple[float, ...] | None:
 def check_prior(name: str, value: object) -> tuple[float, float]:
     """Return shape and rate of a Gamma prior; TypeError if no pair of numbers, ValueError if negative."""
     remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
+    if not isinstance(value, (tuple, list, np.ndarray)) or np.shape(value) != (2,):
         raise TypeError(f"{remedy}; got {value!r}")
     try:
         shape, rate = (check_real(name, number) for number in value)
@@ -105,7 +105,7 @@ def _alpha_prior(value: object) -> tuple[float, float]:
 
 
 def _scheme(value: object) -> Scheme:
-    if value not in ("sequential", "mackay", "em"):
+    if not isinstance(value, str) or value not in ("sequential", "mackay", "em"):
         raise ValueError(f"scheme must be 'sequential', 'mackay' or 'em', got {value!r}")
     return value
 

@@ -111,6 +111,20 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
     def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        before = self.__dict__.copy()
+        try:
+            self._train_anew(X, y, sample_weight)
+        except BaseException:
+            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        if remedy := _REMEDIES[self.status_]:
+            name, remedy = type(self).__name__, remedy.format(max_iter=self.max_iter)
+            message = f"{name} ended with status {self.status_!r}: {remedy}."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
         training = check_training(
             self, X, y, sample_weight, labels=self._labels, outputs=self._takes_outputs()
@@ -122,10 +136,6 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
-        if remedy := _REMEDIES[self.status_]:
-            name, remedy = type(self).__name__, remedy.format(max_iter=settings.max_iter)
-            message = f"{name} ended with status {self.status_!r}: {remedy}."
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings

@@ -51,7 +51,8 @@ def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray) -> Any:
         raise TypeError(
             f"extra_basis must be {_KINDS}; got the class {extra_basis.__name__}, not an instance"
         )
-    if hasattr(extra_basis, "transform"):
+    # Data frames have a transform too.
+    if hasattr(extra_basis, "transform") and hasattr(extra_basis, "fit"):
         return clone(extra_basis).fit(X)
     if callable(extra_basis):
         return extra_basis

@@ -34,14 +34,9 @@ def fit(
 
 def are_possible(estimator: Any) -> bool:
     """Whether y may have several columns with these arguments."""
-    flat = (0.0, 0.0)
+    flat = all(np.array_equal(prior, (0.0, 0.0)) for prior in (estimator.alpha_prior, estimator.noise_prior))
     learning = getattr(estimator, "optimize_kernel", False)
-    return (
-        not learning
-        and estimator.scheme == "sequential"
-        and estimator.alpha_prior == flat
-        and estimator.noise_prior == flat
-    )
+    return flat and not learning and isinstance(estimator.scheme, str) and estimator.scheme == "sequential"
 
 
 def _check_plain(settings: Settings) -> None:

@@ -63,7 +63,7 @@ class SoftmaxRows:
             turned = -root * p[:, [c]]
             turned[:, c] = root[:, c] * others[:, c]
             out[:, :, k] = turned * (np.sqrt(self.weights) * phi[:, k])[:, np.newaxis]
-        return out.reshape(-1, len(functions))
+        return out.reshape(len(phi) * self.n_classes, len(functions))
 
     def slopes(self, eta: FloatArray) -> FloatArray:
         """Return the slope of the log likelihood in the weight of each of the K C functions."""

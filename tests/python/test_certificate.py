@@ -259,3 +259,21 @@ def test_steps_gain_what_they_promise(name):
             assert abs(gain - step.gain) <= 1e-6 * max(1.0, abs(step.gain))
     # Every step is an ascent, those on the noise too.
     assert (achieved >= -1e-9 * (1.0 + np.abs(model.log_marginal_likelihood_path_[1:]))).all()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_what_rounding_keeps_out_is_told(seed):
+    # With noise so low for some rows functions that gain much are all but dependent on those in the model.
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(2 * X[:, 0]) + 1e-2 * rng.normal(size=60)
+    weights = rng.choice([1.0, 10.0, 100.0], 60)
+    with pytest.warns(ConvergenceWarning):
+        model = RVR(Gaussian(4.0)).fit(X, y, weights)
+    assert model.status_ == "stalled"
+
+
+def test_a_softmax_without_functions_has_a_certificate():
+    X, y = np.ones((60, 2)), np.arange(60) % 3
+    model = RVC(multi_class="softmax").fit(X, y)
+    assert certificate(model, X, y).n_active == len(model.active_) == 0

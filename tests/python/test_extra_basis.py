@@ -376,3 +376,10 @@ def test_the_core_checks_extra_columns_again(extra, words, surface):
     X, y = surface
     with pytest.raises(ValueError, match=words):
         _core.fit_kernel(X, X, [WIDE.to_core()], y, extra=extra)
+
+
+def test_a_data_frame_is_an_array(surface):
+    pd = pytest.importorskip("pandas")
+    X, y = surface
+    frame, array = (RVR(WIDE, extra_basis=extra).fit(X, y) for extra in (pd.DataFrame(X), X))
+    np.testing.assert_array_equal(frame.mu_, array.mu_)

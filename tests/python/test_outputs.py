@@ -523,3 +523,14 @@ def test_healed_error_bars_are_those_of_each_output(shared_noise):
 def test_what_several_outputs_do_not_have_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         SparseBayesRegressor(**settings).fit(np.eye(4), np.eye(4)[:, :2])
+
+
+def test_rounding_ends_a_fit_of_several_outputs_with_a_model():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = np.sin(2 * X[:, 0]) + 1e-2 * rng.normal(size=60)
+    weights = rng.choice([1.0, 10.0, 100.0], 60)
+    with pytest.warns(ConvergenceWarning):
+        model = RVR(Gaussian(4.0)).fit(X, np.c_[y, rng.normal(size=60)], weights)
+    assert model.status_ == "stalled"
+    assert np.isfinite(model.predict(X)).all()

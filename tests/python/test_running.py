@@ -6,8 +6,11 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import RVC, RVR, SparseBayesRegressor, StepRecord
+from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
 ACTIONS = {"add", "reestimate", "delete", "noise", "joint", "mode", "search"}
@@ -155,3 +158,26 @@ def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     finally:
         timer.cancel()
     assert time.monotonic() - pressed[0] < 1.0
+
+
+def test_a_fit_that_fails_leaves_the_model_that_was_there(surface):
+    X, y = surface
+    model = RVR(Gaussian(1.0)).fit(X, y)
+    expected = model.predict(X)
+
+    def fail(record):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        model.set_params(kernel=Gaussian(5.0), callback=fail).fit(X[:50], -y[:50])
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+@pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
+def test_a_classifier_stopped_early_is_at_its_mode(multi_class):
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning):
+        model = RVC(Gaussian(2.0), multi_class=multi_class, max_iter=5).fit(X, y)
+    found = certificate(model, X, y)
+    assert found.max_mean_error < 1e-6
+    np.testing.assert_allclose(model.log_marginal_likelihood_, found.log_marginal_likelihood, rtol=1e-8)

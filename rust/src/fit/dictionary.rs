@@ -233,11 +233,23 @@ impl Dictionary {
     /// Whether a candidate was kept out although it still has something to gain.
     pub(super) fn refuses(&self, state: &State) -> bool {
         const WORTH_TELLING: f64 = 1e-6;
+        /// Relative rounding of S, and a gain that it does not explain: the twin of an active function seems to gain less.
+        const BLUR: f64 = 1e-14;
+        const SURE: f64 = 0.01;
         (0..self.factors.len()).any(|i| {
-            self.entries[i] >= LEAST_ENTRIES
-                && !state.active.contains(&i)
-                && self.resolves(i, self.factors[i], state)
-                && self.factors[i].gain_of_adding() > WORTH_TELLING
+            if state.active.contains(&i) || self.diag[i] <= 0.0 {
+                return false;
+            }
+            let f = self.factors[i];
+            if self.resolves(i, f, state) {
+                return self.entries[i] >= LEAST_ENTRIES && f.gain_of_adding() > WORTH_TELLING;
+            }
+            // Rounding blurs S, and adding the function would spoil the rest; but it may be sure that it has to gain.
+            let blurred = Factors {
+                s: f.s.max(BLUR * state.beta * self.diag[i]),
+                ..f
+            };
+            blurred.gain_of_adding() > SURE
         })
     }
 

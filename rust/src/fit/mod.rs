@@ -104,6 +104,11 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     } else {
         laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
     };
+    if !gaussian && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
+        // Between two looks for the mode the state is a step ahead of it.
+        mode::find_mode(stats, &mut state)?;
+        recorder.amend(&state);
+    }
     let status = match outcome {
         Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,
         Ok(status) => status,

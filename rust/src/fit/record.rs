@@ -129,6 +129,14 @@ impl<'w> Recorder<'w> {
         self.trace = vec![self.in_target_units(state)];
     }
 
+    /// Corrects the record of the last step: the state has been brought to its mode since.
+    pub(super) fn amend(&mut self, state: &impl Recorded) {
+        let value = self.in_target_units(state);
+        if let Some(last) = self.trace.last_mut() {
+            *last = value;
+        }
+    }
+
     /// For trials: keeps nothing.
     pub(super) fn silent() -> Self {
         Self {

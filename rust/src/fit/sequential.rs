@@ -18,7 +18,8 @@ use super::settings::{
     SEARCHES, WHOLE, trials,
 };
 use super::state::State;
-use crate::stats::Statistics;
+use crate::Error;
+use crate::stats::{Statistics, check_flag};
 
 /// Runs from the state given to convergence.
 pub(super) fn maximise(
@@ -54,16 +55,41 @@ pub(super) struct Start {
 }
 
 /// Takes a model that has seen the dictionary to convergence.
+///
+/// Where rounding takes the definiteness of the posterior precision on the way, the last model that was settled stands.
 pub(super) fn complete(
     stats: &mut dyn Statistics,
     state: &mut State,
+    dictionary: &mut Dictionary,
+    start: Start,
+    rules: &Rules,
+    range: NoiseRange,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let mut good = state.clone();
+    let limits = (rules, range);
+    match go_on(stats, state, &mut good, dictionary, start, limits, recorder) {
+        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
+            check_flag(stats.cancel_flag().as_deref())?;
+            state.clone_from(&good);
+            recorder.step(Action::Joint, None, state)?;
+            Ok(Status::Stalled)
+        }
+        outcome => outcome,
+    }
+}
+
+/// [`complete`]; `good` is kept at the last settled model.
+fn go_on(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    good: &mut State,
     dictionary: &mut Dictionary,
     Start {
         whole,
         mut searches,
     }: Start,
-    rules: &Rules,
-    range: NoiseRange,
+    (rules, range): (&Rules, NoiseRange),
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let noise = rules.free_noise(range);
@@ -95,6 +121,7 @@ pub(super) fn complete(
         })?;
         look_again(stats, state, dictionary)?;
         let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
+        good.clone_from(state);
         dictionary.reprice(state);
         if searches > 0 || dictionary.gains(state) {
             continue;

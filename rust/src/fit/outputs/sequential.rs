@@ -21,10 +21,32 @@ const TIE: f64 = 1e-7;
 
 /// Runs from the state given to convergence.
 ///
-/// Estimated noise levels are held at their start until the dictionary has little more to offer, as for one output.
+/// Where rounding takes the definiteness of a posterior precision on the way, the last model that was settled stands.
 pub(super) fn maximise(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
+    rules: &Rules,
+    noise: &Noise,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let mut good = state.clone();
+    match go_on(stats, state, &mut good, rules, noise, recorder) {
+        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
+            state.clone_from(&good);
+            recorder.step(Action::Joint, None, state)?;
+            Ok(Status::Stalled)
+        }
+        outcome => outcome,
+    }
+}
+
+/// [`maximise`]; `good` is kept at the last settled model.
+///
+/// Estimated noise levels are held at their start until the dictionary has little more to offer, as for one output.
+fn go_on(
+    stats: &mut dyn OutputStatistics,
+    state: &mut OutputState,
+    good: &mut OutputState,
     rules: &Rules,
     noise: &Noise,
     recorder: &mut Recorder<'_>,
@@ -34,6 +56,7 @@ pub(super) fn maximise(
     if noise.is_estimated() {
         climb(stats, state, &mut candidates, &noise.held(), HELD, recorder)?;
     }
+    good.clone_from(state);
     climb(stats, state, &mut candidates, noise, FREE, recorder)?;
     if let Some(start) = start
         && let Some((better, its_candidates)) = forgive(in_stages(stats, start, noise))?
@@ -52,6 +75,7 @@ pub(super) fn maximise(
         climb(stats, state, &mut candidates, noise, effort, recorder)?;
         candidates.refresh(stats, state)?;
         let settled = converge(stats, state, noise, effort, recorder)?;
+        good.clone_from(state);
         candidates.reprice(state);
         if candidates.best_addition(state, LEAST_GAIN).is_some() {
             continue;
