@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -105,9 +105,9 @@ def _alpha_prior(value: object) -> tuple[float, float]:
 
 
 def _scheme(value: object) -> Scheme:
-    if not isinstance(value, str) or value not in ("sequential", "mackay", "em"):
-        raise ValueError(f"scheme must be 'sequential', 'mackay' or 'em', got {value!r}")
-    return value
+    if isinstance(value, str) and value in get_args(Scheme):
+        return cast(Scheme, value)
+    raise ValueError(f"scheme must be 'sequential', 'mackay' or 'em', got {value!r}")
 
 
 def _noise_variance(value: object) -> float | None:
