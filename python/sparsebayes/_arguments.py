@@ -71,7 +71,8 @@ def check_settings(estimator: Any) -> Settings:
 
 
 def _is_array(value: object) -> bool:
-    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    # Series have __array__ too.
+    return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1)
 
 
 def _noise_variances(value: object) -> tuple[float, ...] | None:
@@ -116,4 +117,6 @@ def _noise_variance(value: object) -> float | None:
     try:
         return check_real("noise_variance", value, positive=True)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{error}; leave it None to have it estimated") from None
+        raise type(error)(
+            f"{error}; leave it None to have it estimated, or give one for each column of a y of several"
+        ) from None

@@ -36,7 +36,8 @@ _REMEDIES = {
     "the data ask for a weight without bound. Scale X or change the kernel width",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
     "stalled": "the model is close to an optimum that could not be reached to tol, as happens when basis "
-    "functions depend on one another almost exactly. Scale X, change the kernel width, or raise tol",
+    "functions depend on one another almost exactly, with very unequal sample weights, or for classes with a "
+    "strong alpha_prior. Scale X, change the kernel width, weaken the prior, or raise tol",
 }
 
 #: Rows predicted at a time, so that memory does not grow with their number.
