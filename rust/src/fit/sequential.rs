@@ -121,6 +121,11 @@ fn go_on(
         })?;
         look_again(stats, state, dictionary)?;
         let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
+        if fell(state, good) {
+            state.clone_from(good);
+            recorder.step(Action::Joint, None, state)?;
+            return Ok(Status::Stalled);
+        }
         good.clone_from(state);
         dictionary.reprice(state);
         if searches > 0 || dictionary.gains(state) {
@@ -139,6 +144,13 @@ fn go_on(
         }
         return Ok(status(settled, state, rules, range));
     }
+}
+
+/// Whether the evidence is less than it was, which no step makes it: then rounding rules.
+fn fell(state: &State, before: &State) -> bool {
+    const SLACK: f64 = 1e-6;
+    let (now, then) = (state.log_posterior(), before.log_posterior());
+    now < then - SLACK * (1.0 + then.abs())
 }
 
 /// A first model, from a sample of the dictionary: what is left to gain outside is little. If the sample is all there is
