@@ -5,7 +5,27 @@ use std::ops::Range;
 
 use super::blocks::BLOCK_BUFFER;
 use super::design::Design;
+use crate::linalg::blas::{dot, weighted_square};
 use crate::linalg::parallel::fill_pieces;
+use crate::{Error, Result};
+
+/// The squared length of a column under the sample weights of its rows.
+pub(super) fn squared_length(column: &[f64], weights: Option<&[f64]>) -> f64 {
+    match weights {
+        None => dot(column, column),
+        Some(w) => weighted_square(column, w),
+    }
+}
+
+/// The lengths of columns, given their squares; 0 for columns too small to divide by, which can never enter.
+pub(super) fn lengths(squares: &[f64]) -> Result<Vec<f64>> {
+    if squares.iter().any(|s| !s.is_finite()) {
+        let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    let length = |&square: &f64| if square > 1e-290 { square.sqrt() } else { 0.0 };
+    Ok(squares.iter().map(length).collect())
+}
 
 /// Columns that the active functions need again and again, evaluated once.
 ///

@@ -14,8 +14,9 @@ use nalgebra::DMatrix;
 
 use super::blocks::sum_over_rows;
 use super::by_class::ByClass;
-use super::columns::{Columns, columns_into};
+use super::columns::{Columns, columns_into, lengths};
 use super::design::Design;
+use super::observations::GRAM_ROWS;
 use super::rows::check_rows;
 use super::softmax::{Rows, labels};
 use super::softmax_sums::Pass;
@@ -24,9 +25,6 @@ use crate::linalg::blas::{axpy, dot};
 use crate::linalg::parallel::pieces;
 use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
-
-/// Rows of a Gram matrix at a time, as for `Observations`.
-const GRAM_ROWS: usize = 512;
 
 /// [`Statistics`] of rows with class labels, under a softmax.
 ///
@@ -114,13 +112,7 @@ impl<'a> Multinomial<'a> {
         let weights = self.weights.as_ref().unwrap_or(&ones);
         let mut sums = self.pass((weights, 1), &[])?;
         let squares = sums.diag.pop().unwrap_or_default();
-        if squares.iter().any(|s| !s.is_finite()) {
-            let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
-            return Err(Error::Invalid { what: what.into() });
-        }
-        // Columns too small to divide by can never enter.
-        let length = |&square: &f64| if square > 1e-290 { square.sqrt() } else { 0.0 };
-        self.lengths = squares.iter().map(length).collect();
+        self.lengths = lengths(&squares)?;
         self.norms = self.lengths.repeat(self.n_classes);
         // Without a model every class is as likely as the others.
         let p = 1.0 / self.n_classes as f64;

@@ -7,19 +7,19 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
-use super::columns::{Columns, columns_into};
+use super::columns::{Columns, columns_into, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
-use crate::{Error, Likelihood, Result};
+use crate::{Likelihood, Result};
 
 /// Columns of a Gram matrix that one thread makes at a time.
 const GRAM_COLUMNS: usize = 64;
 /// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches.
-const GRAM_ROWS: usize = 512;
+pub(super) const GRAM_ROWS: usize = 512;
 
 /// [`Statistics`] of rows that this process can see.
 ///
@@ -49,8 +49,9 @@ impl<'a> Observations<'a> {
     /// Joins a design with its targets and optional sample weights.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for input outside the likelihood's domain;
-    /// [`Error::NonFinite`] also when a basis function overflows.
+    /// [`Error::Shape`](crate::Error::Shape), [`Error::NonFinite`](crate::Error::NonFinite) or
+    /// [`Error::Invalid`](crate::Error::Invalid) for input outside the likelihood's domain;
+    /// [`Error::NonFinite`](crate::Error::NonFinite) also when a basis function overflows.
     pub fn new(
         design: &'a dyn Design,
         likelihood: Likelihood,
@@ -95,7 +96,7 @@ impl<'a> Observations<'a> {
         Ok(this)
     }
 
-    /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
+    /// Ends every later question with [`Error::Interrupted`](crate::Error::Interrupted) once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.cancel = Some(flag);
@@ -117,21 +118,13 @@ impl<'a> Observations<'a> {
                 let rows = block.rows.clone();
                 for (c, square) in squares.iter_mut().enumerate() {
                     let column = block.values.column(c, rows.len());
-                    *square += match &self.weights {
-                        None => dot(column, column),
-                        Some(w) => weighted_square(column, &w[rows.clone()]),
-                    };
+                    let weights = self.weights.as_ref().map(|w| &w[rows.clone()]);
+                    *square += squared_length(column, weights);
                     products[c] += dot(column, &self.residual[rows.clone()]);
                 }
             },
         )?;
-        if sums.diag.iter().any(|s| !s.is_finite()) {
-            let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
-            return Err(Error::Invalid { what: what.into() });
-        }
-        // Columns too small to divide by can never enter.
-        let norm = |&square: &f64| if square > 1e-290 { square.sqrt() } else { 0.0 };
-        self.norms = sums.diag.iter().map(norm).collect();
+        self.norms = lengths(&sums.diag)?;
         let mut start = self.normalise(sums, true, deviance);
         // At mu = 0 the working weights are the sample weights times a constant.
         let weight = self.likelihood.working(0.0, self.target[0]).weight;

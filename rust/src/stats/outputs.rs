@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, Sums, over_blocks};
 use super::check_flag;
-use super::columns::Columns;
+use super::columns::{Columns, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use crate::linalg::blas::{axpy, dot, weighted_square};
@@ -149,19 +149,11 @@ impl<'a> OutputObservations<'a> {
             let rows = block.rows.clone();
             for (c, square) in squares.iter_mut().enumerate() {
                 let column = block.values.column(c, rows.len());
-                *square += match &self.weights {
-                    None => dot(column, column),
-                    Some(w) => weighted_square(column, &w[rows.clone()]),
-                };
+                let weights = self.weights.as_ref().map(|w| &w[rows.clone()]);
+                *square += squared_length(column, weights);
             }
         })?;
-        if sums.diag.iter().any(|s| !s.is_finite()) {
-            let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
-            return Err(Error::Invalid { what: what.into() });
-        }
-        // Columns too small to divide by can never enter.
-        let norm = |&square: &f64| if square > 1e-290 { square.sqrt() } else { 0.0 };
-        self.norms = sums.diag.iter().map(norm).collect();
+        self.norms = lengths(&sums.diag)?;
         Ok(())
     }
 
