@@ -163,3 +163,42 @@ def fit_kernel_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
+
+@final
+class RetargetedFit:
+    def __new__(
+        cls,
+        Phi: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        active: NDArray[np.int64],
+        alpha: NDArray[np.float64],
+        n_threads: int | None = None,
+    ) -> Self: ...
+    def maximise(
+        self,
+        targets: NDArray[np.float64],
+        *,
+        gain: float,
+        tol: float,
+        max_iter: int,
+        callback: Callable[[int, str, int, float, float, int, float], bool] | None = None,
+    ) -> tuple[str, NDArray[np.float64], NDArray[np.int64]]: ...
+    def predictions(self) -> NDArray[np.float64]: ...
+    def log_occam_factor(self) -> float: ...
+    def posterior(self) -> OutputPosterior: ...
+
+@final
+class TopDownFit:
+    def __new__(
+        cls,
+        Phi: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        n_threads: int | None = None,
+    ) -> Self: ...
+    def solve(
+        self, targets: NDArray[np.float64], alpha: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def keep(self, places: NDArray[np.int64]) -> None: ...

@@ -37,7 +37,8 @@ mod stats;
 
 pub use error::{Error, Result};
 pub use fit::{
-    Action, Noise, OutputNoise, Rules, Scheme, Settings, Status, Step, Watch, fit, fit_outputs,
+    Action, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status, Step,
+    TopDownFit, Watch, fit, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};

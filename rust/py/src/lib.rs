@@ -7,6 +7,7 @@ mod fit;
 mod kernel;
 mod outputs;
 mod posterior;
+mod retargeted;
 mod watcher;
 
 /// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time.
@@ -28,6 +29,8 @@ mod _core {
     use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
     use crate::posterior::PyPosterior;
+    #[pymodule_export]
+    use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

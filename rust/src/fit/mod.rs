@@ -21,9 +21,10 @@ mod shared;
 mod stand_ins;
 mod state;
 mod stationary;
+mod top_down;
 
 pub(crate) use outputs::OutputState;
-pub use outputs::{OutputNoise, fit_outputs};
+pub use outputs::{MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
 pub use settings::{Noise, Rules, Scheme, Settings};
 
@@ -32,6 +33,7 @@ use prior::{Gamma, Priors};
 use record::{Halt, Recorder};
 use settings::{NOISE_FLOOR, START_NOISE};
 pub(crate) use state::State;
+pub use top_down::TopDownFit;
 
 use crate::Result;
 use crate::model::Posterior;

@@ -9,9 +9,11 @@ mod candidates;
 mod evidence;
 mod inner;
 mod joint;
+mod retargeted;
 mod sequential;
 mod state;
 
+pub use retargeted::{MStep, RetargetedFit};
 pub(crate) use state::OutputState;
 
 use super::Status;
