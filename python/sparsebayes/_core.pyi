@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "PROBIT_NODES",
     "Kernel",
     "NumericalError",
     "OutputPosterior",
@@ -16,8 +17,12 @@ __all__ = [
     "fit_dense_outputs",
     "fit_kernel",
     "fit_kernel_outputs",
+    "probit_expectations",
+    "probit_log_probabilities",
+    "probit_probabilities",
 ]
 
+PROBIT_NODES: int
 __version__: str
 
 class NumericalError(ArithmeticError):
@@ -163,3 +168,16 @@ def fit_kernel_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
+def probit_probabilities(
+    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
+) -> NDArray[np.float64]: ...
+def probit_log_probabilities(
+    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
+) -> NDArray[np.float64]: ...
+def probit_expectations(
+    scores: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    n_nodes: int | None = None,
+    n_threads: int | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
