@@ -2,8 +2,8 @@
 //!
 //! The integrand exp(g(u)), g(u) = -u^2 / 2 + sum_j ln Phi(u + d_j), is log-concave. About its mode it is close to a
 //! Gaussian that leans to the right, because the curvature of each ln Phi falls from 1 to 0. With s the width at the
-//! mode and z the new variable, u = mode + s (e^{cz} - 1) / c has no cubic term left for the right c, and the
-//! trapezoidal rule in z converges as it does for a Gaussian: geometrically.
+//! mode and z the new variable, u = mode + s (e^{cz} - 1) / c makes a near-Gaussian of it for the right lean c, and the
+//! trapezoidal rule in z converges as it does for a Gaussian.
 
 use crate::linalg::simd::exp;
 use crate::normal::{DENSITY_AT_ZERO, cdf, left_cdf};
@@ -21,8 +21,10 @@ pub(super) const ABSENT: f64 = 1e3;
 const MODE_TOLERANCE: f64 = 0.02;
 /// Steps to a mode that are ever taken; five are the rule.
 const MAX_STEPS: usize = 60;
-/// From here to the left ln Phi is a parabola, and its third derivative nothing but rounding.
+/// From here to the left ln Phi is a parabola, and hazard + x nothing but rounding.
 const PARABOLIC: f64 = -1e3;
+/// How many widths left of the mode the lean is taken from.
+const AWAY: f64 = 2.0;
 /// The least lean: below it the new variable loses digits and gains nothing.
 const LEAST_LEAN: f64 = 1e-5;
 /// Classes whose factors are multiplied before the product is brought back to about 1: (1e12)^-16 is still a number.
@@ -67,10 +69,10 @@ impl Nodes {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Modes {
     at: Lanes,
-    /// Minus the second derivative of g; never below 1.
-    curvature: Lanes,
-    /// The third derivative of g.
-    third: Lanes,
+    /// The root of minus the inverse second derivative of g; at most 1.
+    width: Lanes,
+    /// How the integrand leans to the right: c of the new variable.
+    lean: Lanes,
 }
 
 impl Modes {
@@ -80,30 +82,53 @@ impl Modes {
     #[inline(always)]
     #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
     pub(super) fn find<const FUSED: bool>(differences: &[Lanes]) -> Self {
-        let mut modes = Self {
-            at: left_of_modes(differences),
-            curvature: [1.0; LANES],
-            third: [0.0; LANES],
-        };
+        let mut at = left_of_modes(differences);
+        let mut width = [1.0; LANES];
         let mut moving = [true; LANES];
         for _ in 0..MAX_STEPS {
-            let (slope, curvature, third) = derivatives::<FUSED>(differences, &modes.at);
+            let (slope, curvature) = derivatives::<FUSED>(differences, &at);
             for l in 0..LANES {
                 // A row at rest stays as it is, whatever the rows beside it need.
-                if moving[l] {
-                    let step = slope[l] / curvature[l];
-                    modes.at[l] += step;
-                    modes.curvature[l] = (curvature[l] - third[l] * step).max(1.0);
-                    modes.third[l] = third[l];
-                    moving[l] = step * step * curvature[l] > MODE_TOLERANCE * MODE_TOLERANCE;
-                }
+                let step = if moving[l] {
+                    slope[l] / curvature[l]
+                } else {
+                    0.0
+                };
+                width[l] = if moving[l] {
+                    1.0 / curvature[l].sqrt()
+                } else {
+                    width[l]
+                };
+                at[l] += step;
+                moving[l] = step.abs() > MODE_TOLERANCE * width[l];
             }
             if !moving.contains(&true) {
                 break;
             }
         }
-        modes
+        let lean = leans::<FUSED>(differences, &at, &width);
+        Self { at, width, lean }
     }
+}
+
+/// The lean that gives the slope of g [`AWAY`] widths left of the mode, where a Gaussian has [`AWAY`] / width.
+///
+/// For small c the slope there is (1 + 3 c) times that, whatever [`AWAY`] is up to higher powers; those are fitted. The
+/// third derivative at the mode would say the same for small c, but it does not see a shoulder farther out, which many
+/// classes with the same score make.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `find`
+fn leans<const FUSED: bool>(differences: &[Lanes], at: &Lanes, width: &Lanes) -> Lanes {
+    let mut lean = [0.0; LANES];
+    for l in 0..LANES {
+        lean[l] = at[l] - AWAY * width[l];
+    }
+    let (slope, _) = derivatives::<FUSED>(differences, &lean);
+    for l in 0..LANES {
+        let excess = (slope[l] * width[l] / AWAY - 1.0).max(0.0);
+        lean[l] = (excess / (3.0 + 2.2 * excess)).max(LEAST_LEAN);
+    }
+    lean
 }
 
 /// Points where g' is not negative: the hazard exceeds max(-x, 0), and with that in its place two of Newton's steps from
@@ -133,27 +158,24 @@ fn left_of_modes(differences: &[Lanes]) -> Lanes {
     at
 }
 
-/// g', -g'' and g'''.
+/// g' and -g''.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `find`
-fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, Lanes, Lanes) {
-    let (mut slope, mut curvature, mut third) = (at.map(|u| -u), [1.0; LANES], [0.0; LANES]);
+fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, Lanes) {
+    let (mut slope, mut curvature) = (at.map(|u| -u), [1.0; LANES]);
     for d in differences {
         for l in 0..LANES {
             let x = at[l] + d[l];
             let hazard = cdf::<FUSED>(x).hazard;
-            let sum = hazard + x;
-            let parabolic = x < PARABOLIC;
             slope[l] += hazard;
-            curvature[l] += if parabolic { 1.0 } else { hazard * sum };
-            third[l] += if parabolic {
-                0.0
+            curvature[l] += if x < PARABOLIC {
+                1.0
             } else {
-                hazard * (sum * (hazard + sum) - 1.0)
+                hazard * (hazard + x)
             };
         }
     }
-    (slope, curvature, third)
+    (slope, curvature)
 }
 
 /// What the integrals of one row need at the nodes; reused from row to row.
@@ -194,10 +216,8 @@ pub(super) fn integrate<const FUSED: bool>(
     corrections: &mut [f64],
 ) -> f64 {
     let n = nodes.len();
-    let (at, curvature) = (modes.at[l], modes.curvature[l]);
-    let scale = 1.0 / curvature.sqrt();
-    let lean = (modes.third[l] * scale * scale * scale / 3.0).max(LEAST_LEAN);
-    work.place::<FUSED>(nodes, scale, lean);
+    let (at, width, lean) = (modes.at[l], modes.width[l], modes.lean[l]);
+    work.place::<FUSED>(nodes, width, lean);
     let (least, most) = (work.offset[0], work.offset[nodes.last]);
     // The part of g that is made of parabolas: its value at the mode, slope and curvature there.
     let (mut log, mut slope, mut parabolas) = (-0.5 * at * at, -at, 1.0);
@@ -229,16 +249,16 @@ pub(super) fn integrate<const FUSED: bool>(
             0.0
         };
     }
-    log + (DENSITY_AT_ZERO * scale * nodes.spacing * total).ln()
+    log + (DENSITY_AT_ZERO * width * nodes.spacing * total).ln()
 }
 
 impl Workspace {
     /// Puts the nodes about the mode.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `find`
-    fn place<const FUSED: bool>(&mut self, nodes: &Nodes, scale: f64, lean: f64) {
+    fn place<const FUSED: bool>(&mut self, nodes: &Nodes, width: f64, lean: f64) {
         for (to, z) in self.offset.iter_mut().zip(&nodes.z) {
-            *to = scale / lean * (exp::<FUSED>(lean * z) - 1.0);
+            *to = width / lean * (exp::<FUSED>(lean * z) - 1.0);
         }
         self.product.fill(1.0);
         self.exponent.fill(0.0);
