@@ -3,21 +3,30 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
+from typing_extensions import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "PROBIT_NODES",
     "Kernel",
     "NumericalError",
     "OutputPosterior",
     "Posterior",
+    "RetargetedFit",
+    "TopDownFit",
     "__version__",
     "fit_dense",
     "fit_dense_outputs",
     "fit_kernel",
     "fit_kernel_outputs",
+    "probit_expectations",
+    "probit_log_probabilities",
+    "probit_probabilities",
 ]
 
+PROBIT_NODES: int
 __version__: str
 
 class NumericalError(ArithmeticError):
@@ -183,7 +192,7 @@ class RetargetedFit:
         gain: float,
         tol: float,
         max_iter: int,
-        callback: Callable[[int, str, int, float, float, int, float], bool] | None = None,
+        callback: _Callback | None = None,
     ) -> tuple[str, NDArray[np.float64], NDArray[np.int64]]: ...
     def predictions(self) -> NDArray[np.float64]: ...
     def log_occam_factor(self) -> float: ...
@@ -202,3 +211,17 @@ class TopDownFit:
         self, targets: NDArray[np.float64], alpha: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def keep(self, places: NDArray[np.int64]) -> None: ...
+
+def probit_probabilities(
+    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
+) -> NDArray[np.float64]: ...
+def probit_log_probabilities(
+    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
+) -> NDArray[np.float64]: ...
+def probit_expectations(
+    scores: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    n_nodes: int | None = None,
+    n_threads: int | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...

@@ -33,6 +33,8 @@ mod kernel;
 mod likelihood;
 pub mod linalg;
 mod model;
+mod normal;
+mod probit;
 mod stats;
 
 pub use error::{Error, Result};
@@ -43,6 +45,7 @@ pub use fit::{
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::{OutputPosterior, Posterior};
+pub use probit::{Expectations, Probit};
 pub use stats::{
     Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
     OutputObservations, OutputStatistics, Residuals, Statistics, Sweep,
