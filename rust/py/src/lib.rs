@@ -30,6 +30,7 @@ mod _core {
     use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
     use crate::posterior::PyPosterior;
+    #[pymodule_export]
     use crate::probit::{probit_expectations, probit_log_probabilities, probit_probabilities};
     #[pymodule_export]
     use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
