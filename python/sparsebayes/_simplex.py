@@ -13,12 +13,11 @@ SciPy's SLSQP meets these conditions to 1e-7 of the terms in g. Hence an active-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import nnls
 
 from ._types import FloatArray
 
@@ -27,8 +26,8 @@ _RESIDUAL: Final = 1e-13
 #: Curvature, of 1 for a variable alone, that counts as none: in the descent, and where minima are compared.
 _FLAT: Final = 1e-14
 _EQUAL: Final = 1e-12
-#: How far below 0 a variable may come where minima are compared, their length being 1.
-_SLACK: Final = 1e-14
+#: Curvature added to find the shortest of several minima.
+_TILT: Final = 1e-7
 #: Ratio of the units of variables beyond which the small ones are no longer scaled up.
 _UNITS: Final = 1e-8
 _EPS: Final = float(np.finfo(np.float64).eps)
@@ -41,12 +40,12 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
     a variable that reaches 0 leaves the face, and at the minimum the one whose slope falls most short of
     lambda enters. Each face has a lower minimum than those before, so in exact arithmetic none comes twice;
     where rounding brings one back the search is over, and there are finitely many. All minima have the same
-    Omega b and f^T b. Of the polyhedron of these the shortest point, in units in which Omega has equal
-    numbers on its diagonal, is found by least distance programming (Lawson & Hanson 1974, chapter 23).
+    Omega b and f^T b. Of these the shortest one is returned, in units in which Omega has equal numbers on its
+    diagonal; those that vanish count like the largest.
 
-    That point is unique, so permuting the variables permutes the result, and variables with the same rows in
-    Omega and f have the same weight, both up to rounding. Slopes agree to about 1e-12 of the terms they are
-    sums of, also where the diagonal of Omega spans twelve orders of magnitude.
+    That minimum is unique, so permuting the variables permutes the result, and variables with the same rows
+    in Omega and f have the same weight, both up to rounding. Slopes agree to about 1e-12 of the terms in
+    them, also where the diagonal of Omega spans twelve orders of magnitude.
 
     Parameters
     ----------
@@ -158,7 +157,8 @@ def _minimum_of_face(
             nearest = int(np.argmin(reach))
             c = np.maximum(c + reach[nearest] * step, 0.0)
             c[falling[nearest]] = 0.0
-            inside &= c > 0.0
+        c[c <= _EPS**2 * c.max()] = 0.0
+        inside &= c > 0.0
         c = c / (c @ problem.units)
     return c, inside
 
@@ -184,29 +184,21 @@ def _newton(problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]) -> Floa
 def _shortest_minimum(problem: _Problem, c: FloatArray) -> FloatArray:
     """Return the shortest of all minima, given any.
 
-    H c and f^T c are the same for all minima of a convex quadratic function: c = fixed + N x with orthonormal
-    N, and fixed orthogonal to it. The least |x| with N x >= -fixed comes from non-negative least squares.
+    A curvature added to all directions has the active set of the shortest minimum, if it is small enough; the
+    equations that all minima solve then have a shortest solution in the variables left.
     """
-    size = max(float(np.linalg.norm(problem.f)), float(np.linalg.norm(problem.H @ c)), _EPS)
+    n, size = len(c), max(float(np.linalg.norm(problem.f)), float(np.linalg.norm(problem.H @ c)), _EPS)
     sums = problem.units / np.linalg.norm(problem.units)
-    _, singular, right = np.linalg.svd(np.vstack([problem.H, problem.f / size, sums]))
-    free = right[singular <= _EQUAL * singular[0]]
-    if len(free) == 0:
+    equations = np.vstack([problem.H, problem.f / size, sums])
+    singular = np.linalg.svd(equations, compute_uv=False)
+    if singular[-1] > _EQUAL * singular[0]:
         return c
-    N = free.T
-    fixed = c - N @ (N.T @ c)
-    fixed = fixed / np.linalg.norm(fixed)  # the length of c does not matter until the end
-    # Rounding may leave a set without inside empty.
-    E = np.vstack([N.T, -fixed - _SLACK])
-    try:
-        dual = nnls(E, np.eye(len(E))[-1])[0]
-    except RuntimeError:  # too many iterations
-        return c
-    gap = E @ dual - np.eye(len(E))[-1]
-    if gap[-1] > -_FLAT:  # nothing but rounding is left of it
-        return c
-    shortest = np.where(dual > 0.0, 0.0, np.maximum(fixed - N @ (gap[:-1] / gap[-1]), 0.0))
-    b = shortest * problem.units
-    shortest[(shortest <= _SLACK * shortest.max()) & (b <= _SLACK * b.max())] = 0.0
+    near = _some_minimum(replace(problem, H=problem.H + _TILT * np.eye(n)))
+    at = np.flatnonzero(near)
+    shortest = np.zeros(n)
+    shortest[at] = np.linalg.pinv(equations[:, at], rcond=_EQUAL) @ (equations @ c)
+    if shortest.min() < -_TILT * shortest.max():
+        shortest = near
+    shortest = np.where(shortest > _FLAT * shortest.max(), shortest, 0.0)
     # Newton steps are orthogonal to what is free here, and take back the rounding.
     return _minimum_of_face(problem, shortest / (shortest @ problem.units), shortest > 0.0)[0]
