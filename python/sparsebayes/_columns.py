@@ -122,6 +122,8 @@ class OnColumns(Kernel):
 def check_columns(columns: Any) -> Columns:
     """Return columns in a form that compares by value; TypeError if they are none, ValueError if empty."""
     if isinstance(columns, slice):
+        if columns.step == 0:
+            raise ValueError(f"columns must be a slice with a step other than 0, got {columns}")
         return slice(*(_bound(part) for part in (columns.start, columns.stop, columns.step)))
     if isinstance(columns, str) or _is_integer(columns):
         columns = [columns]
