@@ -7,6 +7,8 @@ A kernel object is immutable, hashable and picklable; ``kernel(X, Z)`` is its ma
 >>> Gaussian(2.0) + Linear() * Gaussian([1.0, 5.0])
 Gaussian(width=2.0) + Linear() * Gaussian(width=(1.0, 5.0))
 
+``OnColumns`` evaluates a kernel on some of the columns only.
+
 Unlike in a support vector machine a kernel need not be positive definite here: it only makes the basis
 functions :math:`\phi_n(x) = k(x, x_n)` of a linear model (Tipping 2001, section 2).
 """
