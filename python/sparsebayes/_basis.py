@@ -69,6 +69,7 @@ class KernelBasis(SparseBayesEstimator):
             degree=self.degree,
             coef0=self.coef0,
             sample_weight=training.weights,
+            feature_names=getattr(self, "feature_names_in_", None),
         )
 
     def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
