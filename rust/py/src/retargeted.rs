@@ -139,6 +139,13 @@ impl PyRetargetedFit {
         ))
     }
 
+    /// Moves the prior precisions of the functions in the model, which ascend.
+    #[allow(clippy::needless_pass_by_value)] // the Python signature
+    fn set_alpha(&self, py: Python<'_>, alpha: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
+        let alpha = vector("alpha", &alpha)?;
+        run(py, None, |_| lock(&self.fit).0.set_alpha(alpha))
+    }
+
     /// Phi mu at every row, (N, C).
     fn predictions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let values = run(py, None, |_| {

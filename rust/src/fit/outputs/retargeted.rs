@@ -82,6 +82,28 @@ impl<'a> RetargetedFit<'a> {
         self.stats.set_targets(targets)
     }
 
+    /// Moves the prior precisions of the functions in the model, given in ascending order of the functions and for columns as
+    /// they were given.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::Invalid`], and [`Error::NotPositiveDefinite`] where rounding leaves no posterior.
+    pub fn set_alpha(&mut self, alpha: &[f64]) -> Result<()> {
+        Error::check_len("alpha", self.state.len(), alpha.len())?;
+        if let Some(bad) = alpha.iter().find(|a| a.is_nan() || **a <= 0.0) {
+            let what = format!("alpha must be positive, got {bad}");
+            return Err(Error::Invalid { what });
+        }
+        let mut order: Vec<usize> = (0..self.state.len()).collect();
+        order.sort_unstable_by_key(|&k| self.state.active[k]);
+        let mut moved = vec![0.0; order.len()];
+        for (&k, &alpha) in order.iter().zip(alpha) {
+            let norm = self.stats.norms()[self.state.active[k]];
+            moved[k] = alpha / (norm * norm);
+        }
+        let betas = self.state.betas();
+        self.state.set_hyperparameters(&moved, &betas)
+    }
+
     /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
     /// ln alpha is further than `tol` from its best. Where nothing is left to do, each alpha is re-estimated once.
     ///
