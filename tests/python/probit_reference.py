@@ -1,6 +1,7 @@
 """The multinomial probit likelihood in NumPy and SciPy, slow and obvious; nothing of the package is imported.
 
-Psorakis, Damoulas & Girolami (2010): the copy y_c ~ Normal(f_c, 1) of each score f_c, the class being that of the largest copy.
+Psorakis, Damoulas & Girolami (2010): each score f_c has a copy y_c ~ Normal(f_c, 1), and the class is
+that of the largest copy.
 """
 
 import numpy as np
@@ -33,7 +34,7 @@ def mode(d):
 
 
 def by_quad(scores, label):
-    """ln P(t = label | f) and the copies' means, by adaptive quadrature about the mode: equations (1), (3), (4)."""
+    """ln P(t = label | f) and the copies' means, by adaptive quadrature: equations (1), (3), (4)."""
     d = differences(scores, label)
     centre = mode(d)
     highest = log_integrand(centre, d)
@@ -48,7 +49,8 @@ def by_quad(scores, label):
         """Of equation (3): phi of class k in place of its Phi, over the same integral with Phi."""
 
         def swapped(u):
-            return np.exp(log_integrand(u, d) - highest + log_density(u + d[k]) - log_ndtr(u + d[k]))
+            log_hazard = log_density(u + d[k]) - log_ndtr(u + d[k])
+            return np.exp(log_integrand(u, d) - highest + log_hazard)
 
         return integral(swapped) / total
 
@@ -77,7 +79,7 @@ def means(scores, label, lost):
 
 
 def by_simulation(scores, label, n_draws, rng):
-    """Share of draws in which the copy of ``label`` is the largest, the copies' means there, and both standard errors."""
+    """Share of draws won by ``label``, the copies' means in those, each with its standard error."""
     copies = scores + rng.normal(size=(n_draws, len(scores)))
     here = copies[copies.argmax(axis=1) == label]
     share = len(here) / n_draws

@@ -1,5 +1,7 @@
 """The multinomial probit likelihood against brute force: quadrature, a fine grid, and simulation."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import log_ndtr
@@ -78,8 +80,9 @@ def test_more_nodes_are_more_exact():
     labels = np.zeros(len(f), dtype=np.int64)
     _, y = expected(f, labels)
     errors = [np.abs(probit_expectations(f, labels, n_nodes=n)[0] - y).max() for n in (4, 8, 12, 16, 24)]
-    assert all(after < 0.2 * before for before, after in zip(errors, errors[1:], strict=False)), errors
-    assert PROBIT_NODES == 16 and errors[3] < 1e-6
+    assert all(after < 0.2 * before for before, after in pairwise(errors)), errors
+    assert PROBIT_NODES == 16
+    assert errors[3] < 1e-6
 
 
 def test_two_classes_have_the_closed_form():
@@ -127,7 +130,8 @@ def test_nothing_underflows_far_out(n_classes):
     assert log_p[2, 0] == pytest.approx(-0.5e24 * rivals / (rivals + 1), rel=1e-9)
     np.testing.assert_allclose(log_p[1, 0], 0.0, atol=1e-12)
     y, own = probit_expectations(table(f), np.zeros(3, dtype=np.int64))
-    assert np.all(np.isfinite(y)) and np.all(np.isfinite(own))
+    assert np.all(np.isfinite(y))
+    assert np.all(np.isfinite(own))
     np.testing.assert_allclose(y[1], f[1], atol=1e-12)
 
 
@@ -184,7 +188,8 @@ def test_threads_do_not_show():
 def test_results_have_the_form_of_the_scores():
     f = table(np.zeros((4, 3)))
     y, log_p = probit_expectations(f, np.zeros(4, dtype=np.int64))
-    assert y.shape == (4, 3) and y.flags.f_contiguous and log_p.shape == (4,)
+    assert (y.shape, log_p.shape) == ((4, 3), (4,))
+    assert y.flags.f_contiguous
     np.testing.assert_allclose(probit_probabilities(f), 1.0 / 3.0, atol=1e-9)
     assert probit_probabilities(table(np.empty((0, 3)))).shape == (0, 3)
 
