@@ -113,9 +113,9 @@ impl Modes {
 
 /// The lean that gives the slope of g [`AWAY`] widths left of the mode, where a Gaussian has [`AWAY`] / width.
 ///
-/// For small c the slope there is (1 + 3 c) times that, whatever [`AWAY`] is up to higher powers; those are fitted. The
-/// third derivative at the mode would say the same for small c, but it does not see a shoulder farther out, which many
-/// classes with the same score make.
+/// To first order in c the slope there is 1 + 3 c / 2 [`AWAY`] times that; the next order is fitted. The third derivative at
+/// the mode would say the same for small c, but it does not see a shoulder farther out, which many classes with the same
+/// score make.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `Modes::find`
 fn leans<const FUSED: bool>(differences: &[Lanes], at: &Lanes, width: &Lanes) -> Lanes {
