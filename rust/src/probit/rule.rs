@@ -113,7 +113,7 @@ impl Modes {
 
 /// The lean that gives the slope of g [`AWAY`] widths left of the mode, where a Gaussian has [`AWAY`] / width.
 ///
-/// To first order in c the slope there is 1 + 3 c / 2 [`AWAY`] times that; the next order is fitted. The third derivative at
+/// To first order in c the slope there is 1 + 1.5 [`AWAY`] c times that; the next order is fitted. The third derivative at
 /// the mode would say the same for small c, but it does not see a shoulder farther out, which many classes with the same
 /// score make.
 #[inline(always)]
