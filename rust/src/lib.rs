@@ -25,6 +25,7 @@
 //!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
 //! * [`fit_outputs`]: the same for several targets that share their functions; it asks [`OutputStatistics`].
+//! * [`Probit`]: the multinomial probit likelihood, for models whose noisy scores compete for the class.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -9,34 +9,42 @@ use sparsebayes::{Error, Probit};
 use crate::arrays::{class_numbers, columns};
 use crate::errors::to_python;
 
-fn probit(n_nodes: Option<usize>) -> Result<Probit, Error> {
-    n_nodes.map_or_else(|| Ok(Probit::default()), Probit::new)
+fn probit(n_nodes: Option<usize>, n_classes: usize) -> Result<Probit, Error> {
+    n_nodes.map_or_else(|| Ok(Probit::for_classes(n_classes)), Probit::new)
 }
 
 /// A table that the core filled column after column.
-fn table<'py>(
-    py: Python<'py>,
+fn table(
+    py: Python<'_>,
     values: Vec<f64>,
     shape: [usize; 2],
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
+) -> PyResult<Bound<'_, PyArray2<f64>>> {
     values
         .into_pyarray(py)
         .reshape_with_order(shape, NPY_ORDER::NPY_FORTRANORDER)
 }
 
-/// ln P of every class for each row of scores.
-fn log_probabilities(
-    py: Python<'_>,
-    scores: &[f64],
-    n_classes: usize,
+/// A number for each row and class.
+type Ask = fn(&Probit, &[f64], usize) -> Result<Vec<f64>, Error>;
+
+/// What `ask` says about each row and class of a table of scores.
+fn of_table<'py>(
+    py: Python<'py>,
+    scores: &PyReadonlyArray2<'py, f64>,
     n_nodes: Option<usize>,
     n_threads: Option<usize>,
-) -> PyResult<Vec<f64>> {
-    py.detach(|| {
-        let probit = probit(n_nodes)?;
-        with_threads(n_threads, || probit.log_probabilities(scores, n_classes))?
-    })
-    .map_err(|error| to_python(&error))
+    ask: Ask,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let values = columns("scores", scores)?;
+    let shape: [usize; 2] = scores.as_array().dim().into();
+    let n_classes = shape[1];
+    let found = py
+        .detach(|| {
+            let probit = probit(n_nodes, n_classes)?;
+            with_threads(n_threads, || ask(&probit, values, n_classes))?
+        })
+        .map_err(|error| to_python(&error))?;
+    table(py, found, shape)
 }
 
 /// P(t = c | f) for an N x C table of scores in Fortran order; each row sums to 1.
@@ -49,15 +57,10 @@ pub(crate) fn probit_probabilities<'py>(
     n_nodes: Option<usize>,
     n_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let values = columns("scores", &scores)?;
-    let shape: [usize; 2] = scores.as_array().dim().into();
-    let n_classes = shape[1];
-    let mut values = log_probabilities(py, values, n_classes, n_nodes, n_threads)?;
-    values.iter_mut().for_each(|v| *v = v.exp());
-    table(py, values, shape)
+    of_table(py, &scores, n_nodes, n_threads, Probit::probabilities)
 }
 
-/// The logarithms of these, which do not underflow.
+/// The logarithms of these, right however small they are.
 #[pyfunction]
 #[pyo3(signature = (scores, *, n_nodes=None, n_threads=None))]
 #[allow(clippy::needless_pass_by_value)] // the Python signature
@@ -67,11 +70,7 @@ pub(crate) fn probit_log_probabilities<'py>(
     n_nodes: Option<usize>,
     n_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let values = columns("scores", &scores)?;
-    let shape: [usize; 2] = scores.as_array().dim().into();
-    let n_classes = shape[1];
-    let values = log_probabilities(py, values, n_classes, n_nodes, n_threads)?;
-    table(py, values, shape)
+    of_table(py, &scores, n_nodes, n_threads, Probit::log_probabilities)
 }
 
 /// Means of the noisy copies of the scores given the classes, and ln P of each row's own class.
@@ -91,7 +90,7 @@ pub(crate) fn probit_expectations<'py>(
     let labels = class_numbers("labels", &labels, n_rows)?;
     let found = py
         .detach(|| {
-            let probit = probit(n_nodes)?;
+            let probit = probit(n_nodes, n_classes)?;
             with_threads(n_threads, || {
                 probit.expectations(values, &labels, n_classes)
             })?

@@ -7,17 +7,17 @@
 //!
 //! Knows scores and labels, never Phi, alpha or beta.
 
+mod piece;
 mod rule;
 
-use std::f64::consts::FRAC_1_SQRT_2;
 use std::ops::Range;
 
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::simd::{Simd, WithSimd, dispatch, is_fused};
-use crate::normal::{cdf, log_cdf};
+use crate::linalg::simd::dispatch;
 use crate::{Error, Result};
 
-use rule::{ABSENT, LANES, Lanes, Modes, Nodes, Workspace, integrate};
+use piece::{Piece, Wanted};
+use rule::Nodes;
 
 /// Rows that one thread takes at a time.
 const PIECE: usize = 256;
@@ -63,8 +63,25 @@ impl Default for Probit {
 }
 
 impl Probit {
-    /// Nodes that make probabilities and expectations exact to 1e-6, whatever the scores; measured in DESIGN.md.
+    /// Nodes that make probabilities and expectations of up to 14 classes exact to 1e-6, whatever the scores; measured in
+    /// DESIGN.md.
     pub const NODES: usize = 16;
+    /// The same for up to 30 classes.
+    const NODES_OF_MANY: usize = 24;
+    const FEW_CLASSES: usize = 14;
+
+    /// With as many nodes as make that true for so many classes.
+    #[must_use]
+    pub fn for_classes(n_classes: usize) -> Self {
+        let nodes = if n_classes <= Self::FEW_CLASSES {
+            Self::NODES
+        } else {
+            Self::NODES_OF_MANY
+        };
+        Self {
+            nodes: Nodes::new(nodes),
+        }
+    }
 
     /// With `n_nodes` nodes for each integral. Two classes need none: theirs has a closed form.
     ///
@@ -83,29 +100,33 @@ impl Probit {
         })
     }
 
-    /// ln P(t = c | f) for an N x C table of scores, as a table of the same form: equation (1).
+    /// P(t = c | f) for an N x C table of scores, as a table of the same form: equation (1).
     ///
-    /// The probabilities of each row are divided by their sum, which differs from 1 by no more than they from the truth.
+    /// One integral for each row, about the class of its largest score, serves all classes. The probabilities of a row
+    /// are divided by their sum, which differs from 1 by no more than they from the truth. Right in absolute terms:
+    /// those below 1e-14 may come out as 0.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] where `scores` is no such table, one of them is
     /// beyond 1e12, or there are fewer than two classes.
+    pub fn probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
+        let table = Table::new(scores, n_classes)?;
+        Ok(self.ask(table, Wanted::Probabilities).0)
+    }
+
+    /// Their logarithms, right in relative terms however small the probabilities: one integral for each row and class.
+    ///
+    /// # Errors
+    /// As [`Probit::probabilities`].
     pub fn log_probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
         let table = Table::new(scores, n_classes)?;
-        let parts = map_pieces(table.n_rows, PIECE, |rows| {
-            dispatch(AllClasses {
-                nodes: &self.nodes,
-                table,
-                rows,
-            })
-        });
-        Ok(joined(&parts, table.n_rows, n_classes))
+        Ok(self.ask(table, Wanted::LogProbabilities).0)
     }
 
     /// The E-step: means of the noisy copies of the scores given that the copy of the row's own class is the largest.
     ///
     /// # Errors
-    /// As [`Probit::log_probabilities`], and where a label is not below `n_classes`.
+    /// As [`Probit::probabilities`], and where a label is not below `n_classes`.
     pub fn expectations(
         &self,
         scores: &[f64],
@@ -119,20 +140,41 @@ impl Probit {
                 format!("labels must lie below the number of classes, {n_classes}; got {label}");
             return Err(Error::Invalid { what });
         }
-        let parts = map_pieces(table.n_rows, PIECE, |rows| {
-            dispatch(OwnClass {
-                nodes: &self.nodes,
-                table,
-                labels,
-                rows,
-            })
-        });
-        let (targets, log_probability): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let (targets, log_probability) = self.ask(table, Wanted::Expectations(labels));
         Ok(Expectations {
-            targets: joined(&targets, table.n_rows, n_classes),
-            log_probability: log_probability.concat(),
+            targets,
+            log_probability,
         })
     }
+
+    /// A number for each row and class, and one for each row.
+    fn ask(&self, table: Table<'_>, wanted: Wanted<'_>) -> (Vec<f64>, Vec<f64>) {
+        let parts = map_pieces(table.n_rows, PIECE, |rows| {
+            dispatch(Piece {
+                nodes: &self.nodes,
+                table,
+                rows,
+                wanted,
+            })
+        });
+        let (tables, columns): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        (
+            joined(&tables, table.n_rows, table.n_classes),
+            columns.concat(),
+        )
+    }
+}
+
+/// Parts of a table, each with all columns of some rows, as one table.
+fn joined(parts: &[Vec<f64>], n_rows: usize, n_classes: usize) -> Vec<f64> {
+    let mut all = Vec::with_capacity(n_rows * n_classes);
+    for class in 0..n_classes {
+        for part in parts {
+            let height = part.len() / n_classes;
+            all.extend_from_slice(&part[class * height..][..height]);
+        }
+    }
+    all
 }
 
 /// N x C scores, column after column, checked.
@@ -166,197 +208,163 @@ impl<'a> Table<'a> {
         self.scores[class * self.n_rows + row]
     }
 
-    /// How far the own score of each row is above the others, class after class, for up to [`LANES`] rows.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
-    fn differences(&self, rows: &Range<usize>, own: impl Fn(usize) -> usize, out: &mut [Lanes]) {
-        for (class, to) in out.iter_mut().enumerate() {
-            *to = [ABSENT; LANES];
-            for (row, to) in rows.clone().zip(to) {
-                if own(row) != class {
-                    *to = self.at(row, own(row)) - self.at(row, class);
-                }
+    fn of(&self, rows: &Range<usize>, class: usize) -> &'a [f64] {
+        &self.scores[class * self.n_rows..][rows.clone()]
+    }
+
+    /// The class of the largest score of a row, the first of equals.
+    fn largest(&self, row: usize) -> usize {
+        (1..self.n_classes).fold(0, |top, c| {
+            if self.at(row, c) > self.at(row, top) {
+                c
+            } else {
+                top
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// By the trapezoidal rule on a fine grid, in logarithms: ln P(t = own), and the mean of the hazard for each class.
+    fn brute_force(scores: &[f64], own: usize) -> (f64, Vec<f64>) {
+        let others = || (0..scores.len()).filter(|&j| j != own);
+        let lowest = others()
+            .map(|j| scores[own] - scores[j])
+            .fold(0.0, f64::min);
+        // The mode lies between 0 and minus the lowest difference.
+        let (n, from) = (12_000_u32, -12.0);
+        let step = (24.0 - lowest) / f64::from(n);
+        let n = n as usize;
+        let at = |k: usize| from + step * k as f64;
+        let term = |k: usize| {
+            let sum: f64 = others()
+                .map(|j| crate::normal::log_cdf(at(k) + scores[own] - scores[j]))
+                .sum();
+            sum - 0.5 * at(k) * at(k)
+        };
+        let terms: Vec<f64> = (0..n).map(term).collect();
+        let highest = terms.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let total: f64 = terms.iter().map(|t| (t - highest).exp()).sum();
+        let mean = |j: usize| {
+            let hazard = |k| crate::normal::cdf::<false>(at(k) + scores[own] - scores[j]).hazard;
+            let sum: f64 = (0..n).map(|k| (terms[k] - highest).exp() * hazard(k)).sum();
+            if j == own { 0.0 } else { sum / total }
+        };
+        let log = highest + (total * step).ln() - 0.5 * (2.0 * std::f64::consts::PI).ln();
+        (log, (0..scores.len()).map(mean).collect())
+    }
+
+    fn rows() -> impl Strategy<Value = (Vec<f64>, usize)> {
+        (2..=10_usize, -1.0..1.5_f64).prop_flat_map(|(n, size)| {
+            let scale = 10.0_f64.powf(size);
+            (prop::collection::vec(-scale..scale, n), 0..n)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn expectations_are_exact_to_a_millionth((scores, own) in rows()) {
+            let (log, means) = brute_force(&scores, own);
+            let found = Probit::default().expectations(&scores, &[own], scores.len()).unwrap();
+            prop_assert!((found.log_probability[0] - log).abs() < 1e-6);
+            for (class, mean) in means.iter().enumerate() {
+                let expected = if class == own { means.iter().sum() } else { -mean };
+                let error = found.targets[class] - scores[class] - expected;
+                prop_assert!(error.abs() < 1e-6, "{class}: {error}");
             }
         }
-    }
-}
 
-/// Parts of a table, each with all columns of some rows, as one table.
-fn joined(parts: &[Vec<f64>], n_rows: usize, n_classes: usize) -> Vec<f64> {
-    let mut all = Vec::with_capacity(n_rows * n_classes);
-    for class in 0..n_classes {
-        for part in parts {
-            let height = part.len() / n_classes;
-            all.extend_from_slice(&part[class * height..][..height]);
+        #[test]
+        fn probabilities_are_exact_to_a_millionth((scores, own) in rows()) {
+            let (log, _) = brute_force(&scores, own);
+            let n = scores.len();
+            let p = Probit::default().probabilities(&scores, n).unwrap();
+            prop_assert!((p[own] - log.exp()).abs() < 1e-6);
+            prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let log_p = Probit::default().log_probabilities(&scores, n).unwrap();
+            prop_assert!((log_p[own] - log).abs() < 2e-6);
         }
-    }
-    all
-}
 
-/// The integrals of one row after another.
-struct Integrals<'a> {
-    nodes: &'a Nodes,
-    differences: Vec<Lanes>,
-    work: Workspace,
-    /// Of the row asked for last: how far the mean of each copy lies below its score.
-    corrections: Vec<f64>,
-}
-
-impl<'a> Integrals<'a> {
-    fn new(nodes: &'a Nodes, n_classes: usize) -> Self {
-        Self {
-            nodes,
-            differences: vec![[0.0; LANES]; n_classes],
-            work: Workspace::new(n_classes, nodes),
-            corrections: vec![0.0; n_classes],
-        }
-    }
-
-    /// Calls `take` with each row, ln P of its own class, and the corrections.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `differences`
-    fn over<const FUSED: bool>(
-        &mut self,
-        table: Table<'_>,
-        rows: &Range<usize>,
-        own: impl Fn(usize) -> usize,
-        mut take: impl FnMut(usize, f64, &[f64]),
-    ) {
-        for start in rows.clone().step_by(LANES) {
-            let group = start..rows.end.min(start + LANES);
-            table.differences(&group, &own, &mut self.differences);
-            if table.n_classes == 2 {
-                for row in group {
-                    let log_p = self.closed_form::<FUSED>(row - start, own(row));
-                    take(row, log_p, &self.corrections);
-                }
-                continue;
+        #[test]
+        fn scores_of_any_size_stay_finite(
+            row in prop::collection::vec((-1.0..1.0_f64, 0.0..12.0_f64), 2..40),
+            n_nodes in 1..200_usize,
+        ) {
+            let scores: Vec<f64> = row.iter().map(|(sign, size)| sign * 10.0_f64.powf(*size)).collect();
+            let probit = Probit::new(n_nodes).unwrap();
+            for own in 0..scores.len() {
+                let found = probit.expectations(&scores, &[own], scores.len()).unwrap();
+                prop_assert!(found.targets.iter().all(|y| y.is_finite()));
+                prop_assert!(found.log_probability[0].is_finite());
+                let rounding = 1e-13 * scores.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+                prop_assert!(found.targets.iter().all(|y| *y <= found.targets[own] + rounding));
             }
-            let modes = Modes::find::<FUSED>(&self.differences);
-            for row in group {
-                let (work, corrections) = (&mut self.work, &mut self.corrections);
-                let l = row - start;
-                let log_p =
-                    integrate::<FUSED>(self.nodes, &modes, l, &self.differences, work, corrections);
-                take(row, log_p, &self.corrections);
-            }
+            let p = probit.probabilities(&scores, scores.len()).unwrap();
+            prop_assert!(p.iter().all(|p| (0.0..=1.0).contains(p)), "{p:?}");
+            let log_p = probit.log_probabilities(&scores, scores.len()).unwrap();
+            prop_assert!(log_p.iter().all(|p| p.is_finite() && *p <= 1e-12));
         }
     }
 
-    /// Two classes: P = Phi(d / sqrt 2), and its logarithm's derivative is the correction.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `differences`
-    fn closed_form<const FUSED: bool>(&mut self, l: usize, own: usize) -> f64 {
-        let other = 1 - own;
-        let x = self.differences[other][l] * FRAC_1_SQRT_2;
-        self.corrections[own] = 0.0;
-        self.corrections[other] = cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2;
-        log_cdf(x)
+    /// N x C scores from a wave, column after column.
+    fn wave(n_rows: usize, n_classes: usize) -> Vec<f64> {
+        let values = 0..u32::try_from(n_rows * n_classes).unwrap();
+        values.map(|k| 4.0 * (f64::from(k) * 0.7).sin()).collect()
     }
-}
 
-/// [`Probit::log_probabilities`] of some rows.
-struct AllClasses<'a> {
-    nodes: &'a Nodes,
-    table: Table<'a>,
-    rows: Range<usize>,
-}
-
-impl AllClasses<'_> {
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Table::differences`
-    fn run<const FUSED: bool>(self) -> Vec<f64> {
-        let (height, n_classes) = (self.rows.len(), self.table.n_classes);
-        let mut out = vec![0.0; height * n_classes];
-        let mut integrals = Integrals::new(self.nodes, n_classes);
-        for class in 0..n_classes {
-            let out = &mut out[class * height..][..height];
-            integrals.over::<FUSED>(
-                self.table,
-                &self.rows,
-                |_| class,
-                |row, log_p, _| out[row - self.rows.start] = log_p,
+    #[test]
+    fn a_row_does_not_depend_on_the_rows_beside_it() {
+        let (n, c) = (PIECE + 13, 5);
+        let scores = wave(n, c);
+        let labels: Vec<usize> = (0..n).map(|i| i % c).collect();
+        let probit = Probit::default();
+        let all = probit.expectations(&scores, &labels, c).unwrap();
+        let p = probit.probabilities(&scores, c).unwrap();
+        for row in [0, 7, 8, 100, PIECE - 1, PIECE, n - 1] {
+            let own: Vec<f64> = (0..c).map(|class| scores[class * n + row]).collect();
+            let alone = probit.expectations(&own, &labels[row..=row], c).unwrap();
+            let p_alone = probit.probabilities(&own, c).unwrap();
+            for class in 0..c {
+                let here = [all.targets[class * n + row], p[class * n + row]];
+                assert_eq!(
+                    here.map(f64::to_bits),
+                    [alone.targets[class], p_alone[class]].map(f64::to_bits)
+                );
+            }
+            assert_eq!(
+                all.log_probability[row].to_bits(),
+                alone.log_probability[0].to_bits()
             );
         }
-        normalise(&mut out, height);
-        out
     }
-}
 
-impl WithSimd for AllClasses<'_> {
-    type Output = Vec<f64>;
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Table::differences`
-    fn with_simd<S: Simd>(self, simd: S) -> Vec<f64> {
-        if is_fused(simd) {
-            self.run::<true>()
-        } else {
-            self.run::<false>()
-        }
+    #[test]
+    fn many_classes_do_not_underflow() {
+        let scores: Vec<f64> = (0..1000).map(|k| if k == 0 { -1e6 } else { 0.0 }).collect();
+        let found = Probit::default().expectations(&scores, &[0], 1000).unwrap();
+        assert!(found.log_probability[0].is_finite());
+        let (own, other) = (found.targets[0], found.targets[1]);
+        // The mean of all copies stays; they are all but equal in the end.
+        assert!((own - other).abs() < 2e-3 && (own + 999.0 * other + 1e6).abs() < 1e-3);
     }
-}
 
-/// Shifts the rows of a table so that their exponentials sum to 1.
-fn normalise(log_p: &mut [f64], n_rows: usize) {
-    for row in 0..n_rows {
-        let values = || log_p[row..].iter().step_by(n_rows);
-        let highest = values().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-        let sum: f64 = values().map(|v| (v - highest).exp()).sum();
-        let shift = highest + sum.ln();
-        log_p[row..]
-            .iter_mut()
-            .step_by(n_rows)
-            .for_each(|v| *v -= shift);
-    }
-}
-
-/// [`Probit::expectations`] of some rows.
-struct OwnClass<'a> {
-    nodes: &'a Nodes,
-    table: Table<'a>,
-    labels: &'a [usize],
-    rows: Range<usize>,
-}
-
-impl OwnClass<'_> {
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Table::differences`
-    fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
-        let (height, n_classes) = (self.rows.len(), self.table.n_classes);
-        let mut targets = vec![0.0; height * n_classes];
-        let mut log_probability = vec![0.0; height];
-        let mut integrals = Integrals::new(self.nodes, n_classes);
-        integrals.over::<FUSED>(
-            self.table,
-            &self.rows,
-            |row| self.labels[row],
-            |row, log_p, corrections| {
-                let at = row - self.rows.start;
-                log_probability[at] = log_p;
-                // Equation (3) for the other classes; (4): what they lose, the own one gains.
-                let gained: f64 = corrections.iter().sum();
-                for (class, correction) in corrections.iter().enumerate() {
-                    let own = class == self.labels[row];
-                    let change = if own { gained } else { -correction };
-                    targets[class * height + at] = self.table.at(row, class) + change;
-                }
-            },
-        );
-        (targets, log_probability)
-    }
-}
-
-impl WithSimd for OwnClass<'_> {
-    type Output = (Vec<f64>, Vec<f64>);
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Table::differences`
-    fn with_simd<S: Simd>(self, simd: S) -> (Vec<f64>, Vec<f64>) {
-        if is_fused(simd) {
-            self.run::<true>()
-        } else {
-            self.run::<false>()
-        }
+    #[test]
+    fn bad_input_is_refused() {
+        let probit = Probit::default();
+        assert!(Probit::new(0).is_err() && Probit::new(1001).is_err());
+        assert!(probit.probabilities(&[1.0, 2.0], 1).is_err());
+        assert!(probit.probabilities(&[1.0, 2.0, 3.0], 2).is_err());
+        assert!(probit.probabilities(&[1.0, f64::NAN], 2).is_err());
+        assert!(probit.probabilities(&[1.0, 1e13], 2).is_err());
+        assert!(probit.expectations(&[1.0, 2.0], &[2], 2).is_err());
+        assert!(probit.expectations(&[1.0, 2.0], &[0, 1], 2).is_err());
+        assert!(probit.probabilities(&[], 3).unwrap().is_empty());
     }
 }

@@ -66,7 +66,7 @@ impl Nodes {
 }
 
 /// Where the integrands of some rows have their modes, and their shape there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Modes {
     at: Lanes,
     /// The root of minus the inverse second derivative of g; at most 1.
@@ -113,11 +113,11 @@ impl Modes {
 
 /// The lean that gives the slope of g [`AWAY`] widths left of the mode, where a Gaussian has [`AWAY`] / width.
 ///
-/// For small c the slope there is (1 + 3 c) times that, whatever [`AWAY`] is up to higher powers; those are fitted. The
-/// third derivative at the mode would say the same for small c, but it does not see a shoulder farther out, which many
-/// classes with the same score make.
+/// To first order in c the slope there is 1 + 1.5 [`AWAY`] c times that; the next order is fitted. The third derivative at
+/// the mode would say the same for small c, but it does not see a shoulder farther out, which many classes with the same
+/// score make.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `find`
+#[allow(clippy::inline_always)] // as `Modes::find`
 fn leans<const FUSED: bool>(differences: &[Lanes], at: &Lanes, width: &Lanes) -> Lanes {
     let mut lean = [0.0; LANES];
     for l in 0..LANES {
@@ -134,7 +134,7 @@ fn leans<const FUSED: bool>(differences: &[Lanes], at: &Lanes, width: &Lanes) ->
 /// Points where g' is not negative: the hazard exceeds max(-x, 0), and with that in its place two of Newton's steps from
 /// the mode that the farthest class alone would give do not pass the root.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `find`
+#[allow(clippy::inline_always)] // as `Modes::find`
 fn left_of_modes(differences: &[Lanes]) -> Lanes {
     let mut at = [0.0; LANES];
     for d in differences {
@@ -160,7 +160,7 @@ fn left_of_modes(differences: &[Lanes]) -> Lanes {
 
 /// g' and -g''.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `find`
+#[allow(clippy::inline_always)] // as `Modes::find`
 fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, Lanes) {
     let (mut slope, mut curvature) = (at.map(|u| -u), [1.0; LANES]);
     for d in differences {
@@ -178,20 +178,22 @@ fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, 
     (slope, curvature)
 }
 
-/// What the integrals of one row need at the nodes; reused from row to row.
+/// The integral of one row at the nodes; reused from row to row.
 #[derive(Debug)]
-pub(super) struct Workspace {
+pub(super) struct Integral {
     /// Nodes relative to the mode.
     offset: Vec<f64>,
-    /// Products of the scaled Phi, and in the end the weights of the nodes.
+    /// Products of the scaled Phi; in the end the weights of the nodes, which sum to 1.
     product: Vec<f64>,
     /// What belongs in the exponent, relative to that at the mode.
     exponent: Vec<f64>,
-    /// The hazards, class after class.
+    /// The hazards, class after class, of the classes seen.
     hazard: Vec<f64>,
+    /// Whether the factor of a class differs from 1 at any node.
+    seen: Vec<bool>,
 }
 
-impl Workspace {
+impl Integral {
     pub(super) fn new(n_classes: usize, nodes: &Nodes) -> Self {
         let zeros = vec![0.0; nodes.len()];
         Self {
@@ -199,63 +201,81 @@ impl Workspace {
             product: zeros.clone(),
             exponent: zeros,
             hazard: vec![0.0; n_classes * nodes.len()],
+            seen: vec![false; n_classes],
         }
     }
-}
 
-/// ln E_u[prod_j Phi(u + d_j)] for row `l` of those whose modes are given; `corrections[j]` becomes the mean of the
-/// hazard of u + d_j under the integrand.
-#[inline(always)]
-#[allow(clippy::inline_always)] // as `find`
-pub(super) fn integrate<const FUSED: bool>(
-    nodes: &Nodes,
-    modes: &Modes,
-    l: usize,
-    differences: &[Lanes],
-    work: &mut Workspace,
-    corrections: &mut [f64],
-) -> f64 {
-    let n = nodes.len();
-    let (at, width, lean) = (modes.at[l], modes.width[l], modes.lean[l]);
-    work.place::<FUSED>(nodes, width, lean);
-    let (least, most) = (work.offset[0], work.offset[nodes.last]);
-    // The part of g that is made of parabolas: its value at the mode, slope and curvature there.
-    let (mut log, mut slope, mut parabolas) = (-0.5 * at * at, -at, 1.0);
-    let mut n_factors = 0;
-    for (j, d) in differences.iter().enumerate() {
-        let x = at + d[l];
-        if x + least > CERTAIN {
-            continue;
+    /// ln E_u[prod_j Phi(u + d_j)] for row `l` of those whose modes are given.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Modes::find`
+    pub(super) fn take<const FUSED: bool>(
+        &mut self,
+        nodes: &Nodes,
+        modes: &Modes,
+        l: usize,
+        differences: &[Lanes],
+    ) -> f64 {
+        let (at, width, lean) = (modes.at[l], modes.width[l], modes.lean[l]);
+        self.place::<FUSED>(nodes, width, lean);
+        let (least, most) = (self.offset[0], self.offset[nodes.last]);
+        // g at the mode less the logarithms of the scaled Phi; slope and curvature of those parts that are parabolas.
+        let (mut log, mut slope, mut parabolas) = (-0.5 * at * at, -at, 1.0);
+        let mut n_factors = 0;
+        for (j, d) in differences.iter().enumerate() {
+            let x = at + d[l];
+            self.seen[j] = x + least <= CERTAIN;
+            if !self.seen[j] {
+                continue;
+            }
+            log -= 0.5 * x.min(0.0).powi(2);
+            if x + most < 0.0 {
+                slope -= x;
+                parabolas += 1.0;
+                self.multiply_left::<FUSED>(x, j);
+            } else {
+                self.multiply::<FUSED>(x, j);
+            }
+            n_factors += 1;
+            if n_factors % RESCALE_EVERY == 0 {
+                log += self.rescale();
+            }
         }
-        if x + most < 0.0 {
-            log -= 0.5 * x * x;
-            slope -= x;
-            parabolas += 1.0;
-            work.multiply_left::<FUSED>(x, j);
-        } else {
-            work.multiply::<FUSED>(x, j);
-        }
-        n_factors += 1;
-        if n_factors % RESCALE_EVERY == 0 {
-            log += work.rescale();
-        }
+        let total = self.weigh::<FUSED>(nodes, lean, slope, parabolas);
+        log + (DENSITY_AT_ZERO * width * nodes.spacing * total).ln()
     }
-    let total = work.weigh::<FUSED>(nodes, lean, slope, parabolas);
-    for (j, (d, correction)) in differences.iter().zip(corrections).enumerate() {
-        let seen = at + d[l] + least <= CERTAIN;
-        *correction = if seen {
-            dot(&work.product, &work.hazard[j * n..][..n]) / total
+
+    /// The mean of phi / Phi at u + d_j under the integrand: minus the derivative of ln P in the score of class `j`.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Modes::find`
+    pub(super) fn mean_hazard(&self, j: usize) -> f64 {
+        if self.seen[j] {
+            dot(
+                &self.product,
+                &self.hazard[j * self.offset.len()..][..self.offset.len()],
+            )
         } else {
             0.0
-        };
+        }
     }
-    log + (DENSITY_AT_ZERO * width * nodes.spacing * total).ln()
-}
 
-impl Workspace {
+    /// Makes [`Integral::mean_hazard`] of the other classes their probabilities relative to that of the row's own.
+    ///
+    /// In the noisy copy y of the own score all classes share one integrand but for a factor: the density that y is
+    /// the largest copy and of class j is `prod_k Phi(y - f_k)` times the hazard of y - f_j.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Modes::find`
+    pub(super) fn divide_by_own_hazard<const FUSED: bool>(&mut self, modes: &Modes, l: usize) {
+        for (product, offset) in self.product.iter_mut().zip(&self.offset) {
+            // Where the hazard is 0 the weight is 0 as well.
+            *product /= cdf::<FUSED>(modes.at[l] + offset)
+                .hazard
+                .max(f64::MIN_POSITIVE);
+        }
+    }
+
     /// Puts the nodes about the mode.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `find`
+    #[allow(clippy::inline_always)] // as `Modes::find`
     fn place<const FUSED: bool>(&mut self, nodes: &Nodes, width: f64, lean: f64) {
         for (to, z) in self.offset.iter_mut().zip(&nodes.z) {
             *to = width / lean * (exp::<FUSED>(lean * z) - 1.0);
@@ -266,7 +286,7 @@ impl Workspace {
 
     /// Takes in the factor Phi(x + offset) of class `j`, where x + offset < 0 at all nodes; without its parabola.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `find`
+    #[allow(clippy::inline_always)] // as `Modes::find`
     fn multiply_left<const FUSED: bool>(&mut self, x: f64, j: usize) {
         let n = self.offset.len();
         let to = self.product.iter_mut().zip(&mut self.hazard[j * n..][..n]);
@@ -279,16 +299,17 @@ impl Workspace {
 
     /// Takes in the factor Phi(x + offset) of class `j`.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `find`
+    #[allow(clippy::inline_always)] // as `Modes::find`
     fn multiply<const FUSED: bool>(&mut self, x: f64, j: usize) {
         let n = self.offset.len();
         let to = self.product.iter_mut().zip(&mut self.exponent);
         let to = to.zip(&mut self.hazard[j * n..][..n]);
+        let at_mode = 0.5 * x.min(0.0).powi(2);
         for (((product, exponent), hazard), offset) in to.zip(&self.offset) {
             let x = x + offset;
             let cdf = cdf::<FUSED>(x);
             let left = x.min(0.0);
-            *exponent -= 0.5 * left * left;
+            *exponent += at_mode - 0.5 * left * left;
             *product *= cdf.scaled;
             *hazard = cdf.hazard;
         }
@@ -301,9 +322,9 @@ impl Workspace {
         middle.ln()
     }
 
-    /// Makes the products the weights of the nodes; returns their sum.
+    /// Makes the products the weights of the nodes; returns what they summed to.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `find`
+    #[allow(clippy::inline_always)] // as `Modes::find`
     fn weigh<const FUSED: bool>(
         &mut self,
         nodes: &Nodes,
@@ -316,16 +337,17 @@ impl Workspace {
             let parabola = offset * (slope - 0.5 * parabolas * offset);
             *product *= exp::<FUSED>(parabola + exponent + lean * z);
         }
+        let total = dot(&self.product, &nodes.counts);
         for (product, counts) in self.product.iter_mut().zip(&nodes.counts) {
-            *product *= counts;
+            *product *= counts / total;
         }
-        dot(&self.product, &nodes.counts)
+        total
     }
 }
 
 /// The inner product of two vectors of a multiple of [`LANES`] elements.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `find`
+#[allow(clippy::inline_always)] // as `Modes::find`
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
