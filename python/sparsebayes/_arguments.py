@@ -108,7 +108,7 @@ def _alpha_prior(value: object) -> tuple[float, float]:
 def _scheme(value: object) -> Scheme:
     if isinstance(value, str) and value in get_args(Scheme):
         return cast(Scheme, value)
-    raise ValueError(f"scheme must be 'sequential', 'mackay' or 'em', got {value!r}")
+    raise ValueError(f"scheme must be 'sequential', 'mackay', 'em' or 'variational', got {value!r}")
 
 
 def _noise_variance(value: object) -> float | None:

@@ -22,6 +22,7 @@ from ._arguments import check_prior, check_settings
 from ._design import Design, Layout
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import Training, check_training, check_X
+from ._variational import check_variational
 from ._watch import Watch
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
@@ -132,7 +133,9 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         )
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
+        check_variational(settings, likelihood, learning=getattr(self, "optimize_kernel", False) is True)
         design, posteriors = self._infer(training, targets, likelihood, settings)
+        self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
@@ -178,7 +181,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
     def _publish_record(self, posteriors: list[AnyPosterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]
         self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
-        # With priors the path holds the log posterior.
+        # With priors the path holds the log posterior; that of the variational scheme ends at the bound.
         priors = sum(posterior.trace[-1] - posterior.log_evidence for posterior in posteriors)
         self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
@@ -246,6 +249,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 likelihood=likelihood,
                 alpha_prior=check_prior("alpha_prior", self.alpha_prior),
                 noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
+                variational=self._variational,
                 log_evidence=evidence,
             )
 

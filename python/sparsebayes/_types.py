@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
-Scheme: TypeAlias = Literal["sequential", "mackay", "em"]
+Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
@@ -108,6 +108,8 @@ class Problem:
     #: Shape and rate of the Gamma priors.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
+    #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
+    variational: bool
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float
 

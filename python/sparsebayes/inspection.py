@@ -18,6 +18,7 @@ from scipy.special import expit, gammaln
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
+from ._variational import constants, curvature, log_bound, per_function, touching_points
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
@@ -188,11 +189,15 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
             S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior
         ),
         max_gain_outside=_max_gain(
-            np.delete(S, problem.active), np.delete(Q, problem.active), problem.alpha_prior
+            np.delete(S, problem.active),
+            np.delete(Q, problem.active),
+            problem.alpha_prior,
+            -per_function(problem.alpha_prior) if problem.variational else 0.0,
         ),
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
-        log_marginal_likelihood=fit.log_evidence,
+        log_marginal_likelihood=fit.log_evidence
+        + (constants(problem, float(w.sum())) if problem.variational else 0.0),
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
     )
@@ -205,6 +210,8 @@ def _one_predictor(
     scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
     if problem.likelihood == "gaussian":
         fit = _gaussian(scaled, t, w, problem.beta, problem.noise_prior)
+    elif problem.variational:
+        fit = _bounded(scaled, t, w)
     else:
         fit = _linearised(scaled, t, w, problem.likelihood)
     return fit, _sparsities(Phi, fit), Phi.T @ fit.pull
@@ -275,6 +282,18 @@ def _linearised(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Li
     return _Fit(root, left, singular, right, mode, slope, log_evidence, 0.0)
 
 
+def _bounded(scaled: FloatArray, t: FloatArray, w: FloatArray) -> _Fit:
+    """Posterior and evidence under the bound on the logistic likelihood where it is tightest (Bishop & Tipping 2000)."""
+    xi = touching_points(scaled, t, w)
+    root = np.sqrt(w * curvature(xi))
+    left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
+    mean = right.T @ ((right @ (scaled.T @ (w * (t - 0.5)))) / (1.0 + singular**2))
+    eta = scaled @ mean
+    log_evidence = log_bound(xi, eta, t, w) - 0.5 * float(mean @ mean + np.log1p(singular**2).sum())
+    slope = w * (t - 0.5) - root**2 * eta
+    return _Fit(root, left, singular, right, mean, slope, log_evidence, 0.0)
+
+
 def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return coordinates along ``left`` and what is orthogonal to it, with a second pass against rounding."""
     inside = left.T @ vectors
@@ -316,14 +335,14 @@ def _max_log_alpha_change(
     return float(np.abs(np.log(ratio)).max()) if (ratio > 0.0).all() else np.inf
 
 
-def _max_gain(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> float:
-    """Return the largest gain of adding a function (appendix A.2); columns of zeros have none."""
+def _max_gain(S: FloatArray, Q: FloatArray, prior: tuple[float, float], cost: float = 0.0) -> float:
+    """Return the largest gain of adding a function (appendix A.2) less its cost; columns of zeros have none."""
     S, Q = S[S > 0.0], Q[S > 0.0]
     excess = Q**2 / S - 1.0
     if prior != (0.0, 0.0):
         # The prior's part is never positive.
         wanted = excess > 0.0
-        return float(np.max(best_alpha(S[wanted], Q[wanted], prior)[1], initial=0.0))
+        return float(np.max(best_alpha(S[wanted], Q[wanted], prior)[1] - cost, initial=0.0))
     excess = excess[excess > 0.0]
     return float(np.max(0.5 * (excess - np.log1p(excess)), initial=0.0))
 

@@ -99,6 +99,37 @@ impl Likelihood {
         }
     }
 
+    /// Whether the log-likelihood has a quadratic lower bound: see [`Likelihood::bounded`].
+    #[must_use]
+    pub fn has_bound(self) -> bool {
+        matches!(self, Self::Gaussian | Self::Bernoulli)
+    }
+
+    /// Working weight, residual and deviance of a row whose log-likelihood gives way to the quadratic in eta that touches
+    /// it at eta = +-xi and lies below it elsewhere: Jaakkola & Jordan (2000).
+    ///
+    /// `-ln(2 cosh(eta / 2)) >= -ln(2 cosh(xi / 2)) - lambda (eta^2 - xi^2)`, lambda = tanh(xi / 2) / (4 xi), which is a
+    /// tangent to a function convex in eta^2. A Gaussian is its own bound. `None` for a likelihood without one.
+    #[must_use]
+    pub fn bounded(self, xi: f64, eta: f64, target: f64) -> Option<Working> {
+        match self {
+            Self::Gaussian => Some(self.working(eta, target)),
+            Self::Bernoulli => {
+                let weight = jaakkola_weight(xi);
+                let touching = -0.5 * xi.abs() - (-xi.abs()).exp().ln_1p();
+                let centred = target - 0.5;
+                let log_bound = centred * eta + touching - 0.5 * weight * (eta - xi) * (eta + xi);
+                Some(Working {
+                    weight,
+                    skew: 0.0,
+                    residual: centred - weight * eta,
+                    deviance: -2.0 * log_bound,
+                })
+            }
+            Self::Poisson => None,
+        }
+    }
+
     /// The part of -2 ln p(t) that does not depend on eta, summed over rows: -2 ln of 1/t! for counts.
     #[must_use]
     pub fn constant_deviance(self, target: f64) -> f64 {
@@ -106,6 +137,18 @@ impl Likelihood {
             Self::Gaussian | Self::Bernoulli => 0.0,
             Self::Poisson => 2.0 * libm::lgamma(target + 1.0),
         }
+    }
+}
+
+/// 2 lambda(xi) = tanh(xi / 2) / (2 xi), which begins `1/4 - xi^2 / 48`.
+fn jaakkola_weight(xi: f64) -> f64 {
+    /// The next term of the series, xi^4 / 480, is less than rounding.
+    const SMALL: f64 = 1e-3;
+    let xi = xi.abs();
+    if xi < SMALL {
+        0.25 - xi * xi / 48.0
+    } else {
+        (0.5 * xi).tanh() / (2.0 * xi)
     }
 }
 
@@ -153,6 +196,25 @@ mod tests {
             for target in [0.0, 1.0] {
                 let w = Likelihood::Bernoulli.working(eta, target);
                 assert!(w.weight >= 0.0 && w.residual.is_finite() && w.deviance.is_finite());
+            }
+        }
+    }
+
+    #[test]
+    fn the_bound_touches_at_xi_and_lies_below_elsewhere() {
+        let likelihood = Likelihood::Bernoulli;
+        for xi in [0.0, 1e-9, 0.9e-3, 1.1e-3, 0.5, 3.0, 40.0, 800.0] {
+            for target in [0.0, 0.3, 1.0] {
+                for eta in [-900.0, -5.0, -0.4, 0.0, 0.7, 6.0, 900.0, xi, -xi] {
+                    let below = likelihood.bounded(xi, eta, target).unwrap();
+                    let exact = likelihood.working(eta, target);
+                    let slack = 1e-11 * (1.0 + exact.deviance.abs());
+                    assert!(below.deviance >= exact.deviance - slack, "{xi} {eta}");
+                    if eta.abs() == xi {
+                        assert!((below.deviance - exact.deviance).abs() <= slack, "{xi}");
+                        assert!((below.residual - exact.residual).abs() <= 1e-12);
+                    }
+                }
             }
         }
     }

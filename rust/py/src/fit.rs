@@ -101,8 +101,9 @@ fn scheme(name: &str) -> PyResult<Scheme> {
         "sequential" => Ok(Scheme::Sequential),
         "mackay" => Ok(Scheme::MacKay),
         "em" => Ok(Scheme::Em),
+        "variational" => Ok(Scheme::Variational),
         _ => Err(invalid(format!(
-            "scheme must be 'sequential', 'mackay' or 'em', got {name:?}"
+            "scheme must be 'sequential', 'mackay', 'em' or 'variational', got {name:?}"
         ))),
     }
 }

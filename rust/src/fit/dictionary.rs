@@ -29,6 +29,8 @@ pub(super) struct Dictionary {
     factors: Vec<Factors>,
     entries: Vec<u8>,
     priors: Priors,
+    /// What a function has to gain beyond [`Factors::gain_of_adding`] to be let in.
+    toll: f64,
 }
 
 impl Dictionary {
@@ -41,7 +43,13 @@ impl Dictionary {
             factors: Vec::new(),
             entries: vec![0; n_basis],
             priors,
+            toll: 0.0,
         }
+    }
+
+    /// Lets in only what gains more than `toll`, none of which counts as gain.
+    pub(super) fn with_toll(self, toll: f64) -> Self {
+        Self { toll, ..self }
     }
 
     /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
@@ -219,7 +227,7 @@ impl Dictionary {
             _ => f64::INFINITY,
         };
         let gain = if self.resolves(i, f, state) {
-            f.gain_of_adding()
+            f.gain_of_adding() - self.toll
         } else {
             0.0
         };
@@ -242,14 +250,14 @@ impl Dictionary {
             }
             let f = self.factors[i];
             if self.resolves(i, f, state) {
-                return self.entries[i] >= LEAST_ENTRIES && f.gain_of_adding() > WORTH_TELLING;
+                return self.entries[i] >= LEAST_ENTRIES && f.gain_of_adding() > self.toll + WORTH_TELLING;
             }
             // Rounding blurs S, and adding the function would spoil the rest; but it may be sure that it has to gain.
             let blurred = Factors {
                 s: f.s.max(BLUR * state.beta * self.diag[i]),
                 ..f
             };
-            blurred.gain_of_adding() > SURE
+            blurred.gain_of_adding() > self.toll + SURE
         })
     }
 

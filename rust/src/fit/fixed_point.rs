@@ -26,7 +26,7 @@ use crate::Result;
 use crate::stats::Statistics;
 
 /// The prior precision all functions start with, in units of unit-norm columns and unit-spread targets.
-const START_ALPHA: f64 = 1.0;
+pub(super) const START_ALPHA: f64 = 1.0;
 
 /// Updates end where no ln alpha nor ln beta moves by more.
 const NEAR: f64 = 1e-3;
@@ -125,16 +125,16 @@ fn update(
 }
 
 /// The most that an update multiplies an alpha by: MacKay's would send some to infinity at once.
-const MOST_GROWTH: f64 = 1e3;
+pub(super) const MOST_GROWTH: f64 = 1e3;
 
-fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
+pub(super) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
     let (prior, mu) = (state.priors[k], state.mu[k]);
     let determined = match scheme {
         Scheme::Em => {
             return (1.0 + 2.0 * prior.shape) / (mu * mu + state.sigma[(k, k)] + 2.0 * prior.rate);
         }
         // gamma = s / (alpha + s), free of the cancellation in 1 - alpha Sigma_kk.
-        Scheme::MacKay | Scheme::Sequential => {
+        Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
             let s = state.factors(k).s;
             s / (state.alpha[k] + s)
         }
@@ -149,13 +149,13 @@ fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
     }
 }
 
-fn new_beta(state: &State, scheme: Scheme) -> f64 {
+pub(super) fn new_beta(state: &State, scheme: Scheme) -> f64 {
     let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
     let prior = state.noise_prior;
     let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
     let (rows, residual) = match scheme {
         Scheme::Em => (state.n_noise(), residual + gamma / state.beta),
-        Scheme::MacKay | Scheme::Sequential => (state.n_noise() - gamma, residual),
+        Scheme::MacKay | Scheme::Sequential | Scheme::Variational => (state.n_noise() - gamma, residual),
     };
     (rows + 2.0 * prior.shape).max(f64::MIN_POSITIVE) / residual.max(f64::MIN_POSITIVE)
 }
@@ -163,7 +163,7 @@ fn new_beta(state: &State, scheme: Scheme) -> f64 {
 /// Takes out functions on their way out, each only if the evidence rises by it; whether there were any.
 ///
 /// With a prior they may be on the way to a finite alpha, and go once the updates have all but come to rest.
-fn prune(
+pub(super) fn prune(
     state: &mut State,
     moved: f64,
     recorder: &mut Recorder<'_>,

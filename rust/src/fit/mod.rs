@@ -22,6 +22,7 @@ mod stand_ins;
 mod state;
 mod stationary;
 mod top_down;
+mod variational;
 
 pub(crate) use outputs::OutputState;
 pub use outputs::{MStep, OutputNoise, RetargetedFit, fit_outputs};
@@ -99,14 +100,17 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     let range = NoiseRange {
         beta_max: 1.0 / NOISE_FLOOR,
     };
-    let outcome = if rules.scheme != Scheme::Sequential {
+    let variational = rules.scheme == Scheme::Variational;
+    let outcome = if variational {
+        variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
+    } else if rules.scheme != Scheme::Sequential {
         fixed_point::maximise(stats, &mut state, priors, rules, range, &mut recorder)
     } else if gaussian {
         sequential::maximise(stats, &mut state, priors, rules, range, &mut recorder)
     } else {
         laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
     };
-    if !gaussian && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
+    if !gaussian && !variational && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
         // Between two looks for the mode the state is a step ahead of it.
         mode::find_mode(stats, &mut state)?;
         recorder.amend(&state);
@@ -122,11 +126,13 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
             return Err(error);
         }
     };
-    Ok(Posterior::publish(
-        &state,
-        recorder.trace,
-        status,
-        stats.norms(),
-        scale,
-    ))
+    if variational {
+        recorder.amend(&state);
+    }
+    let mut posterior =
+        Posterior::publish(&state, recorder.trace, status, stats.norms(), scale);
+    if let (true, Some(&bound)) = (variational, posterior.trace.last()) {
+        posterior.log_evidence = bound;
+    }
+    Ok(posterior)
 }

@@ -92,11 +92,21 @@ pub(super) trait Recorded {
     fn least_pivot(&self) -> f64;
 }
 
+/// What is added to the objective of a state for the record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Offset {
+    /// For each function in the model.
+    pub(super) per_function: f64,
+    /// Once.
+    pub(super) whole: f64,
+}
+
 /// Counts steps, keeps the evidence after each, and tells the watcher.
 pub(super) struct Recorder<'w> {
     pub(super) trace: Vec<f64>,
     max_iter: usize,
     target_scale: f64,
+    pub(super) offset: Offset,
     /// Which functions the places of a pool stand for, while steps are recorded by them.
     pub(super) members: Option<Vec<usize>>,
     /// [`Recorded::least_pivot`] before the step, in builds that check.
@@ -115,6 +125,7 @@ impl<'w> Recorder<'w> {
             trace: Vec::new(),
             max_iter,
             target_scale,
+            offset: Offset::default(),
             members: None,
             least_pivot: state.least_pivot(),
             watch: Some(watch),
@@ -143,6 +154,7 @@ impl<'w> Recorder<'w> {
             trace: Vec::new(),
             max_iter: usize::MAX,
             target_scale: 1.0,
+            offset: Offset::default(),
             members: None,
             least_pivot: 1.0,
             watch: None,
@@ -151,7 +163,19 @@ impl<'w> Recorder<'w> {
 
     /// Log posterior in the units of the targets: the density of t / c is c^N times that of t, and beta c^-2 times its.
     fn in_target_units(&self, state: &impl Recorded) -> f64 {
-        state.objective() - state.powers_of_target() * self.target_scale.ln()
+        // No function has a count that a float does not hold exactly.
+        #[allow(clippy::cast_precision_loss)]
+        let offset = self.offset.per_function * state.n_active() as f64 + self.offset.whole;
+        state.objective() + offset - state.powers_of_target() * self.target_scale.ln()
+    }
+
+    /// The gain of an action in what is recorded, from that in the objective.
+    fn gain_in_record(&self, action: Action, gain: f64) -> f64 {
+        match action {
+            Action::Add(_) => gain + self.offset.per_function,
+            Action::Delete(_) => gain - self.offset.per_function,
+            _ => gain,
+        }
     }
 
     pub(super) fn n_iter(&self) -> usize {
@@ -200,6 +224,7 @@ impl<'w> Recorder<'w> {
         if self.watch.is_none() {
             return Ok(());
         }
+        let gain = gain.map(|gain| self.gain_in_record(action, gain));
         let before = self.trace[self.n_iter()];
         let log_evidence = self.in_target_units(state);
         if cfg!(debug_assertions) {

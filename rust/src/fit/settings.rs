@@ -40,6 +40,8 @@ pub enum Scheme {
     MacKay,
     /// Tipping (2001), appendix A: expectation-maximisation from the full basis.
     Em,
+    /// Bishop & Tipping (2000): a factorised posterior over weights and precisions, from the full basis.
+    Variational,
 }
 
 impl Default for Settings {

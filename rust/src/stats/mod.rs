@@ -106,6 +106,19 @@ pub trait Statistics {
         gradient: &mut [f64],
     ) -> Result<f64>;
 
+    /// Active-only: from now on a quadratic lower bound stands for the log-likelihood in every answer, the one that is
+    /// tightest in expectation over weights with this mean and covariance (leading block of `sigma`); its working weights
+    /// stay put until the next call. A Gaussian likelihood is its own bound, and does nothing.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`]; [`Error::Invalid`] for a likelihood that has no such bound.
+    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
+        let _ = (active, mu, sigma);
+        Err(Error::Invalid {
+            what: "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound".into(),
+        })
+    }
+
     /// Active-only gradient at `mu`, for the fixed weights of a Gaussian; returns the deviance.
     ///
     /// # Errors

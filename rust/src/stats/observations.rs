@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use super::columns::{Columns, columns_into, lengths, squared_length};
@@ -14,12 +14,14 @@ use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
-use crate::{Likelihood, Result};
+use crate::{Error, Likelihood, Result, Working};
 
 /// Columns of a Gram matrix that one thread makes at a time.
 const GRAM_COLUMNS: usize = 64;
 /// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches.
 pub(super) const GRAM_ROWS: usize = 512;
+/// Rows whose second moments are taken at a time: the flag is looked at between.
+const MOMENT_ROWS: usize = 64;
 
 /// [`Statistics`] of rows that this process can see.
 ///
@@ -40,6 +42,8 @@ pub struct Observations<'a> {
     skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
+    /// Where the bound that stands for the log-likelihood touches it, row by row; `None`: nothing stands for it.
+    xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
     cancel: Option<Arc<AtomicBool>>,
@@ -88,6 +92,7 @@ impl<'a> Observations<'a> {
             skew: vec![0.0; n],
             constant_deviance,
             target_scale,
+            xi: None,
             start: None,
             target,
             cancel: None,
@@ -157,7 +162,7 @@ impl<'a> Observations<'a> {
             let mut skew = Vec::with_capacity(rows.len());
             let mut deviance = 0.0;
             for (row, eta) in rows.zip(&mut eta) {
-                let at = self.likelihood.working(*eta, self.target[row]);
+                let at = self.working_at(row, *eta);
                 let w = self.weights.as_ref().map_or(1.0, |w| w[row]);
                 working.push(w * at.weight);
                 skew.push(w * at.skew);
@@ -177,6 +182,33 @@ impl<'a> Observations<'a> {
             deviance += part;
         }
         Ok(deviance)
+    }
+
+    /// What a row contributes, or its bound.
+    fn working_at(&self, row: usize, eta: f64) -> Working {
+        let target = self.target[row];
+        let bound = self.xi.as_ref();
+        bound
+            .and_then(|xi| self.likelihood.bounded(xi[row], eta, target))
+            .unwrap_or_else(|| self.likelihood.working(eta, target))
+    }
+
+    /// The root of `E[eta_n^2]` of each row: where its bound is tightest in expectation.
+    fn tightest(&self, mu: &[f64], sigma: &DMatrix<f64>) -> Vec<f64> {
+        let (n, m) = (self.target.len(), mu.len());
+        let sigma = sigma.view((0, 0), (m, m));
+        let mu = DVector::from_column_slice(mu);
+        let pieces = map_pieces(n, MOMENT_ROWS, |rows| {
+            if m == 0 || self.check_cancel().is_err() {
+                return vec![0.0; rows.len()];
+            }
+            let columns = DMatrix::from_fn(rows.len(), m, |i, k| self.packed[k * n + rows.start + i]);
+            let variances = (&columns * sigma).component_mul(&columns).column_sum();
+            let eta = &columns * &mu;
+            let moments = variances.iter().zip(eta.iter());
+            moments.map(|(v, eta)| (v.max(0.0) + eta * eta).sqrt()).collect()
+        });
+        pieces.concat()
     }
 
     /// W times the first `count` of `columns`, which lie `stride` apart and hold these rows alone.
@@ -207,6 +239,9 @@ impl<'a> Observations<'a> {
     fn add_gram(&self, columns: &[f64], stride: usize, rows: &Range<usize>, out: &mut [f64]) {
         let m = out.len().isqrt();
         fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
+            if self.check_cancel().is_err() {
+                return;
+            }
             let (first, width) = (start / m, out.len() / m);
             let part = &columns[first * stride..];
             let below = Tall::new(part, stride, m - first);
@@ -270,9 +305,23 @@ impl Statistics for Observations<'_> {
         let mut sum = sum_over_rows(n, m, |rows, out| {
             self.add_gram(&self.packed[rows.start..], n, &rows, out);
         });
+        self.check_cancel()?;
         sum.fill_upper_triangle_with_lower_triangle();
         gram.view_mut((0, 0), (m, m)).copy_from(&sum);
         Ok(deviance)
+    }
+
+    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
+        if !self.likelihood.has_bound() {
+            return Err(Error::Invalid {
+                what: "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound".into(),
+            });
+        }
+        if !self.is_linear() {
+            self.pack(active);
+            self.xi = Some(self.tightest(mu, sigma));
+        }
+        self.check_cancel()
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
@@ -305,6 +354,7 @@ impl Statistics for Observations<'_> {
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         if active.is_empty()
             && wanted.is_empty()
+            && self.xi.is_none()
             && let Some(start) = self.start.take()
         {
             self.move_to(active, mu)?;
@@ -354,6 +404,7 @@ impl Statistics for Observations<'_> {
                 *g += dot(column, &self.residual[rows.clone()]);
             }
         }
+        self.check_cancel()?;
         gram.fill_upper_triangle_with_lower_triangle();
         Ok((gram, gradient))
     }

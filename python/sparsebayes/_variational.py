@@ -1,0 +1,105 @@
+"""The variational scheme (Bishop & Tipping 2000): what it can be asked for, and its bound written out for certificates.
+
+Knows arrays only, and shares no code with the core.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaln
+
+from ._types import FloatArray, Likelihood, Settings
+
+if TYPE_CHECKING:
+    from ._types import Problem
+
+#: Updates at most until the bound touches where it is tightest, and the change that ends them.
+_UPDATES = 100_000
+_CLOSE = 1e-11
+
+
+def check_variational(settings: Settings, likelihood: Likelihood, *, learning: bool) -> None:
+    """Check that scheme="variational" is not asked for what it does not have; ValueError if it is."""
+    if settings.scheme != "variational":
+        return
+    if likelihood == "poisson":
+        raise ValueError(
+            "scheme='variational' needs likelihood='gaussian', got 'poisson': its likelihood has no quadratic "
+            "lower bound. Take scheme='sequential'"
+        )
+    if likelihood == "multinomial":
+        raise ValueError(
+            "scheme='variational' needs multi_class='ovr' for more than two classes, got 'softmax', whose "
+            "likelihood it has no bound for"
+        )
+    if learning:
+        raise ValueError(
+            "scheme='variational' needs optimize_kernel=False: kernels are learned by the marginal likelihood "
+            "of the other schemes. Learn one with scheme='sequential' and pass its kernel_"
+        )
+
+
+def constants(problem: Problem, n_rows: float) -> float:
+    """Return what the lower bound has beside the log evidence at the expected precisions, sum(w) = ``n_rows``.
+
+    That is, with q(alpha) = Gamma(A, A / <alpha>) and A = a + 1/2, for each function E[ln p(w | alpha)] + E[ln
+    p(alpha)] - E[ln q(alpha)] less ln N(w; 0, 1 / <alpha>) averaged over q(w); likewise for beta where it is
+    estimated, A = c + N/2. Infinite constants of improper priors are left out.
+    """
+    value = len(problem.alpha) * per_function(problem.alpha_prior)
+    (a, b), (c, d) = problem.alpha_prior, problem.noise_prior
+    if (a, b) != (0.0, 0.0):
+        value += float(np.sum(a * np.log(problem.alpha) - b * problem.alpha))
+        value += len(problem.alpha) * (a * math.log(b / a) + a if a > 0.0 else 0.0)
+    if problem.noise in ("estimated", "floor") and (c, d) != (0.0, 0.0):
+        value += c * math.log(problem.beta) - d * problem.beta
+        if c > 0.0 and d > 0.0:
+            value += _gamma_terms(c, c + n_rows / 2.0) + c * math.log(d)
+    return value
+
+
+def per_function(prior: tuple[float, float]) -> float:
+    """Return what the uncertainty of its alpha costs a function, at the peak of the prior; never positive."""
+    a, b = prior
+    if a == 0.0 or b == 0.0:
+        return 0.0
+    return _gamma_terms(a, a + 0.5) + a * math.log(a) - a
+
+
+def _gamma_terms(shape: float, updated: float) -> float:
+    return float(gammaln(updated) - gammaln(shape) - updated * math.log(updated) + updated)
+
+
+def touching_points(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
+    """Return the xi of each row where the bound on the logistic likelihood is tightest (Jaakkola & Jordan 2000).
+
+    ``scaled`` holds the active functions over the roots of their expected alphas, so that weights have unit prior
+    precision. Alternates xi_n^2 = E[eta_n^2] and the Gaussian posterior under the bound.
+    """
+    xi = np.sqrt(np.sum(scaled**2, axis=1))
+    pull = scaled.T @ (w * (t - 0.5))
+    for _ in range(_UPDATES):
+        precision = np.eye(scaled.shape[1]) + scaled.T @ ((w * curvature(xi))[:, np.newaxis] * scaled)
+        root = np.linalg.solve(np.linalg.cholesky(precision), scaled.T)
+        mean = np.linalg.solve(precision, pull)
+        before, xi = xi, np.sqrt(np.sum(root**2, axis=0) + (scaled @ mean) ** 2)
+        if np.max(np.abs(xi - before), initial=0.0) <= _CLOSE * np.max(xi, initial=1.0):
+            break
+    return xi
+
+
+def curvature(xi: FloatArray) -> FloatArray:
+    """Return 2 lambda(xi) = tanh(xi / 2) / (2 xi): the curvature of the bound."""
+    small = xi < 1e-4
+    safe = np.where(small, 1.0, xi)
+    value: FloatArray = np.where(small, 0.25 - xi**2 / 48.0, np.tanh(safe / 2.0) / (2.0 * safe))
+    return value
+
+
+def log_bound(xi: FloatArray, eta: FloatArray, t: FloatArray, w: FloatArray) -> float:
+    """Return the bound on the log likelihood that touches it at eta = +-xi."""
+    touching = -np.logaddexp(xi / 2.0, -xi / 2.0)
+    return float(w @ ((t - 0.5) * eta + touching - 0.5 * curvature(xi) * (eta**2 - xi**2)))
