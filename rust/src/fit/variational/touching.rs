@@ -18,6 +18,9 @@ use crate::stats::Statistics;
 /// Cycles of two rounds and an extrapolation that may bring the end no nearer.
 const PATIENCE: usize = 100;
 
+/// How the longest stride is remembered from one cycle to the next.
+const FADING: f64 = 0.8;
+
 /// What is left to go has to be so much below the tolerance; and within a round that much again.
 const SAFETY: f64 = 0.1;
 
@@ -57,13 +60,15 @@ pub(super) fn settle(
         ..effort
     };
     inner::converge(stats, state, None, fine, recorder)?;
-    let (mut nearest, mut since) = (f64::INFINITY, 0);
+    let (mut nearest, mut since, mut slow) = (f64::INFINITY, 0, 1.0_f64);
     while since < PATIENCE {
         let Some((path, change)) = two_rounds(stats, state, fine, &mut gram, recorder)? else {
             continue;
         };
         let squared = Squared::of(&path);
-        let distance = squared.stride * change.max(squared.last_change);
+        // A squared step may hide the slowest direction from the next.
+        slow = squared.stride.max(FADING * slow);
+        let distance = slow * change.max(squared.last_change);
         if distance <= SAFETY * effort.tol {
             break;
         }
