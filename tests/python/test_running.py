@@ -130,14 +130,14 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
 
 
 @pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em"])
+@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em", "classes-variational"])
 def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     rng = np.random.default_rng(0)
     if case == "columns":
         X = rng.normal(size=(3000, 3000))
         y, model = rng.normal(size=3000), SparseBayesRegressor(callback=callback)
     else:
-        n, scheme = (3000, "em") if case.endswith("em") else (9000, "sequential")
+        n, scheme = (9000, "sequential") if "-" not in case else (3000, case.split("-")[1])
         X = rng.uniform(-10, 10, (n, 2))
         y = np.sin(X).prod(axis=1) + rng.normal(size=n)
         if case == "outputs":
@@ -150,7 +150,7 @@ def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
         pressed.append(time.monotonic())
         _thread.interrupt_main()
 
-    timer = threading.Timer(2.0 if case.endswith("em") else 0.5, press)
+    timer = threading.Timer(2.0 if "-" in case else 0.5, press)
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):

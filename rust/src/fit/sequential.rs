@@ -147,7 +147,7 @@ fn go_on(
 }
 
 /// Whether the evidence is less than it was, which no step makes it: then rounding rules.
-fn fell(state: &State, before: &State) -> bool {
+pub(super) fn fell(state: &State, before: &State) -> bool {
     const SLACK: f64 = 1e-6;
     let (now, then) = (state.log_posterior(), before.log_posterior());
     now < then - SLACK * (1.0 + then.abs())

@@ -29,6 +29,7 @@ use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::prior::{Gamma, Priors};
 use super::record::{Action, Halt, Offset, Recorder};
+use super::sequential::fell;
 use super::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
 use super::state::State;
 use super::Status;
@@ -249,6 +250,11 @@ fn finish(
         } else {
             touching::settle(stats, state, effort, recorder)?
         };
+        if fell(state, good) {
+            state.clone_from(good);
+            recorder.step(Action::Joint, None, state)?;
+            return Ok(Status::Stalled);
+        }
         good.clone_from(state);
         stats.bound(&state.active, &state.mu, &state.sigma)?;
         dictionary.refresh(stats, state)?;
