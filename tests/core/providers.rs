@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Multinomial,
-    Observations, Points, Posterior, Settings, Status, fit,
+    Observations, Points, Posterior, Scheme, Settings, Status, fit,
 };
 
 use crate::problems::{Uniform, fit_design, labels, surface};
@@ -45,6 +45,25 @@ fn stored_and_lazy_designs_give_the_same_bits() {
         let (a, _) = fit_design(&lazy, likelihood, t, None, Settings::default());
         let (b, _) = fit_design(&stored, likelihood, t, None, Settings::default());
         assert_eq!(a.status, Status::Converged);
+        assert_same_bits(&a, &b);
+    }
+}
+
+#[test]
+fn variational_fits_do_not_see_where_the_design_is_either() {
+    let (x, t) = surface(150, 5);
+    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let lazy = design(&x);
+    let stored = lazy.materialise().unwrap();
+    let settings = Settings {
+        scheme: Scheme::Variational,
+        ..Settings::default()
+    };
+    for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
+        let (a, _) = fit_design(&lazy, likelihood, t, None, settings);
+        let (b, _) = fit_design(&stored, likelihood, t, None, settings);
+        assert_eq!(a.status, Status::Converged);
+        assert!(a.trace.windows(2).all(|w| w[1] >= w[0] - 1e-9 * w[0].abs()));
         assert_same_bits(&a, &b);
     }
 }

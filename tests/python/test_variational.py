@@ -118,13 +118,13 @@ def test_it_bounds_the_marginal_likelihood_of_regression(prior, seed, noise_vari
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("prior", [(1.0, 0.5), (0.2, 0.1), FLAT])
 def test_it_bounds_the_marginal_likelihood_of_classification(prior, seed):
-    X, y = logistic(12, 1, n_relevant=1, seed=seed, strength=1.0)
+    X, y = logistic(12, 1, n_relevant=1, seed=seed, strength=2.0)
     model = SparseBayesClassifier(scheme="variational", alpha_prior=prior).fit(X, y)
     assert len(model.active_) == 1
     # With (0, 0) what is bounded is the likelihood of the expected alpha.
     known = {"alpha": model.alpha_[0]} if prior == FLAT else {"alpha_prior": prior}
     exact = reference.log_marginal_classification(X[:, 0], y, **known)
-    assert exact - 1.5 <= model.log_marginal_likelihood_ < exact
+    assert exact - 1.0 <= model.log_marginal_likelihood_ < exact
 
 
 @given(
@@ -213,8 +213,9 @@ def test_regressions_predict_as_with_em(name, prior):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_classifications_predict_as_with_em(seed):
-    X, y = logistic(1000, 6, strength=1.0, seed=seed)
+    X, y = logistic(1000, 4, n_relevant=4, strength=1.0, seed=seed)
     ours, em = (SparseBayesClassifier(scheme=scheme).fit(X, y) for scheme in ("variational", "em"))
+    np.testing.assert_allclose(ours.alpha_, em.alpha_, rtol=0.05)
     assert np.abs(ours.predict_proba(X) - em.predict_proba(X)).max() <= 1e-2
     # The quadratic bound is no closer than the Laplace approximation.
     assert ours.log_marginal_likelihood_ < em.log_marginal_likelihood_

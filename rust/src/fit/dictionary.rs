@@ -250,7 +250,8 @@ impl Dictionary {
             }
             let f = self.factors[i];
             if self.resolves(i, f, state) {
-                return self.entries[i] >= LEAST_ENTRIES && f.gain_of_adding() > self.toll + WORTH_TELLING;
+                return self.entries[i] >= LEAST_ENTRIES
+                    && f.gain_of_adding() > self.toll + WORTH_TELLING;
             }
             // Rounding blurs S, and adding the function would spoil the rest; but it may be sure that it has to gain.
             let blurred = Factors {

@@ -155,7 +155,9 @@ pub(super) fn new_beta(state: &State, scheme: Scheme) -> f64 {
     let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
     let (rows, residual) = match scheme {
         Scheme::Em => (state.n_noise(), residual + gamma / state.beta),
-        Scheme::MacKay | Scheme::Sequential | Scheme::Variational => (state.n_noise() - gamma, residual),
+        Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
+            (state.n_noise() - gamma, residual)
+        }
     };
     (rows + 2.0 * prior.shape).max(f64::MIN_POSITIVE) / residual.max(f64::MIN_POSITIVE)
 }

@@ -129,8 +129,7 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     if variational {
         recorder.amend(&state);
     }
-    let mut posterior =
-        Posterior::publish(&state, recorder.trace, status, stats.norms(), scale);
+    let mut posterior = Posterior::publish(&state, recorder.trace, status, stats.norms(), scale);
     if let (true, Some(&bound)) = (variational, posterior.trace.last()) {
         posterior.log_evidence = bound;
     }

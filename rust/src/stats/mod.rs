@@ -42,6 +42,15 @@ pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
     }
 }
 
+/// For [`Statistics::bound`] of a likelihood that has none.
+fn no_bound() -> Error {
+    Error::Invalid {
+        what:
+            "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound"
+                .into(),
+    }
+}
+
 /// What one pass over the dictionary brings back. All of it is taken at the `mu` of the question, in the units of
 /// unit-norm columns; W is the diagonal of working weights there (for a Gaussian, the sample weights).
 #[derive(Debug, Clone, Default)]
@@ -114,9 +123,7 @@ pub trait Statistics {
     /// As [`Statistics::deviance`]; [`Error::Invalid`] for a likelihood that has no such bound.
     fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
         let _ = (active, mu, sigma);
-        Err(Error::Invalid {
-            what: "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound".into(),
-        })
+        Err(no_bound())
     }
 
     /// Active-only gradient at `mu`, for the fixed weights of a Gaussian; returns the deviance.

@@ -10,11 +10,11 @@ use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use super::columns::{Columns, columns_into, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
-use super::{Statistics, Sweep, check_flag};
+use super::{Statistics, Sweep, check_flag, no_bound};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
-use crate::{Error, Likelihood, Result, Working};
+use crate::{Likelihood, Result, Working};
 
 /// Columns of a Gram matrix that one thread makes at a time.
 const GRAM_COLUMNS: usize = 64;
@@ -202,11 +202,14 @@ impl<'a> Observations<'a> {
             if m == 0 || self.check_cancel().is_err() {
                 return vec![0.0; rows.len()];
             }
-            let columns = DMatrix::from_fn(rows.len(), m, |i, k| self.packed[k * n + rows.start + i]);
+            let columns =
+                DMatrix::from_fn(rows.len(), m, |i, k| self.packed[k * n + rows.start + i]);
             let variances = (&columns * sigma).component_mul(&columns).column_sum();
             let eta = &columns * &mu;
             let moments = variances.iter().zip(eta.iter());
-            moments.map(|(v, eta)| (v.max(0.0) + eta * eta).sqrt()).collect()
+            moments
+                .map(|(v, eta)| (v.max(0.0) + eta * eta).sqrt())
+                .collect()
         });
         pieces.concat()
     }
@@ -313,9 +316,7 @@ impl Statistics for Observations<'_> {
 
     fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
         if !self.likelihood.has_bound() {
-            return Err(Error::Invalid {
-                what: "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound".into(),
-            });
+            return Err(no_bound());
         }
         if !self.is_linear() {
             self.pack(active);

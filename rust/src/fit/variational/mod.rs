@@ -22,6 +22,7 @@ mod touching;
 
 use nalgebra::DMatrix;
 
+use super::Status;
 use super::action::ALPHA_FLOOR;
 use super::dictionary::Dictionary;
 use super::fixed_point::{MOST_GROWTH, START_ALPHA, new_alpha, new_beta, prune};
@@ -32,7 +33,6 @@ use super::record::{Action, Halt, Offset, Recorder};
 use super::sequential::fell;
 use super::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
 use super::state::State;
-use super::Status;
 use crate::stats::{Statistics, check_flag};
 use crate::{Error, Result};
 
@@ -91,9 +91,7 @@ fn offset(stats: &dyn Statistics, state: &State, rules: &Rules) -> Offset {
             let Gamma { shape, rate } = state.noise_prior;
             rate * state.beta - shape * (state.beta / (scale * scale)).ln()
         }
-        Noise::Estimated if c > 0.0 && d > 0.0 => {
-            entropy_like(c, 0.5 * stats.n_obs()) + c * d.ln()
-        }
+        Noise::Estimated if c > 0.0 && d > 0.0 => entropy_like(c, 0.5 * stats.n_obs()) + c * d.ln(),
         Noise::Estimated => 0.0,
     };
     Offset {
@@ -164,9 +162,8 @@ impl Means {
     ///
     /// What EM maximises is concave in each logarithm, so part of its way raises the bound too.
     fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
-        let alpha = (0..state.len()).map(|k| {
-            new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * state.alpha[k])
-        });
+        let alpha = (0..state.len())
+            .map(|k| new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * state.alpha[k]));
         Self {
             alpha: alpha.collect(),
             beta: noise.map_or(state.beta, |range| {
@@ -213,11 +210,7 @@ fn update(
 }
 
 /// Brings the posterior to new hyperparameters, the bound touching where the old one has it.
-fn advance(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    gram: &mut DMatrix<f64>,
-) -> Result<()> {
+fn advance(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64>) -> Result<()> {
     if stats.is_linear() {
         state.recompute()?;
         state.recentre(stats)?;

@@ -224,8 +224,15 @@ impl Squared {
             last_change = last_change.max((x2 - x1).abs());
         }
         let ratio: f64 = first / second;
-        let stride = if ratio.is_finite() { ratio.sqrt().max(1.0) } else { 1.0 };
-        Self { stride, last_change }
+        let stride = if ratio.is_finite() {
+            ratio.sqrt().max(1.0)
+        } else {
+            1.0
+        };
+        Self {
+            stride,
+            last_change,
+        }
     }
 
     /// x0 + 2 k (x1 - x0) + k^2 (x2 - 2 x1 + x0), k being the stride.
@@ -236,5 +243,53 @@ impl Squared {
             (once, 2.0 * k * (1.0 - k)),
             (twice, k * k),
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moments of two weights whose numbers are `end + rate^k` times 1, -2, 3, ...
+    fn at(k: i32, rate: f64) -> Moments {
+        let ends = [1.0, -2.0, 3.0, 0.5, 2.0];
+        let value = |i: usize| ends[i] + rate.powi(k) * ends[(i + 2) % 5];
+        Moments {
+            mu: vec![value(0), value(1)],
+            factor: vec![value(2), value(3), value(4)],
+        }
+    }
+
+    #[test]
+    fn a_squared_step_ends_where_one_slow_direction_leads() {
+        for rate in [0.5, 0.9, 0.99] {
+            let path = [at(0, rate), at(1, rate), at(2, rate)];
+            let squared = Squared::of(&path);
+            assert!((squared.stride * (1.0 - rate) - 1.0).abs() < 1e-9, "{rate}");
+            let (found, end) = (squared.end(&path), at(i32::MAX, rate));
+            let pairs = found.mu.iter().zip(&end.mu);
+            for (a, b) in pairs.chain(found.factor.iter().zip(&end.factor)) {
+                assert!((a - b).abs() < 1e-9, "{rate}: {a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn moments_that_stay_are_at_their_end() {
+        let path = [at(3, 1.0), at(4, 1.0), at(5, 1.0)];
+        let squared = Squared::of(&path);
+        assert!((squared.stride - 1.0).abs() < 1e-15 && squared.last_change == 0.0);
+    }
+
+    #[test]
+    fn a_covariance_comes_back_from_its_factor() {
+        let moments = at(0, 0.5);
+        let sigma = moments.covariance();
+        let l = DMatrix::from_row_slice(
+            2,
+            2,
+            &[moments.factor[0], 0.0, moments.factor[1], moments.factor[2]],
+        );
+        assert!((sigma - &l * l.transpose()).amax() < 1e-14);
     }
 }
