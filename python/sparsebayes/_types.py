@@ -35,7 +35,8 @@ class StepRecord:
         1 for the first step of a fit (classification with more than two classes: of each class's fit).
     action : str
         ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003,
-        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together),
+        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together, for a
+        variational fit with all that q and its bound have),
         ``"search"`` (part of the model replaced by something better) or ``"mode"`` (the posterior mode found
         anew, for likelihoods other than the Gaussian).
     index : int or None

@@ -103,7 +103,11 @@ def _touched(scaled: FloatArray, t: FloatArray, w: FloatArray, xi: FloatArray) -
     factor = np.linalg.cholesky(precision)
     whitened = np.linalg.solve(factor, scaled.T)
     mean = whitened @ (w * (t - 0.5))
-    value = log_bound(xi, np.zeros_like(xi), t, w) + 0.5 * float(mean @ mean) - float(np.log(np.diag(factor)).sum())
+    value = (
+        log_bound(xi, np.zeros_like(xi), t, w)
+        + 0.5 * float(mean @ mean)
+        - float(np.log(np.diag(factor)).sum())
+    )
     return np.sqrt(np.sum(whitened**2, axis=0) + (mean @ whitened) ** 2), value
 
 

@@ -241,10 +241,12 @@ class RVC(KernelClassification, _Classification):
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
         scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
         (n_samples, p), whose like predictions then have to be given too.
-    scheme : {"sequential", "mackay", "em"}, default="sequential"
+    scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
-        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
-        at an optimum of the same kind, where all conditions for convergence hold.
+        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All
+        three end at an optimum of the same kind, where all conditions for convergence hold. Or by variational
+        inference (Bishop & Tipping 2000; N^3 too), which gives
+        alpha a posterior in place of a value. See Notes.
     alpha_prior : (shape, rate), default=(0.0, 0.0)
         Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
         posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
@@ -330,8 +332,19 @@ class RVC(KernelClassification, _Classification):
     Names elsewhere: the dual coefficients of libsvm are our ``mu_``, whose sign is free here: a relevance
     vector may vote against its own class.
 
+    With ``scheme="variational"`` precisions have a posterior too, factorised, :math:`q(w) q(\alpha)`, and the
+    likelihood of each row gives way to a quadratic lower bound (Jaakkola & Jordan 2000), each touching where
+    that is tightest: ``alpha_`` are expectations, ``mu_`` and ``sigma_`` mean and covariance of q(w), and
+    ``log_marginal_likelihood_`` and its path the lower bound on :math:`\ln p(y)` of the functions in the model,
+    hyperpriors and all, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` goes to
+    infinity. The paper's vague prior is (1e-6, 1e-6). With (0, 0), its limit, the constants of the improper
+    prior are left out, and what is bounded is the likelihood of :math:`\langle\alpha\rangle`. More than two
+    classes are fitted one against the rest.
+
     References
     ----------
+    C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
+
     M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
 
     M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.

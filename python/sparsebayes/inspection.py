@@ -110,12 +110,21 @@ def certificate(
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
     so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
 
+    After ``scheme="variational"`` what is certified is a fixed point of its updates (Bishop & Tipping 2000): the
+    expected precisions are stationary points of the lower bound, with q(w) and the points where the bounds of
+    Jaakkola & Jordan (2000) touch found anew; gains and log evidence are those of the bound, with the constants
+    of the hyperpriors. The mean of a Gamma enters the bound as the precision itself enters the log posterior of
+    Tipping (2001, appendix A), so that the conditions are the same ones, and functions in the model are held to
+    them with densities counted from their peaks.
+
     A local maximum is certified, as there may be many; the log evidence tells which of two is better.
 
     References
     ----------
     M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
     AISTATS.
+
+    C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
 
     Examples
     --------

@@ -168,10 +168,12 @@ class RVR(KernelRegression, _Regression):
     keep_rows : bool, default=False
         Whether the model has a copy of the training rows, which its pickles then carry; predictions with
         ``healed=True`` need the rows. False: it refers to those given to ``fit``, until it is pickled.
-    scheme : {"sequential", "mackay", "em"}, default="sequential"
+    scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
-        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All end
-        at an optimum of the same kind, where all conditions for convergence hold.
+        MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All
+        three end at an optimum of the same kind, where all conditions for convergence hold. Or by variational
+        inference (Bishop & Tipping 2000; N^3 too), which gives
+        alpha and beta a posterior in place of a value. See Notes.
     alpha_prior : (shape, rate), default=(0.0, 0.0)
         Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
         posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
@@ -251,12 +253,22 @@ class RVR(KernelRegression, _Regression):
     shared noise; ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. As precisions are
     shared, the unit of one output against another matters: outputs of different kind are best scaled alike.
 
+    With ``scheme="variational"`` precisions and noise have a posterior too, factorised, :math:`q(w) q(\alpha)
+    q(\beta)`: ``alpha_`` and ``beta_`` are expectations, ``mu_`` and ``sigma_`` belong to q(w),
+    ``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
+    model, hyperpriors and all, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` goes
+    to infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, constants of the
+    improper priors are left out; the bound then is the log evidence of :math:`\langle\alpha\rangle,
+    \langle\beta\rangle`, and its maxima are those of the other schemes. Which one a fit finds may differ.
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
     our ``mu_``.
 
     References
     ----------
+    C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
+
     M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
 
     M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.

@@ -130,7 +130,9 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
 
 
 @pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize("case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em", "classes-variational"])
+@pytest.mark.parametrize(
+    "case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em", "classes-variational"]
+)
 def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     rng = np.random.default_rng(0)
     if case == "columns":

@@ -15,9 +15,7 @@ from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
-SMALL = [
-    name for name, problem in PROBLEMS.items() if len(problem.y) <= 150 and problem.kind != "poisson"
-]
+SMALL = [name for name, problem in PROBLEMS.items() if len(problem.y) <= 150 and problem.kind != "poisson"]
 FLAT = (0.0, 0.0)
 
 
