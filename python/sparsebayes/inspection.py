@@ -18,7 +18,7 @@ from scipy.special import expit, gammaln
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
-from ._variational import constants, curvature, log_bound, per_function, touching_points
+from ._variational import bounded, constants, per_function
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
@@ -110,12 +110,9 @@ def certificate(
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
     so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
 
-    After ``scheme="variational"`` what is certified is a fixed point of its updates (Bishop & Tipping 2000): the
-    expected precisions are stationary points of the lower bound, with q(w) and the points where the bounds of
-    Jaakkola & Jordan (2000) touch found anew; gains and log evidence are those of the bound, with the constants
-    of the hyperpriors. The mean of a Gamma enters the bound as the precision itself enters the log posterior of
-    Tipping (2001, appendix A), so that the conditions are the same ones, and functions in the model are held to
-    them with densities counted from their peaks.
+    After ``scheme="variational"`` a fixed point of its updates is certified (Bishop & Tipping 2000), with q(w)
+    and the bounds of Jaakkola & Jordan (2000) found anew: the lower bound is stationary in the expected
+    precisions, gains are those of the bound with the constants of the hyperpriors, and so is its value.
 
     A local maximum is certified, as there may be many; the log evidence tells which of two is better.
 
@@ -201,12 +198,11 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
             np.delete(S, problem.active),
             np.delete(Q, problem.active),
             problem.alpha_prior,
-            -per_function(problem.alpha_prior) if problem.variational else 0.0,
+            -per_function(problem),
         ),
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
-        log_marginal_likelihood=fit.log_evidence
-        + (constants(problem, float(w.sum())) if problem.variational else 0.0),
+        log_marginal_likelihood=fit.log_evidence + constants(problem, float(w.sum())),
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
     )
@@ -220,7 +216,7 @@ def _one_predictor(
     if problem.likelihood == "gaussian":
         fit = _gaussian(scaled, t, w, problem.beta, problem.noise_prior)
     elif problem.variational:
-        fit = _bounded(scaled, t, w)
+        fit = _Fit(*bounded(scaled, t, w), 0.0)
     else:
         fit = _linearised(scaled, t, w, problem.likelihood)
     return fit, _sparsities(Phi, fit), Phi.T @ fit.pull
@@ -291,18 +287,6 @@ def _linearised(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Li
     return _Fit(root, left, singular, right, mode, slope, log_evidence, 0.0)
 
 
-def _bounded(scaled: FloatArray, t: FloatArray, w: FloatArray) -> _Fit:
-    """Posterior and evidence under the bound on the logistic likelihood where it is tightest (Bishop & Tipping 2000)."""
-    xi = touching_points(scaled, t, w)
-    root = np.sqrt(w * curvature(xi))
-    left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
-    mean = right.T @ ((right @ (scaled.T @ (w * (t - 0.5)))) / (1.0 + singular**2))
-    eta = scaled @ mean
-    log_evidence = log_bound(xi, eta, t, w) - 0.5 * float(mean @ mean + np.log1p(singular**2).sum())
-    slope = w * (t - 0.5) - root**2 * eta
-    return _Fit(root, left, singular, right, mean, slope, log_evidence, 0.0)
-
-
 def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return coordinates along ``left`` and what is orthogonal to it, with a second pass against rounding."""
     inside = left.T @ vectors
@@ -345,7 +329,7 @@ def _max_log_alpha_change(
 
 
 def _max_gain(S: FloatArray, Q: FloatArray, prior: tuple[float, float], cost: float = 0.0) -> float:
-    """Return the largest gain of adding a function (appendix A.2) less its cost; columns of zeros have none."""
+    """Return the largest gain of adding a function (appendix A.2) less its cost; zero columns have none."""
     S, Q = S[S > 0.0], Q[S > 0.0]
     excess = Q**2 / S - 1.0
     if prior != (0.0, 0.0):

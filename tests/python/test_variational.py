@@ -1,4 +1,4 @@
-"""The variational RVM (Bishop & Tipping 2000): its fixed points, its lower bound, and what it does not offer."""
+"""The variational RVM (Bishop & Tipping 2000): its fixed points, its lower bound, what it does not offer."""
 
 import pickle
 import warnings

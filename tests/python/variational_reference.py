@@ -1,7 +1,7 @@
-"""The variational RVM of Bishop & Tipping (2000), slow and dense, from its factors. Imports nothing of the package.
+"""The variational RVM of Bishop & Tipping (2000), slow and dense. Imports nothing of the package.
 
-q(w) = Normal(mu, Sigma), q(alpha_i) = Gamma(shape, rate_i), q(beta) = Gamma(shape, rate); for classification xi, where the
-bounds of Jaakkola & Jordan (2000) touch. A weight w_n means that row n counts w_n times.
+q(w) = Normal(mu, Sigma), q(alpha_i) = Gamma(shape, rate_i), q(beta) = Gamma(shape, rate); in classification
+xi, where the bounds of Jaakkola & Jordan (2000) touch. A weight w_n means that row n counts w_n times.
 """
 
 from typing import NamedTuple
@@ -84,7 +84,7 @@ def lam(xi):
 
 
 def lower_bound(Phi, t, q, w, alpha_prior, noise_prior=None):
-    """E[ln p(t, w, alpha, beta)] - E[ln q], term by term; the likelihood's own bound in its place if it has xi."""
+    """E[ln p(t, w, alpha, beta)] - E[ln q], term by term; with xi the likelihood's bound in its place."""
     m = len(q.mu)
     if q.xi is None:
         square = expected_square(Phi, t, q.mu, q.sigma, w)
@@ -140,7 +140,7 @@ def _log_prior(ln_x, prior):
 
 
 def log_marginal_regression(phi, t, alpha_prior, noise_prior=None, beta=None):
-    """ln of the integral of Normal(t; 0, 1/beta + phi phi^T / alpha) over ln alpha, and ln beta where it is not given."""
+    """ln of the integral of Normal(t; 0, 1/beta + phi phi^T / alpha) over ln alpha, ln beta if not given."""
     ln_beta = np.array([np.log(beta)]) if beta else _LN_BETA
     b, a = np.exp(ln_beta)[:, np.newaxis], np.exp(_LN_ALPHA)
     length, along = phi @ phi, phi @ t
@@ -154,7 +154,7 @@ def log_marginal_regression(phi, t, alpha_prior, noise_prior=None, beta=None):
 
 
 def log_marginal_classification(phi, t, alpha_prior=None, alpha=None):
-    """ln of the integral of the logistic likelihood over one weight, and over ln alpha where it is not given."""
+    """ln of the integral of the logistic likelihood over one weight, and over ln alpha if not given."""
 
     def given(precision):
         def integrand(z):

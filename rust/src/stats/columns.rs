@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::blocks::BLOCK_BUFFER;
+use super::Sweep;
+use super::blocks::{BLOCK_BUFFER, Sums};
 use super::design::Design;
 use crate::linalg::blas::{dot, weighted_square};
 use crate::linalg::parallel::fill_pieces;
@@ -102,4 +103,35 @@ fn column_into(design: &dyn Design, norms: &[f64], j: usize, rows: &Range<usize>
             *out = v * scale;
         }
     });
+}
+
+/// Sums over original columns, turned into those over unit-norm columns; `fixed`: each has squared length 1 then.
+pub(super) fn unit_columns(sums: Sums, norms: &[f64], fixed: bool, deviance: f64) -> Sweep {
+    let scale = |values: &mut [f64]| {
+        for (v, &norm) in values.iter_mut().zip(norms) {
+            *v = if norm > 0.0 { *v / norm } else { 0.0 };
+        }
+    };
+    let Sums {
+        mut diag,
+        products: mut gram,
+    } = sums;
+    if fixed {
+        for (d, &norm) in diag.iter_mut().zip(norms) {
+            *d = if norm > 0.0 { 1.0 } else { 0.0 };
+        }
+    } else {
+        scale(&mut diag);
+        scale(&mut diag);
+    }
+    for column in &mut gram {
+        scale(column);
+    }
+    let gradient = gram.pop().unwrap_or_default();
+    Sweep {
+        diag,
+        gradient,
+        gram,
+        deviance,
+    }
 }

@@ -6,6 +6,7 @@
 //! candidates, cost N K and are asked once per pass.
 
 mod blocks;
+mod bound;
 mod by_class;
 mod columns;
 mod dense;
@@ -39,15 +40,6 @@ pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
     match cancel {
         Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
         _ => Ok(()),
-    }
-}
-
-/// For [`Statistics::bound`] of a likelihood that has none.
-fn no_bound() -> Error {
-    Error::Invalid {
-        what:
-            "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound"
-                .into(),
     }
 }
 
@@ -123,7 +115,7 @@ pub trait Statistics {
     /// As [`Statistics::deviance`]; [`Error::Invalid`] for a likelihood that has no such bound.
     fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
         let _ = (active, mu, sigma);
-        Err(no_bound())
+        Err(bound::no_bound())
     }
 
     /// Active-only gradient at `mu`, for the fixed weights of a Gaussian; returns the deviance.

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DMatrix;
 
-use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
-use super::columns::{Columns, columns_into, lengths, squared_length};
+use super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
+use super::bound::{no_bound, tightest};
+use super::columns::{Columns, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
 use super::rows::{check_rows, spread};
-use super::{Statistics, Sweep, check_flag, no_bound};
+use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -20,8 +21,6 @@ use crate::{Likelihood, Result, Working};
 const GRAM_COLUMNS: usize = 64;
 /// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches.
 pub(super) const GRAM_ROWS: usize = 512;
-/// Rows whose second moments are taken at a time: the flag is looked at between.
-const MOMENT_ROWS: usize = 64;
 
 /// [`Statistics`] of rows that this process can see.
 ///
@@ -130,7 +129,7 @@ impl<'a> Observations<'a> {
             },
         )?;
         self.norms = lengths(&sums.diag)?;
-        let mut start = self.normalise(sums, true, deviance);
+        let mut start = unit_columns(sums, &self.norms, true, deviance);
         // At mu = 0 the working weights are the sample weights times a constant.
         let weight = self.likelihood.working(0.0, self.target[0]).weight;
         start.diag.iter_mut().for_each(|d| *d *= weight);
@@ -191,27 +190,6 @@ impl<'a> Observations<'a> {
         bound
             .and_then(|xi| self.likelihood.bounded(xi[row], eta, target))
             .unwrap_or_else(|| self.likelihood.working(eta, target))
-    }
-
-    /// The root of `E[eta_n^2]` of each row: where its bound is tightest in expectation.
-    fn tightest(&self, mu: &[f64], sigma: &DMatrix<f64>) -> Vec<f64> {
-        let (n, m) = (self.target.len(), mu.len());
-        let sigma = sigma.view((0, 0), (m, m));
-        let mu = DVector::from_column_slice(mu);
-        let pieces = map_pieces(n, MOMENT_ROWS, |rows| {
-            if m == 0 || self.check_cancel().is_err() {
-                return vec![0.0; rows.len()];
-            }
-            let columns =
-                DMatrix::from_fn(rows.len(), m, |i, k| self.packed[k * n + rows.start + i]);
-            let variances = (&columns * sigma).component_mul(&columns).column_sum();
-            let eta = &columns * &mu;
-            let moments = variances.iter().zip(eta.iter());
-            moments
-                .map(|(v, eta)| (v.max(0.0) + eta * eta).sqrt())
-                .collect()
-        });
-        pieces.concat()
     }
 
     /// W times the first `count` of `columns`, which lie `stride` apart and hold these rows alone.
@@ -320,7 +298,14 @@ impl Statistics for Observations<'_> {
         }
         if !self.is_linear() {
             self.pack(active);
-            self.xi = Some(self.tightest(mu, sigma));
+            let n = self.target.len();
+            self.xi = Some(tightest(
+                &self.packed,
+                n,
+                mu,
+                sigma,
+                self.cancel.as_deref(),
+            )?);
         }
         self.check_cancel()
     }
@@ -388,7 +373,7 @@ impl Statistics for Observations<'_> {
                 }
             },
         )?;
-        Ok(self.normalise(sums, fixed, deviance))
+        Ok(unit_columns(sums, &self.norms, fixed, deviance))
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
@@ -408,38 +393,5 @@ impl Statistics for Observations<'_> {
         self.check_cancel()?;
         gram.fill_upper_triangle_with_lower_triangle();
         Ok((gram, gradient))
-    }
-}
-
-impl Observations<'_> {
-    /// Sums over original columns, turned into those over unit-norm columns.
-    fn normalise(&self, sums: Sums, fixed: bool, deviance: f64) -> Sweep {
-        let scale = |values: &mut [f64]| {
-            for (v, &norm) in values.iter_mut().zip(&self.norms) {
-                *v = if norm > 0.0 { *v / norm } else { 0.0 };
-            }
-        };
-        let Sums {
-            mut diag,
-            products: mut gram,
-        } = sums;
-        if fixed {
-            for (d, &norm) in diag.iter_mut().zip(&self.norms) {
-                *d = if norm > 0.0 { 1.0 } else { 0.0 };
-            }
-        } else {
-            scale(&mut diag);
-            scale(&mut diag);
-        }
-        for column in &mut gram {
-            scale(column);
-        }
-        let gradient = gram.pop().unwrap_or_default();
-        Sweep {
-            diag,
-            gradient,
-            gram,
-            deviance,
-        }
     }
 }

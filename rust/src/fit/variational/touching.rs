@@ -3,7 +3,7 @@
 //! Given the <alpha>, the lower bound is concave in the mean and the Cholesky factor of Sigma: `ln cosh` of half the norm
 //! `(<eta_n^2>)^1/2` is convex in them. It has one maximum, which the updates of xi and q(w) in turns climb to, gaining one
 //! digit in 20 to 100 rounds. Between rounds they are therefore extrapolated by squared steps (SQUAREM: Varadhan & Roland
-//! 2008) in that mean and factor: any values of these are moments of some q(w) and make a valid bound, which is kept if it is higher.
+//! 2008) in that mean and factor: any values of these are moments of some q(w) and make a valid bound, kept if it is higher.
 
 use nalgebra::DMatrix;
 
