@@ -249,7 +249,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 likelihood=likelihood,
                 alpha_prior=check_prior("alpha_prior", self.alpha_prior),
                 noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
-                variational=self._variational,
+                variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
             )
 

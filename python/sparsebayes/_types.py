@@ -109,10 +109,10 @@ class Problem:
     #: Shape and rate of the Gamma priors.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
-    variational: bool
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float
+    #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
+    variational: bool = False
 
 
 @dataclass(frozen=True)

@@ -333,13 +333,13 @@ class RVC(KernelClassification, _Classification):
     vector may vote against its own class.
 
     With ``scheme="variational"`` precisions have a posterior too, factorised, :math:`q(w) q(\alpha)`, and
-    the likelihood of each row gives way to a quadratic lower bound (Jaakkola & Jordan 2000), each touching where
-    that is tightest: ``alpha_`` are expectations, ``mu_`` and ``sigma_`` mean and covariance of q(w), and
-    ``log_marginal_likelihood_`` and its path the lower bound on :math:`\ln p(y)` of the functions in the
-    model, hyperpriors and all, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` goes to
-    infinity. The paper's vague prior is (1e-6, 1e-6). With (0, 0), its limit, the constants of the improper
-    prior are left out, and what is bounded is the likelihood of :math:`\langle\alpha\rangle`. More than two
-    classes are fitted one against the rest.
+    the likelihood of each row gives way to a quadratic lower bound (Jaakkola & Jordan 2000), each touching
+    where that is tightest. ``alpha_`` are expectations, ``mu_`` and ``sigma_`` mean and covariance of q(w),
+    and ``log_marginal_likelihood_`` and its path the lower bound on :math:`\ln p(y)` of the functions in the
+    model, hyperpriors and all, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle`
+    goes to infinity. The paper's vague prior is (1e-6, 1e-6). With (0, 0), its limit, the constants of the
+    improper prior are left out, and what is bounded is the likelihood of :math:`\langle\alpha\rangle`. More
+    than two classes are fitted one against the rest.
 
     References
     ----------

@@ -110,9 +110,8 @@ def certificate(
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
     so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
 
-    After ``scheme="variational"`` a fixed point of its updates is certified (Bishop & Tipping 2000), with q(w)
-    and the bounds of Jaakkola & Jordan (2000) found anew: the lower bound is stationary in the expected
-    precisions, gains are those of the bound with the constants of the hyperpriors, and so is its value.
+    After ``scheme="variational"`` a fixed point of the updates of Bishop & Tipping (2000) is certified, with
+    q(w) and the bounds of Jaakkola & Jordan (2000) found anew. Gains are gains of the lower bound.
 
     A local maximum is certified, as there may be many; the log evidence tells which of two is better.
 
@@ -120,8 +119,6 @@ def certificate(
     ----------
     M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
     AISTATS.
-
-    C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
 
     Examples
     --------
@@ -194,12 +191,7 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         max_log_alpha_change=_max_log_alpha_change(
             S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior
         ),
-        max_gain_outside=_max_gain(
-            np.delete(S, problem.active),
-            np.delete(Q, problem.active),
-            problem.alpha_prior,
-            -per_function(problem),
-        ),
+        max_gain_outside=_max_gain(np.delete(S, problem.active), np.delete(Q, problem.active), problem),
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence + constants(problem, float(w.sum())),
@@ -328,14 +320,15 @@ def _max_log_alpha_change(
     return float(np.abs(np.log(ratio)).max()) if (ratio > 0.0).all() else np.inf
 
 
-def _max_gain(S: FloatArray, Q: FloatArray, prior: tuple[float, float], cost: float = 0.0) -> float:
-    """Return the largest gain of adding a function (appendix A.2) less its cost; zero columns have none."""
+def _max_gain(S: FloatArray, Q: FloatArray, problem: Problem) -> float:
+    """Return the largest gain of adding a function (appendix A.2); columns of zeros have none."""
     S, Q = S[S > 0.0], Q[S > 0.0]
     excess = Q**2 / S - 1.0
-    if prior != (0.0, 0.0):
+    if problem.alpha_prior != (0.0, 0.0):
         # The prior's part is never positive.
         wanted = excess > 0.0
-        return float(np.max(best_alpha(S[wanted], Q[wanted], prior)[1] - cost, initial=0.0))
+        gain = best_alpha(S[wanted], Q[wanted], problem.alpha_prior)[1] + per_function(problem)
+        return float(np.max(gain, initial=0.0))
     excess = excess[excess > 0.0]
     return float(np.max(0.5 * (excess - np.log1p(excess)), initial=0.0))
 
