@@ -18,10 +18,13 @@ from ._types import StepRecord
 if TYPE_CHECKING:
     from . import inspection, kernels
     from .classification import RVC, SparseBayesClassifier
+    from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
 
 #: Where each name that is loaded on first touch lives; modules stand for themselves.
 _LAZY = {
+    "MRVM1": "multiclass",
+    "MRVM2": "multiclass",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
@@ -31,6 +34,8 @@ _LAZY = {
 }
 
 __all__ = [
+    "MRVM1",
+    "MRVM2",
     "RVC",
     "RVR",
     "NumericalError",

@@ -50,14 +50,19 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def check_settings(estimator: Any) -> Settings:
-    """Check the constructor arguments that every estimator has."""
+def check_watchers(estimator: Any) -> None:
+    """Check ``callback`` and ``verbose``."""
     if estimator.callback is not None and not callable(estimator.callback):
         raise TypeError(
             f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}"
         )
     if not isinstance(estimator.verbose, bool):
         check_integer("verbose", estimator.verbose, least=0)
+
+
+def check_settings(estimator: Any) -> Settings:
+    """Check the constructor arguments that the estimators of one likelihood have."""
+    check_watchers(estimator)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),

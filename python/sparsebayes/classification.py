@@ -14,7 +14,7 @@ from ._basis import ColumnBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
 from ._prediction import KernelClassification
 from ._types import Callback, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
-from ._validation import naming
+from ._validation import learn_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -73,13 +73,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         if reset:
-            with naming("y"):
-                self.classes_ = np.unique(labels_or_values)
-            if len(self.classes_) < 2:
-                raise ValueError(
-                    f"y holds one class only, {self.classes_.tolist()[0]!r} (rows of zero weight do "
-                    "not count); a classifier needs at least two"
-                )
+            self.classes_ = learn_classes(labels_or_values)
         if (self._check_likelihood() if reset else self._likelihood) == "multinomial":
             return [np.searchsorted(self.classes_, labels_or_values).astype(np.float64)]
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_

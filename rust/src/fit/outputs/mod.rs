@@ -12,6 +12,7 @@ mod joint;
 mod retargeted;
 mod sequential;
 mod state;
+mod together;
 
 pub use retargeted::{MStep, RetargetedFit};
 pub(crate) use state::OutputState;
