@@ -145,7 +145,7 @@ class Constructive:
         return max(len(self.out.path) - 1, 0)
 
     def _maximise(self) -> tuple[float, int]:
-        """Make an M-step; return the largest change of an ln alpha (inf: of functions) and how many updates."""
+        """Make an M-step; return the largest change of a ln alpha, inf if of functions, and the updates."""
         out, n_iter = self.out, self._n_iter()
         before = self.fit.posterior()
         out.status, trace, n_active = self.fit.maximise(

@@ -223,7 +223,8 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         r"""Return class probabilities, :math:`P(i) = E_u \prod_{j \ne i} \Phi(u + f_i - f_j)`.
 
-        Equation (1) of Psorakis et al. (2010): u is standard normal and f the scores. By ``n_quadrature`` nodes.
+        Equation (1) of Psorakis et al. (2010): u is standard normal and f the scores. By ``n_quadrature``
+        nodes.
 
         Parameters
         ----------
