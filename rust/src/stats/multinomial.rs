@@ -304,6 +304,18 @@ impl Statistics for Multinomial<'_> {
         })
     }
 
+    fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
+        let pairs = (0..self.n_classes).flat_map(|c| (c + 1..self.n_classes).map(move |d| (c, d)));
+        let mut weights = Vec::new();
+        for (c, d) in pairs.clone() {
+            let both = self.rows.p(c).iter().zip(self.rows.weighted(d));
+            weights.extend(both.map(|(p, w)| -p * w));
+        }
+        let sums = self.pass((&weights, pairs.count()), &[])?;
+        let twice = |squares: &Vec<f64>| self.scaled(&self.scaled(squares));
+        Ok(sums.diag.iter().map(twice).collect())
+    }
+
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
