@@ -66,9 +66,7 @@ impl Residual {
             let value = if prior.is_flat() {
                 gamma.ln() - 2.0 * mu.ln() - alpha.ln()
             } else {
-                (gamma + 2.0 * prior.shape).ln()
-                    - (mu * mu + 2.0 * prior.rate).ln()
-                    - alpha.ln()
+                (gamma + 2.0 * prior.shape).ln() - (mu * mu + 2.0 * prior.rate).ln() - alpha.ln()
             };
             let departed = value > 0.0 && alpha >= 0.999 * DEPARTED * s;
             this.values.push(value);
@@ -159,8 +157,7 @@ pub(super) fn jacobian(stats: &mut dyn Statistics, state: &State) -> Result<DMat
         let (mut d_variance, mut own, mut d_mu) = (0.0, 0.0, 0.0);
         for j in state.members(a) {
             for k in state.members(b) {
-                d_variance +=
-                    there.alpha * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
+                d_variance += there.alpha * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
                 // Along the vector of means.
                 d_mu -= mu[j] / here.mu * there.alpha * mu[k] * sigma[(j, k)];
             }
@@ -231,7 +228,9 @@ pub(super) fn advance(
     let mut length = 1.0;
     for _ in 0..HALVINGS {
         let pairs = from.iter().zip(&direction);
-        let alphas: Vec<f64> = pairs.map(|(t, d)| moved(t.alpha, t.s, length * d)).collect();
+        let alphas: Vec<f64> = pairs
+            .map(|(t, d)| moved(t.alpha, t.s, length * d))
+            .collect();
         if state.set_alphas(&alphas).is_ok() {
             find_mode(stats, state)?;
             if Residual::of(state).norm() < (1.0 - 0.1 * length) * here.norm() {

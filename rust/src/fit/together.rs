@@ -163,8 +163,7 @@ impl State {
 
     /// Moves alpha `k`.
     pub(super) fn reestimate_together(&mut self, k: usize, alpha: f64) -> Result<()> {
-        self.members(k)
-            .try_for_each(|i| self.reestimate(i, alpha))
+        self.members(k).try_for_each(|i| self.reestimate(i, alpha))
     }
 
     /// What re-estimation would do to alpha `k` of a state whose functions share theirs.
@@ -183,5 +182,100 @@ impl State {
                 gain: shared.gain_of_deleting(old),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mode::find_mode;
+    use super::super::prior::{Gamma, Priors};
+    use super::super::stationary::{Residual, jacobian};
+    use super::*;
+    use crate::stats::{DenseDesign, Multinomial, Statistics};
+
+    const N: usize = 60;
+    const K: usize = 4;
+    const CLASSES: usize = 3;
+
+    fn wave(i: usize, frequency: f64) -> f64 {
+        (frequency * (i as f64 + 0.5)).sin()
+    }
+
+    /// Columns 0, 2 and 3 of four on rows of three classes, at the mode that belongs to these alphas.
+    fn at(stats: &mut Multinomial<'_>, alphas: &[f64]) -> State {
+        let deviance = stats.deviance(&[], &[]).unwrap();
+        let mut state = State::empty(1.0, Gamma::FLAT, deviance, 0.0);
+        let active: Vec<usize> = [0, 2, 3]
+            .iter()
+            .flat_map(|j| (0..CLASSES).map(move |c| c * K + j))
+            .collect();
+        state.sharing = CLASSES;
+        state.fill(&active, 1.0, &Priors::default(), None);
+        find_mode(stats, &mut state).unwrap();
+        state.set_alphas(alphas).unwrap();
+        find_mode(stats, &mut state).unwrap();
+        state
+    }
+
+    fn with_stats(check: impl FnOnce(&mut Multinomial<'_>)) {
+        let values = (0..N * K).map(|i| wave(i, 0.37) + 0.3 * wave(i * i, 0.11));
+        let design = DenseDesign::new(values.collect::<Vec<f64>>(), N, K).unwrap();
+        let target: Vec<f64> = (0..N).map(|i| ((i * i + i / 7) % CLASSES) as f64).collect();
+        check(&mut Multinomial::new(&design, &target, None).unwrap());
+    }
+
+    #[test]
+    fn contrasts_are_orthonormal_and_sum_to_zero() {
+        for n in 1..7 {
+            let basis = contrasts(n);
+            let products = basis.tr_mul(&basis) - DMatrix::identity(n - 1, n - 1);
+            assert!(products.iter().all(|v| v.abs() < 1e-14));
+            assert!(basis.row_sum().iter().all(|v| v.abs() < 1e-14));
+        }
+    }
+
+    #[test]
+    fn moving_and_deleting_gain_what_the_terms_say() {
+        with_stats(|stats| {
+            let state = at(stats, &[0.5, 2.0, 8.0]);
+            for k in 0..state.n_alphas() {
+                let terms = state.terms(k);
+                assert_eq!(terms.len(), CLASSES - 1);
+                let mut moved = state.clone();
+                moved.reestimate_together(k, 3.0).unwrap();
+                let gain = Shared(&terms).gain_of_moving(state.own_alpha(k), 3.0);
+                assert!((moved.log_evidence() - state.log_evidence() - gain).abs() < 1e-9);
+                let mut without = state.clone();
+                without.delete_together(k);
+                let gain = state.gain_of_leaving(k);
+                assert!((without.log_evidence() - state.log_evidence() - gain).abs() < 1e-9);
+            }
+        });
+    }
+
+    #[test]
+    fn the_jacobian_is_how_the_residual_answers_to_ln_alpha() {
+        with_stats(|stats| {
+            let alphas = [0.5, 2.0, 8.0];
+            let state = at(stats, &alphas);
+            let expected = jacobian(stats, &state).unwrap();
+            let h: f64 = 1e-4;
+            for b in 0..3 {
+                let moved = |stats: &mut Multinomial<'_>, factor: f64| {
+                    let mut there = alphas;
+                    there[b] *= factor;
+                    Residual::of(&at(stats, &there)).values
+                };
+                let (up, down) = (moved(stats, h.exp()), moved(stats, (-h).exp()));
+                for a in 0..3 {
+                    let slope = (up[a] - down[a]) / (2.0 * h);
+                    assert!(
+                        (expected[(a, b)] - slope).abs() < 1e-5 * (1.0 + slope.abs()),
+                        "{a} {b}: {} {slope}",
+                        expected[(a, b)]
+                    );
+                }
+            }
+        });
     }
 }

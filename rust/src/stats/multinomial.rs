@@ -450,6 +450,16 @@ mod tests {
                     assert!((column[i] - gram[(a, b)]).abs() < 1e-12);
                 }
             }
+            let between = stats.between_predictors().unwrap();
+            let pairs = [(0, 1), (0, 2), (1, 2)];
+            assert_eq!(between.len(), pairs.len());
+            for (products, (c, d)) in between.iter().zip(pairs) {
+                for (i, product) in products.iter().enumerate() {
+                    let (a, b) = (c * K + i, d * K + i);
+                    let expected = gram[(all.len() - 1 - a, all.len() - 1 - b)];
+                    assert!((product - expected).abs() < 1e-12);
+                }
+            }
         }
     }
 }
