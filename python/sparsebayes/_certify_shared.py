@@ -1,7 +1,7 @@
 r"""The certificate of a softmax whose classes share the precision of each function, from dense arrays alone.
 
-Function j has a weight for each of C classes and one :math:`\alpha`. Left out of the model it has a C x C matrix s
-and a C-vector q of sparsity and quality factors, and what its precision is held against is
+Function j has a weight for each of C classes and one :math:`\alpha`. Left out of the model it has a C x C
+matrix s and a C-vector q of sparsity and quality factors, and what its precision is held against is
 
 .. math:: F(\alpha) = \tfrac{1}{2} [C \ln \alpha - \ln |\alpha I + s| + q^T (\alpha I + s)^{-1} q],
 
@@ -26,9 +26,10 @@ _BLOCK = 64
 
 
 def shared_conditions(problem: Problem, rows: SoftmaxRows, fit: _Fit, Q: FloatArray) -> tuple[float, float]:
-    """Return the largest change of a ln alpha, inf where functions should leave, and the largest gain outside.
+    """Return the largest change of a ln alpha, inf where a function should leave, and the largest gain.
 
-    ``Q``: slopes of the log likelihood in the weights of all K C functions, at the mode.
+    The gain is that of functions outside. ``Q``: slopes of the log likelihood in the weights of all K C
+    functions, at the mode.
     """
     n_each, n_classes = rows.Phi.shape[1], rows.n_classes
     change, gain = 0.0, 0.0

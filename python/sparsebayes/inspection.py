@@ -35,8 +35,8 @@ _CLOSE = 1e-10
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
-    Several outputs of a regression share their precisions: there changes and gains are those of the sum of
-    their log evidences.
+    Several outputs of a regression share their precisions, as do the classes of a softmax with
+    ``share_alpha=True``: there changes and gains are those of a function with all its weights.
 
     Attributes
     ----------
@@ -210,9 +210,7 @@ def _conditions(
         from ._certify_shared import shared_conditions
 
         return shared_conditions(problem, _softmax_rows(problem, Phi, t, w), fit, Q)
-    change = _max_log_alpha_change(
-        S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior
-    )
+    change = _max_log_alpha_change(S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior)
     outside = np.delete(S, problem.active), np.delete(Q, problem.active)
     return change, _max_gain(*outside, problem.alpha_prior)
 

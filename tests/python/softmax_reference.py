@@ -96,7 +96,7 @@ def fit(Phi, labels, weights=None, tol=1e-6):
 def shared_factors(Phi, labels, alpha, weights):
     """s (C x C) and q (C) of each column left out of the model, about the mode; ``alpha`` is inf outside.
 
-    The matrix form of TF 23: s = (S^-1 - I/alpha)^-1 = alpha S (alpha I - S)^-1, q = alpha (alpha I - S)^-1 Q.
+    The matrix form of TF 23: s = (S^-1 - I/alpha)^-1 = S (I - S/alpha)^-1 and q = (I - S/alpha)^-1 Q.
     """
     n_columns, n_classes = Phi.shape[1], labels.max() + 1
     expanded, alphas = expand(Phi, n_classes), np.tile(alpha, n_classes)
@@ -142,7 +142,7 @@ def best_shared_alpha(s, q):
 
 
 def fit_shared(Phi, labels, weights, tol=1e-5, max_iter=1000):
-    """TF's scheme with one alpha for the C weights on each column: the change of one alpha that gains most."""
+    """TF's scheme with one alpha for the C weights on each column: each time the change that gains most."""
     alpha = np.full(Phi.shape[1], np.inf)
     for _ in range(max_iter):
         s, q = shared_factors(Phi, labels, alpha, weights)

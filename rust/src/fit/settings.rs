@@ -94,9 +94,8 @@ impl Settings {
 }
 
 fn check_sharing(settings: &Settings) -> Result<()> {
-    if settings.share_alpha
-        && (settings.scheme != Scheme::Sequential || settings.alpha_prior != [0.0; 2])
-    {
+    let flat = settings.alpha_prior.iter().all(|&v| v == 0.0);
+    if settings.share_alpha && (settings.scheme != Scheme::Sequential || !flat) {
         let what = "share_alpha needs the sequential scheme and a flat alpha_prior";
         return Err(Error::Invalid { what: what.into() });
     }

@@ -148,7 +148,7 @@ impl SharedCandidates {
         self.entries.iter().any(|&e| e > 2)
     }
 
-    /// Adds the best candidates, each with the gain it has given those before it; returns how many.
+    /// Adds the best candidates, each with the gain it has given those before it; returns the first gain, `None` if there was none.
     ///
     /// Call right after [`SharedCandidates::refresh`].
     pub(super) fn add(
@@ -156,11 +156,11 @@ impl SharedCandidates {
         stats: &mut dyn Statistics,
         state: &mut State,
         recorder: &mut Recorder<'_>,
-    ) -> Result<usize, Halt> {
+    ) -> Result<Option<f64>, Halt> {
         let gain = |i: usize| self.gain(i, &self.terms[i]).map_or(0.0, |best| best.1);
         let list = ranked(self.outside(state).into_iter().map(|i| (gain(i), i)), BLOCK);
         if list.is_empty() {
-            return Ok(0);
+            return Ok(None);
         }
         let expanded: Vec<usize> = list.iter().flat_map(|&i| self.members(i)).collect();
         let (gram, _) = stats.among(&expanded)?;
@@ -182,7 +182,7 @@ impl SharedCandidates {
             self.entries[i] = self.entries[i].saturating_add(1);
             recorder.step(Action::Add(i), Some(gain), state)?;
         }
-        Ok(list.len() - open.len())
+        Ok(first_gain)
     }
 
     /// The function of those still open with most to gain given those that entered: its place, alpha and gain.
@@ -222,8 +222,8 @@ impl SharedCandidates {
         alpha: f64,
         state: &mut State,
     ) -> Result<()> {
-        for c in place * self.n_classes..(place + 1) * self.n_classes {
-            let i = expanded[c];
+        let first = place * self.n_classes;
+        for (c, &i) in (first..first + self.n_classes).zip(&expanded[first..]) {
             let before = &state.active[..block.size_before];
             let mut products: Vec<f64> = before
                 .iter()

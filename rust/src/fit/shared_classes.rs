@@ -11,11 +11,12 @@ use super::inner::{Proposal, Settled};
 use super::laplace::settle;
 use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{FINE_STEP, LOOSE_TOL, Rules};
+use super::settings::{FINE_STEP, FREE, LOOSE_TOL, Rules};
 use super::shared_candidates::SharedCandidates;
 use super::state::State;
+use super::stationary::polish;
 use crate::Error;
-use crate::stats::Statistics;
+use crate::stats::{Statistics, check_flag};
 
 /// Rounds of mode and alphas between two passes over the dictionary.
 const ROUNDS: usize = 3;
@@ -33,6 +34,8 @@ pub(super) fn maximise(
     let mut good = state.clone();
     match go_on(stats, state, &mut good, rules, recorder) {
         Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
+            // A factorisation that was told to end early looks like one that broke down.
+            check_flag(stats.cancel_flag().as_deref())?;
             state.clone_from(&good);
             recorder.step(Action::Mode, None, state)?;
             Ok(Status::Stalled)
@@ -50,18 +53,21 @@ fn go_on(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let mut candidates = SharedCandidates::new(stats);
-    let mut fine = false;
+    let loose = LOOSE_TOL.max(rules.tol);
+    let (mut fine, mut last_gain) = (false, f64::INFINITY);
     loop {
         let mut settled = None;
         if fine {
             settled = Some(settle(stats, state, rules.tol, recorder)?);
-        } else {
-            alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
+        } else if !alternate(stats, state, loose, recorder)? && last_gain < FREE.gain {
+            // Otherwise functions enter for what moving those in the model would gain as well.
+            polish(stats, state, loose, recorder)?;
         }
         candidates.refresh(stats, state)?;
         recorder.step(Action::Mode, None, state)?;
         good.clone_from(state);
-        if candidates.add(stats, state, recorder)? > 0 {
+        if let Some(gain) = candidates.add(stats, state, recorder)? {
+            last_gain = gain;
             fine |= candidates.returns();
             continue;
         }
@@ -73,23 +79,26 @@ fn go_on(
     }
 }
 
-/// Mode and alphas of the active set, in turn, a few times or until the alphas stay where they are. Ends at a mode.
+/// Mode and alphas of the active set, in turn, a few times or until the alphas stay where they are; whether they do. Ends
+/// at a mode.
 fn alternate(
     stats: &mut dyn Statistics,
     state: &mut State,
     tol: f64,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
-    for round in 0.. {
+) -> Result<bool, Halt> {
+    let mut round = 0;
+    loop {
         find_mode(stats, state)?;
         recorder.step(Action::Mode, None, state)?;
         let far = (0..state.n_alphas()).map(|k| state.change_of(k));
-        if far.fold(0.0, f64::max) <= tol || round >= ROUNDS {
-            break;
+        let there = far.fold(0.0, f64::max) <= tol;
+        if there || round >= ROUNDS {
+            return Ok(there);
         }
         climb(state, recorder)?;
+        round += 1;
     }
-    Ok(())
 }
 
 /// Moves and deletions of one alpha at a time on the likelihood as it is linearised, greatest gain first.
