@@ -32,13 +32,14 @@ def shared_conditions(problem: Problem, rows: SoftmaxRows, fit: _Fit, Q: FloatAr
     functions, at the mode.
     """
     n_each, n_classes = rows.Phi.shape[1], rows.n_classes
-    change, gain = 0.0, 0.0
+    change = 0.0
+    outside: list[tuple[FloatArray, FloatArray]] = []
     inside = set((problem.active % n_each).tolist())
     eta = rows.logits(fit.mean)
     for j, values, vectors in _spectra(rows, eta, fit):
         slopes = vectors.T @ Q[j + n_each * np.arange(n_classes)]
         if j not in inside:
-            gain = max(gain, _max_gain(values[np.newaxis], slopes[np.newaxis]))
+            outside.append((values, slopes))
             continue
         at = np.flatnonzero(problem.active % n_each == j)
         alphas = problem.alpha[at]
@@ -47,7 +48,10 @@ def shared_conditions(problem: Problem, rows: SoftmaxRows, fit: _Fit, Q: FloatAr
             continue
         p = np.einsum("cl,cd,dl->l", vectors, _prior_share(fit, at), vectors)
         change = max(change, _log_alpha_change(values / alphas[0], p, slopes**2 / alphas[0]))
-    return change, gain
+    if not outside:
+        return change, 0.0
+    S, pull = (np.stack(part) for part in zip(*outside, strict=True))
+    return change, _max_gain(S, pull)
 
 
 def _spectra(rows: SoftmaxRows, eta: FloatArray, fit: _Fit) -> Iterator[tuple[int, FloatArray, FloatArray]]:
