@@ -18,14 +18,14 @@ from scipy.linalg import helmert, svd
 
 from ._certify_outputs import _log_alpha_change, _max_gain
 from ._softmax_certificate import SoftmaxRows
-from ._types import FloatArray, IntArray, Problem
+from ._types import FloatArray, IntArray
 from .inspection import _Fit, _split
 
 #: Functions worked on at a time.
 _BLOCK = 64
 
 
-def shared_conditions(problem: Problem, rows: SoftmaxRows, fit: _Fit, Q: FloatArray) -> tuple[float, float]:
+def shared_conditions(rows: SoftmaxRows, fit: _Fit, Q: FloatArray) -> tuple[float, float]:
     """Return the largest change of a ln alpha, inf where a function should leave, and the largest gain.
 
     The gain is that of functions outside. ``Q``: slopes of the log likelihood in the weights of all K C
@@ -34,15 +34,15 @@ def shared_conditions(problem: Problem, rows: SoftmaxRows, fit: _Fit, Q: FloatAr
     n_each, n_classes = rows.Phi.shape[1], rows.n_classes
     change = 0.0
     outside: list[tuple[FloatArray, FloatArray]] = []
-    inside = set((problem.active % n_each).tolist())
+    inside = set((rows.active % n_each).tolist())
     eta = rows.logits(fit.mean)
     for j, values, vectors in _spectra(rows, eta, fit):
         slopes = vectors.T @ Q[j + n_each * np.arange(n_classes)]
         if j not in inside:
             outside.append((values, slopes))
             continue
-        at = np.flatnonzero(problem.active % n_each == j)
-        alphas = problem.alpha[at]
+        at = np.flatnonzero(rows.active % n_each == j)
+        alphas = rows.alpha[at]
         if len(at) < n_classes or np.ptp(np.log(alphas)) > 1e-9:
             change = np.inf
             continue

@@ -183,7 +183,15 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         "fixed": 0.0,
         "none": 0.0,
     }
-    max_change, max_gain = _conditions(problem, Phi, t, w, fit, S, Q)
+    active, prior = problem.active, problem.alpha_prior
+    if problem.share_alpha:
+        # Made of the parts of this module, which is why it cannot be imported above.
+        from ._certify_shared import shared_conditions
+
+        max_change, max_gain = shared_conditions(SoftmaxRows.of(problem, Phi, t, w), fit, Q)
+    else:
+        max_change = _max_log_alpha_change(S[active], Q[active], problem.alpha, prior)
+        max_gain = _max_gain(np.delete(S, active), np.delete(Q, active), prior)
     return Certificate(
         max_log_alpha_change=max_change,
         max_gain_outside=max_gain,
@@ -193,31 +201,6 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
     )
-
-
-def _conditions(
-    problem: Problem,
-    Phi: FloatArray,
-    t: FloatArray,
-    w: FloatArray,
-    fit: _Fit,
-    S: FloatArray,
-    Q: FloatArray,
-) -> tuple[float, float]:
-    """Return the largest change of a ln alpha of the model, and the largest gain outside."""
-    if problem.share_alpha:
-        # Made of the parts of this module, which is why it cannot be imported above.
-        from ._certify_shared import shared_conditions
-
-        return shared_conditions(problem, _softmax_rows(problem, Phi, t, w), fit, Q)
-    change = _max_log_alpha_change(S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior)
-    outside = np.delete(S, problem.active), np.delete(Q, problem.active)
-    return change, _max_gain(*outside, problem.alpha_prior)
-
-
-def _softmax_rows(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> SoftmaxRows:
-    labels = t.astype(np.intp)
-    return SoftmaxRows(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
 
 
 def _one_predictor(
@@ -241,7 +224,7 @@ def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[_Fit, FloatArray, FloatArray]:
     """Return a fit of one linear predictor per class: the Laplace approximation with the full Hessian."""
-    rows = _softmax_rows(problem, Phi, t, w)
+    rows = SoftmaxRows.of(problem, Phi, t, w)
     mode = rows.mode()
     eta = rows.logits(mode)
     left, singular, right = svd(
