@@ -112,7 +112,7 @@ def _share_alpha(estimator: Any, scheme: Scheme, alpha_prior: tuple[float, float
     if not share:
         return False
     remedies = {
-        "multi_class='softmax'": estimator.multi_class == "softmax",
+        "multi_class='softmax'": str(estimator.multi_class) == "softmax",
         "scheme='sequential'": scheme == "sequential",
         "alpha_prior=(0, 0)": alpha_prior == (0.0, 0.0),
         "optimize_kernel=False": not getattr(estimator, "optimize_kernel", False),

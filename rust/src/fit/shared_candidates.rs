@@ -148,7 +148,8 @@ impl SharedCandidates {
         self.entries.iter().any(|&e| e > 2)
     }
 
-    /// Adds the best candidates, each with the gain it has given those before it; returns the first gain, `None` if there was none.
+    /// Adds the best candidates, each with the gain it has given those before it; returns that of the first, `None` if none
+    /// gains.
     ///
     /// Call right after [`SharedCandidates::refresh`].
     pub(super) fn add(
