@@ -1,7 +1,7 @@
 //! The softmax with one alpha for each basis function, shared by all classes: sequential, through the Laplace approximation.
 //!
-//! The scheme of [`laplace`](super::laplace) with basis functions for functions: the likelihood is linearised at the mode, alphas are moved
-//! and functions with their C weights enter and leave where the Gaussian evidence of that gains most
+//! The scheme of [`laplace`](super::laplace) with basis functions for functions: the likelihood is linearised at the mode,
+//! alphas are moved and functions with their C weights enter and leave where the Gaussian evidence of that gains most
 //! ([`Shared`](super::shared::Shared), in the eigenvectors of the sparsity matrix), and the end is left to Newton's method
 //! on the fixed-point equations, `alpha = (sum_c gamma_c) / (sum_c mu_c^2)`, with the motion of the mode and of the working
 //! weights in the Jacobian. What is certified is that fixed point.
