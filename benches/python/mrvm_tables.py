@@ -133,9 +133,9 @@ def summary(folds, sets):
         short = [data.name for data in sets if not accuracy_met(folds, data, rule)]
         wide = [data.name for data in sets if not vectors_met(folds, data, rule)]
         yield (
-            f"{machine} ({rule}): accuracy at least the paper's less one point on "
-            f"{len(sets) - len(short)} of {len(sets)} sets{named(short)}, vectors at most the paper's and {MORE_VECTORS:g} more on "
-            f"{len(sets) - len(wide)}{named(wide)}."
+            f"{machine} ({rule}): accuracy at least the paper's less {LESS_ACCURATE:g} on "
+            f"{len(sets) - len(short)} of {len(sets)} sets{named(short)}, vectors at most the paper's and "
+            f"{MORE_VECTORS:g} more on {len(sets) - len(wide)}{named(wide)}."
         )
     for method in (*MACHINES, DENSE, "RVC"):
         ends = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sets2001 import FOLDER, table
 
-#: Table I calls the third kernel polynomial and no more; of (x.z / D + 1)^k it is k = 3 that gives the paper's
-#: numbers of vectors.
+#: Table I calls the third kernel polynomial and no more; of (x.z / D + 1)^k it is k = 3 that gives about as
+#: many vectors as the paper's.
 DEGREE = 3
 
 
