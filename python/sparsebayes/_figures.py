@@ -326,7 +326,7 @@ def plot_stability(counts: ArrayLike, y: ArrayLike, ax: Axes | None = None) -> A
     >>> from sparsebayes.inspection import plot_stability
     >>> axes = plot_stability([9, 0, 3, 0], ["a", "b", "a", "b"], ax=Figure().subplots())
     >>> [float(bar.get_height()) for bar in axes.patches]
-    [9.0, 3.0, 0.0, 0.0]
+    [9.0, 3.0]
     """
     heights = np.asarray(counts)
     numeric = heights.ndim == 1 and len(heights) > 0 and heights.dtype.kind in "iuf"
@@ -335,7 +335,8 @@ def plot_stability(counts: ArrayLike, y: ArrayLike, ax: Axes | None = None) -> A
     classes, numbers = np.unique(_labels(y, len(heights)), return_inverse=True)
     if ax is None:
         ax = _new_axes("plot_stability")
-    ax.bar(np.arange(len(heights)), heights[np.argsort(numbers, kind="stable")], width=1.0)
+    heights = heights[np.argsort(numbers, kind="stable")]
+    ax.bar(np.flatnonzero(heights), heights[heights > 0], width=1.0)
     ends = np.cumsum(np.bincount(numbers))
     for border in ends[:-1]:
         ax.axvline(border - 0.5, color="0.3", linestyle="--", linewidth=1)
