@@ -38,9 +38,8 @@ def test_healed_error_bars_are_less_surprised_in_a_gap(tmp_path):
 
 def test_probit_machines_keep_a_handful_of_rows(tmp_path):
     picture = tmp_path / "mrvm.svg"
-    _, *toy, blank, _, first, second = run("mrvm.py", "--folds", "3", "--repeats", "1", "--picture", picture)[
-        :7
-    ]
+    lines = run("mrvm.py", "--folds", "3", "--repeats", "1", "--picture", picture)
+    _, *toy, blank, _, first, second = lines[:7]
     assert blank == ""
     for row in toy:
         _, vectors, _, accuracy, _, likelihood = row.split()
@@ -50,6 +49,8 @@ def test_probit_machines_keep_a_handful_of_rows(tmp_path):
         assert -0.5 < float(likelihood) < 0.0
     for row in (first, second):
         _, vectors, different, often = row.split()
-        assert int(often) <= float(vectors) <= int(different) <= 3 * float(vectors)
+        # Of 178 rows; three folds can have three times as many different ones as one.
+        assert 2 <= float(vectors) <= 8
+        assert int(often) <= int(different) <= 3 * float(vectors) + 0.2
     assert picture.stat().st_size < 200_000
     assert "<svg" in picture.read_text()
