@@ -96,11 +96,10 @@ bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegressi
 bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYES_DATA names the folder of data files
 	$(BIN)/python benches/python/bench_tipping2001.py
 
-# Takes about a quarter of an hour; what is finished is kept in KEEP, so that a second call goes on.
-KEEP := target/bench-mrvm.jsonl
-bench-mrvm: install ## The tables of Psorakis et al. (2010) into docs/benchmarks.md; SPARSEBAYES_DATA as above
-	@mkdir -p $(dir $(KEEP))
-	$(BIN)/python benches/python/bench_mrvm.py --keep $(KEEP) --write docs/benchmarks.md
+# Finished cross-validations are kept, so that a run that was interrupted goes on where it was.
+bench-mrvm: install ## The tables of Psorakis et al. (2010) beside ours; SPARSEBAYES_DATA as for bench-tipping2001
+	@mkdir -p target
+	$(BIN)/python benches/python/bench_mrvm.py --keep target/bench-mrvm.jsonl
 
 bench-schemes: install ## The full-basis schemes beside the sequential one
 	$(BIN)/python benches/python/bench_schemes.py
