@@ -19,20 +19,31 @@ if TYPE_CHECKING:
     from . import inspection, kernels
     from .classification import RVC, SparseBayesClassifier
     from .regression import RVR, SparseBayesRegressor
+    from .revm import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
 
 #: Where each name that is loaded on first touch lives; modules stand for themselves.
 _LAZY = {
+    "GREVM": "revm",
+    "GREVMRegressor": "revm",
+    "LREVM": "revm",
+    "LREVMRegressor": "revm",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
     "SparseBayesRegressor": "regression",
+    "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
 }
 
 __all__ = [
+    "GREVM",
+    "LREVM",
     "RVC",
     "RVR",
+    "VGREVM",
+    "GREVMRegressor",
+    "LREVMRegressor",
     "NumericalError",
     "SparseBayesClassifier",
     "SparseBayesRegressor",

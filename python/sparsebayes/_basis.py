@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from . import _core
 
 
+def kernel_layout(kernel: KernelSpec, fit_intercept: object, training: Training) -> Layout:
+    """Return the layout of one function per kernel and distinct training row, after a bias if wanted."""
+    rows = training.rows
+    if not is_precomputed(kernel):
+        # Equal rows have equal functions; the first stands for all. Whole rows take long to sort, and
+        # where the first column has no value twice no row is there twice.
+        X = training.X
+        if len(np.unique(X[:, 0])) < len(X):
+            rows = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+    n_kernels = len(kernel) if isinstance(kernel, (list, tuple)) else 1
+    return Layout(check_flag("fit_intercept", fit_intercept), training.n_samples, rows, n_kernels)
+
+
 class KernelBasis(SparseBayesEstimator):
     """One function per kernel and training row, k(., x_n), after a bias and before any extra columns."""
 
@@ -42,15 +55,7 @@ class KernelBasis(SparseBayesEstimator):
         return tags
 
     def _layout(self, training: Training) -> Layout:
-        rows = training.rows
-        if not is_precomputed(self.kernel):
-            # Equal rows have equal functions; the first stands for all. Whole rows take long to sort, and
-            # where the first column has no value twice no row is there twice.
-            X = training.X
-            if len(np.unique(X[:, 0])) < len(X):
-                rows = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
-        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        return kernel_layout(self.kernel, self.fit_intercept, training)
 
     def _design(self, training: Training) -> Design:
         extra = self._fit_extra(training)
