@@ -13,13 +13,16 @@ from typing import Literal
 import numpy as np
 
 from . import _eigen_regression as regression
-from ._eigen_evidence import best_alpha_gaussian, best_rate, posterior_variance_laplace
-from ._eigen_modes import Logistic, Pulse, gram, octant_mode, posterior_mode
+from ._eigen_evidence import best_alpha_gaussian, best_alpha_laplace, posterior_variance_laplace
+from ._eigen_modes import Logistic, Mode, Pulse, gram, octant_mode, posterior_mode
 from ._eigen_variational import closest_gaussian
 from ._types import FloatArray
 
 Prior = Literal["gaussian", "laplace"]
 Approximation = Literal["laplace", "variational"]
+
+#: Beyond this ridge, in units of the mean curvature, no relevance is looked for.
+_LARGEST_RIDGE = 10.0
 
 
 @dataclass(frozen=True)
@@ -85,26 +88,23 @@ def axes(Phi: FloatArray, weights: FloatArray, pulse: Pulse) -> Axes:
 
 
 def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Solution:
-    """Fit labels of +1 and -1: algorithm 1 or 2 of KV, with a ridge on the likelihood."""
+    """Fit labels of +1 and -1: algorithm 1 or 2 of KV, with a ridge on the likelihood.
+
+    On separable classes the mode runs away as the ridge falls, the likelihood is flat there, and nothing
+    looks relevant. Then the ridge is too small: it is raised tenfold until something does.
+    """
     model = Logistic(axes.Z, sign, axes.weights)
-    # Where the dictionary is zero any ridge will do.
-    ridge = rules.ridge * (float(axes.squares.sum()) / (4.0 * axes.n_basis) or 1.0)
-    precision = np.full(axes.Z.shape[1], ridge)
-    # Steps 1 and 2: the maximum, and the working weights that make the Hessian.
-    mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
-    b = model.curvature(axes.Z @ mode.w)
-    ends = [mode]
-    if rules.approximation == "variational":
-        mode, b = closest_gaussian(model, ridge, mode.w, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
-        ends.append(mode)
-    # Step 3: eigenvalues h, and the mode along the eigenvectors.
-    pulse()
-    h, Q = np.linalg.eigh(gram(axes.Z, b))
-    pulse()
-    h, Q = np.maximum(h[::-1], 0.0), Q[:, ::-1]
-    u = Q.T @ mode.w
-    # Steps 4 and 5, in units in which each h is 1.
-    alpha, rate, kept = _relevance(rules.prior, h, u)
+    n_iter, share = 0, rules.ridge
+    while True:
+        # Where the dictionary is zero any ridge will do.
+        ridge = share * (float(axes.squares.sum()) / (4.0 * axes.n_basis) or 1.0)
+        ends, h, Q, u = _approximation(model, ridge, rules, pulse)
+        alpha, rate, kept = _relevance(rules.prior, h, u)
+        n_iter += sum(end.n_iter for end in ends)
+        if kept.any() or share > _LARGEST_RIDGE:
+            break
+        share *= 10.0
+    # Step 5, in units in which each h is 1.
     root = np.sqrt(h[kept])
     to_x = Q[:, kept] * (np.sign(u[kept]) / root)
     inner = Logistic(axes.Z @ to_x, sign, axes.weights)
@@ -115,19 +115,34 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
     else:
         start = np.maximum(root * np.abs(u[kept]) - rate[kept], 0.0)
         end = octant_mode(inner, rate[kept], start, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
-    ends.append(end)
-    status = "converged" if all(end.converged for end in ends) else "max_iter"
-    if status == "converged" and not kept.any():
-        status = "empty"
+    converged = all(end.converged for end in (*ends, end))
     return Solution(
         eigenvalues=_padded(h, axes.n_basis, 0.0),
         alpha=_padded(alpha, axes.n_basis, np.inf),
         w=axes.V @ (to_x @ end.w),
         n_effective=int(np.count_nonzero(end.w)),
-        n_iter=sum(end.n_iter for end in ends),
-        status=status,
+        n_iter=n_iter + end.n_iter,
+        status="max_iter" if not converged else "converged" if kept.any() else "empty",
         ridge=ridge,
     )
+
+
+def _approximation(
+    model: Logistic, ridge: float, rules: Rules, pulse: Pulse
+) -> tuple[list[Mode], FloatArray, FloatArray, FloatArray]:
+    """Return what steps 1 to 3 of KV find: the searches, h descending, eigenvectors as columns, and u."""
+    pulse()
+    precision = np.full(model.Z.shape[1], ridge)
+    mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+    b, ends = model.curvature(model.Z @ mode.w), [mode]
+    if rules.approximation == "variational":
+        mode, b = closest_gaussian(model, ridge, mode.w, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+        ends.append(mode)
+    pulse()
+    h, Q = np.linalg.eigh(gram(model.Z, b))
+    pulse()
+    h, Q = np.maximum(h[::-1], 0.0), Q[:, ::-1]
+    return ends, h, Q, Q.T @ mode.w
 
 
 def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> Solution:
@@ -172,15 +187,11 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
 
 
 def _relevance(prior: Prior, h: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Step 4: the best prior precisions, the rates in units of sqrt(h), and which are finite."""
-    rate = np.full(h.shape, np.inf)
-    if prior == "gaussian":
-        alpha = best_alpha_gaussian(h, u)
-    else:
-        rate = best_rate(np.sqrt(h) * np.abs(u))
-        # No eigenvalue is so large that its square root times infinity were anything else.
-        alpha = np.where(np.isfinite(rate), 2.0 * np.sqrt(h) * np.where(np.isfinite(rate), rate, 0.0), np.inf)
-    return alpha, rate, np.isfinite(alpha)
+    """Step 4: the best prior precisions, Laplace rates in units of sqrt(h), and which are finite."""
+    alpha = best_alpha_gaussian(h, u) if prior == "gaussian" else best_alpha_laplace(h, u)
+    kept = np.isfinite(alpha)
+    rate = np.where(kept, 0.5 * alpha / np.sqrt(np.where(kept, h, 1.0)), np.inf)
+    return alpha, rate, kept
 
 
 def _padded(values: FloatArray, length: int, filling: float) -> FloatArray:

@@ -85,7 +85,9 @@ def log_evidence_laplace(h: FloatArray, u: FloatArray, alpha: FloatArray) -> Flo
 def best_alpha_laplace(h: FloatArray, u: FloatArray) -> FloatArray:
     """Return the maximum of KV (13) over alpha: 2 sqrt(h) `best_rate`, or infinity where h u^2 <= 1."""
     root = np.sqrt(h)
-    return 2.0 * root * best_rate(root * np.abs(u))
+    rate = best_rate(root * np.abs(u))
+    inside = np.isfinite(rate)
+    return np.where(inside, 2.0 * root * np.where(inside, rate, 1.0), np.inf)
 
 
 def best_rate(z: FloatArray) -> FloatArray:

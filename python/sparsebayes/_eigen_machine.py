@@ -26,9 +26,8 @@ from .kernels import Kernel, Linear
 #: How a fit may end, best first, and what to do about it.
 _REMEDIES = {
     "converged": "",
-    "empty": "no eigenvector is relevant, so that nothing is predicted: either the inputs tell nothing about "
-    "the classes, or the kernel separates them so easily that the likelihood is flat at its maximum. Widen "
-    "the kernel (smaller gamma) or raise ridge",
+    "empty": "no eigenvector is relevant, so that nothing is predicted: seen through this kernel the inputs "
+    "tell nothing about the classes. Change the kernel width, or scale X",
     "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
     "can tell y is free of noise. Set noise_variance to the noise you expect",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
@@ -150,7 +149,7 @@ class EigenMachine(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn car
         self.eigenvalues_ = eigenvalues[:, 0] if one else eigenvalues
         self.alpha_ = alpha[:, 0] if one else alpha
         self.n_effective_ = int(effective[0]) if one else effective
-        self.ridge_ = solutions[0].ridge
+        self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
         self.__dict__.pop("coef_", None)

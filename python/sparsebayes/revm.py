@@ -62,7 +62,7 @@ class GREVM(EigenClassifier):
         Prior precision along each eigenvector; inf where that is irrelevant.
     n_effective_ : int or ndarray of shape (n_classes,)
         Number of coordinates u that are not zero.
-    ridge_ : float
+    ridge_ : float or ndarray of shape (n_classes,)
         Precision of the weak prior, in the units of the weights.
     dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
         Weights of the kernel functions; of several kernels one after the other.
@@ -79,8 +79,8 @@ class GREVM(EigenClassifier):
     n_iter_ : int
         Steps taken, in all searches.
     status_ : str
-        ``"converged"``; ``"empty"``: likewise, but no eigenvector is relevant; ``"max_iter"``. Of several
-        fits the worst.
+        ``"converged"``; ``"empty"``: likewise, but no eigenvector is relevant at any ridge; ``"max_iter"``.
+        Of several fits the worst.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -88,9 +88,9 @@ class GREVM(EigenClassifier):
     -----
     A kernel function for each row separates the classes unless it is wide, and the likelihood then has no
     maximum: it rises for ever while its Hessian vanishes, h u^2 with it, and without a ridge nothing would be
-    relevant. Where the maximum exists the ridge does not show as long as it is small. Where it does not, it
-    decides how far the weights go: the result is then that of a ridge regression reduced to its relevant
-    directions, and the errors depend little on ridge between 1e-4 and 1e-1 (DESIGN.md).
+    relevant. Where the maximum exists the ridge does not show as long as it is small. Where it does not, the
+    ridge decides how far the weights go. If at the ridge given the likelihood is so flat that nothing is
+    relevant, it is raised tenfold until something is, at most beyond 10; ``ridge_`` is what was used.
 
     A fit takes N^3 operations and the memory of a few N x N matrices.
 
@@ -121,8 +121,8 @@ class LREVM(EigenClassifier):
 
     The prior along each eigenvector is :math:`(\alpha_i / 4) e^{-\alpha_i |u_i| / 2}` (algorithm 2 of
     Kropotov & Vetrov 2007). Its parameter maximises the evidence of that eigenvector (their equation 13),
-    which has a finite maximum under the same condition, :math:`h_i u_i^2 > 1`. The posterior is then maximised
-    within the octant of the likelihood's maximum, where many of the coordinates end at exactly zero.
+    which has a finite maximum under the same condition, :math:`h_i u_i^2 > 1`. The posterior is then
+    maximised within the octant of the likelihood's maximum, where many coordinates end at exactly zero.
 
     Parameters
     ----------
