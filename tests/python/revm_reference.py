@@ -8,7 +8,6 @@ from decimal import Context, Decimal, localcontext
 from itertools import pairwise
 
 import numpy as np
-from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -27,7 +26,7 @@ def prior_density(kind, u, alpha):
 
 
 def evidence_by_quadrature(kind, h, u_ml, alpha):
-    """The factor of KV (8), integrated piece by piece."""
+    """The factor of KV (8), integrated piece by piece with Gauss's formula."""
     reach = 40.0 / np.sqrt(h)
     between = h * u_ml / (h + alpha) + np.array([-8, -1, 1, 8]) / np.sqrt(h + alpha)
     ends = [u_ml - reach, u_ml + reach, 0.0, u_ml, *(s / alpha for s in (-60, -10, -1, 1, 10, 60)), *between]
@@ -37,7 +36,14 @@ def evidence_by_quadrature(kind, h, u_ml, alpha):
     def integrand(u):
         return np.exp(-0.5 * h * (u - u_ml) ** 2) * prior_density(kind, u, alpha)
 
-    return sum(quad(integrand, a, b, epsabs=0.0, epsrel=1e-12)[0] for a, b in pairwise(ends))
+    nodes, shares = np.polynomial.legendre.leggauss(40)
+    total = 0.0
+    for a, b in pairwise(ends):
+        for left, right in pairwise(np.linspace(a, b, 41)):
+            total += (
+                0.5 * (right - left) * shares @ integrand(0.5 * (left + right) + 0.5 * (right - left) * nodes)
+            )
+    return total
 
 
 def erfcx(x):
@@ -165,7 +171,7 @@ def equal_eigenvalues(c, share, weight):
 
 
 def divergence_gradients(Phi, t, ridge, mu, Sigma):
-    """Slope of the bound in mu, and Sigma^-1 - ridge - E(-second derivative), by 400-point quadrature."""
+    """Slope of the bound in mu, and Sigma^-1 - ridge - E(-second derivative), by 180-point quadrature."""
     nodes, shares = np.polynomial.hermite_e.hermegauss(180)
     shares = shares / shares.sum()
     slope, curvature = np.zeros(len(t)), np.zeros(len(t))
