@@ -11,7 +11,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes wheel lock clean ci
+	bench-friedman1 bench-tipping2001 bench-schemes bench-revm wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYE
 
 bench-schemes: install ## The full-basis schemes beside the sequential one
 	$(BIN)/python benches/python/bench_schemes.py
+
+bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA names the folder of data files
+	$(BIN)/python benches/python/bench_revm.py
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py
