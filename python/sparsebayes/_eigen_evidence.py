@@ -18,6 +18,10 @@ _SQRT_2_PI = np.sqrt(2.0 / np.pi)
 #: of the evidence a difference of nearly equal numbers.
 _NEAR = 1e-3
 
+#: Steps to the root in between: a dozen false positions are nearly always enough.
+_HALVINGS = 8
+_FALSE_POSITIONS = 16
+
 #: From here on 1 - sqrt(pi) x erfcx(x) is taken from its asymptotic series.
 _FAR = 50.0
 
@@ -97,7 +101,7 @@ def best_rate(z: FloatArray) -> FloatArray:
     evidence is asymptotically :math:`e^{-z^2/2} \sum_k He_{2k}(z) r^{-2k}`, which comes down to its limit
     from above if and only if z > 1: then there is a maximum, else r is infinite. It lies above
     1 / sqrt(1 + z^2), as E|x| < sqrt(1 + z^2), and below 4 / sqrt(z^2 - 1), twice what the series says near
-    z = 1; a bisection over ln r between the two ends where rounding does.
+    z = 1.
     """
     z = np.asarray(z, dtype=float)
     rate = np.full(z.shape, np.inf)
@@ -105,7 +109,7 @@ def best_rate(z: FloatArray) -> FloatArray:
     near = (z > 1.0) & ((z - 1.0) * (z + 1.0) < _NEAR)
     rate[near] = _best_rate_near_one(z[near])
     inside = (z > 1.0) & ~near
-    rate[inside] = _bisect(z[inside])
+    rate[inside] = _root(z[inside])
     return rate
 
 
@@ -156,15 +160,27 @@ def _complement(x: FloatArray) -> FloatArray:
     return np.asarray(y * (1.0 - y * (3.0 - y * (15.0 - 105.0 * y))))
 
 
-def _bisect(z: FloatArray) -> FloatArray:
+def _root(z: FloatArray) -> FloatArray:
+    """Solve r E|x| = 1: a few bisections over ln r, then false position with the Illinois rule."""
     low = -0.5 * np.log1p(z**2)
     high = np.log(4.0) - 0.5 * np.log((z - 1.0) * (z + 1.0))
-    for _ in range(64):
-        middle = 0.5 * (low + high)
-        r = np.exp(middle)
-        rises = r * _mean_size(z, r) < 1.0
-        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-    return np.asarray(np.exp(0.5 * (low + high)))
+    at_low, at_high = _lack(z, low), _lack(z, high)
+    for k in range(_HALVINGS + _FALSE_POSITIONS):
+        share = 0.5 if k < _HALVINGS else at_low / np.where(at_low == at_high, np.inf, at_low - at_high)
+        middle = low + share * (high - low)
+        at_middle = _lack(z, middle)
+        left = at_middle < 0.0
+        # An end that stays counts half, or it would stay for ever.
+        at_high = np.where(left, 0.5 * at_high if k >= _HALVINGS else at_high, at_middle)
+        at_low = np.where(left, at_middle, 0.5 * at_low if k >= _HALVINGS else at_low)
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
+    return np.asarray(np.exp(middle))
+
+
+def _lack(z: FloatArray, log_r: FloatArray) -> FloatArray:
+    """Minus the slope of the log evidence in ln r: r E|x| - 1."""
+    r = np.exp(log_r)
+    return np.asarray(r * _mean_size(z, r) - 1.0)
 
 
 def _best_rate_near_one(z: FloatArray) -> FloatArray:
