@@ -33,6 +33,9 @@ _REMEDIES = {
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
 }
 
+#: Bound of the values of the dictionary.
+_LARGEST = 1e150
+
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 2048
 
@@ -97,6 +100,10 @@ class EigenMachine(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn car
         n_rows = len(training.X)
         weights = np.ones(n_rows) if training.weights is None else training.weights
         Phi = self._dictionary(training)
+        if not np.abs(Phi).max() < _LARGEST:
+            raise ValueError(
+                f"kernel values must be below {_LARGEST:g} in size, or squares overflow; scale X or change kernel"
+            )
         found = in_background(lambda pulse: axes(Phi, weights, pulse))
         self._publish(self._solve(found, training, rules), training)
 

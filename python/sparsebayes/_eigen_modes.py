@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
+from ._core import NumericalError
 from ._types import FloatArray
 
 #: Called between steps; raises to end the work.
@@ -143,6 +144,8 @@ def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
         try:
             factor = cho_factor(scaled, lower=True, check_finite=False)
         except LinAlgError:
+            if not damping < 1.0:
+                raise NumericalError("the Hessian of the likelihood has lost its definiteness") from None
             damping = max(10.0 * damping, 1e-14 * len(scaled))
             scaled[np.diag_indices_from(scaled)] += damping
             continue

@@ -175,6 +175,29 @@ def test_bad_data_are_refused_by_name(kind, classes):
         kind().fit(X, y, sample_weight=-np.ones(150))
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_kernels_that_overflow_are_refused(kind, classes):
+    X, y = classes
+    with pytest.raises(ValueError, match="kernel values must be below"):
+        kind("poly", degree=9, gamma=1e30).fit(X, y)
+    with pytest.raises(ValueError, match="kernel values must be below"):
+        kind("linear").fit(1e80 * X, y)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_scale_of_the_kernel_does_not_matter(kind, scale, classes):
+    X, y = classes
+    K = Gaussian(1.5)(X, X)
+    model = kind("precomputed", fit_intercept=False).fit(K, y)
+    scaled = kind("precomputed", fit_intercept=False).fit(scale * K, y)
+    assert scaled.n_effective_ == model.n_effective_
+    np.testing.assert_allclose(scaled.eigenvalues_[0], scale**2 * model.eigenvalues_[0], rtol=1e-6)
+    function = "decision_function" if kind in CLASSIFIERS else "predict"
+    expected = getattr(model, function)(K)
+    np.testing.assert_allclose(getattr(scaled, function)(scale * K), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_one_class_is_refused(classes):
     with pytest.raises(ValueError, match="y holds one class only"):
         GREVM().fit(classes[0], np.ones(150))
