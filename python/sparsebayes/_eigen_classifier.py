@@ -37,7 +37,7 @@ class EigenClassifier(ClassifierMixin, EigenMachine):  # type: ignore[misc] # sc
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
-        ridge: float = 1e-3,
+        ridge: float = 3e-3,
         tol: float = 1e-8,
         max_iter: int = 1000,
         n_jobs: int | None = None,

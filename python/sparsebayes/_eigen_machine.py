@@ -102,7 +102,8 @@ class EigenMachine(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn car
         Phi = self._dictionary(training)
         if not np.abs(Phi).max() < _LARGEST:
             raise ValueError(
-                f"kernel values must be below {_LARGEST:g} in size, or squares overflow; scale X or change kernel"
+                f"kernel values must be below {_LARGEST:g} in size, or squares overflow; scale X or change "
+                "the kernel"
             )
         found = in_background(lambda pulse: axes(Phi, weights, pulse))
         self._publish(self._solve(found, training, rules), training)

@@ -37,7 +37,7 @@ class GREVM(EigenClassifier):
         Of ``"poly"`` and ``"sigmoid"``.
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias.
-    ridge : positive float, default=1e-3
+    ridge : positive float, default=3e-3
         Precision of the weak common prior under which the maximum of the likelihood is taken, in units of the
         mean curvature at w = 0, trace(Phi^T Phi) / (4 M). See Notes.
     tol : positive float, default=1e-8
