@@ -18,6 +18,7 @@ from ._types import StepRecord
 if TYPE_CHECKING:
     from . import inspection, kernels
     from .classification import RVC, SparseBayesClassifier
+    from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
     from .revm import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
 
@@ -27,6 +28,8 @@ _LAZY = {
     "GREVMRegressor": "revm",
     "LREVM": "revm",
     "LREVMRegressor": "revm",
+    "MRVM1": "multiclass",
+    "MRVM2": "multiclass",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
@@ -39,6 +42,8 @@ _LAZY = {
 __all__ = [
     "GREVM",
     "LREVM",
+    "MRVM1",
+    "MRVM2",
     "RVC",
     "RVR",
     "VGREVM",

@@ -1,4 +1,4 @@
-"""What every kernel can do, and the sums and products that combine them."""
+"""What every kernel can do; kernels made of functions, sums and products of kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core
-from ._types import FloatArray
+from ._types import FloatArray, KernelFunction
 
 
 class Kernel:
@@ -132,6 +132,57 @@ class Product(Kernel):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Custom(Kernel):
+    """A kernel given by a function k(X, Z) -> (n, m), evaluated in NumPy.
+
+    Parameters
+    ----------
+    function : callable
+        Called with float64 arrays of shapes (n, n_features) and (m, n_features), which it must not change;
+        returns real, finite values of shape (n, m).
+
+    Raises
+    ------
+    TypeError
+        If function is not callable.
+
+    Examples
+    --------
+    >>> from sparsebayes.kernels import Custom, Gaussian
+    >>> cosine = Custom(lambda X, Z: np.cos(X @ Z.T))
+    >>> (cosine * Gaussian(1.0))([[0.0]], [[0.0]])
+    array([[1.]])
+    """
+
+    function: KernelFunction
+
+    def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
+        if not callable(self.function):
+            raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        values = np.asarray(self.function(_read_only(x), _read_only(z)))
+        if values.shape != (len(x), len(z)):
+            raise ValueError(
+                f"a kernel function must return an array of shape {(len(x), len(z))}, one row per row of X "
+                f"and one column per row of Z; the one given as kernel returned shape {values.shape}"
+            )
+        if values.dtype.kind not in "fiub":
+            raise TypeError(
+                "a kernel function must return real numbers; "
+                f"the one given as kernel returned dtype {values.dtype}"
+            )
+        result = values.astype(np.float64)
+        if not np.isfinite(result).all():
+            raise ValueError(
+                "a kernel function must return finite values; "
+                "the one given as kernel returned NaN or infinity"
+            )
+        return result
+
+
 def _kernel(operator: str, other: object) -> Kernel:
     if isinstance(other, Kernel):
         return other
@@ -156,3 +207,9 @@ def _all_to_core(kernels: Iterable[Kernel]) -> list[_core.Kernel] | None:
     parts = [kernel.to_core() for kernel in kernels]
     found = [part for part in parts if part is not None]
     return found if len(found) == len(parts) else None
+
+
+def _read_only(array: FloatArray) -> FloatArray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

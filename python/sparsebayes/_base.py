@@ -44,8 +44,38 @@ _REMEDIES = {
 _PREDICT_ROWS = 8192
 
 
-class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
-    """Template of all estimators."""
+class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
+    """An estimator whose fit happens whole or not at all, and that says how it ended."""
+
+    if TYPE_CHECKING:
+        max_iter: int
+        status_: str
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has come to its end."""
+        return hasattr(self, "mu_")
+
+    @abstractmethod
+    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
+
+    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        before = self.__dict__.copy()
+        try:
+            self._train_anew(X, y, sample_weight)
+        except BaseException:
+            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        if remedy := _REMEDIES[self.status_]:
+            name, remedy = type(self).__name__, remedy.format(max_iter=self.max_iter)
+            message = f"{name} ended with status {self.status_!r}: {remedy}."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+class SparseBayesEstimator(Trainable):
+    """Template of the estimators that maximise the evidence of a basis."""
 
     if TYPE_CHECKING:
         scheme: Scheme
@@ -63,10 +93,6 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
 
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether a fit has come to its end."""
-        return hasattr(self, "mu_")
 
     @abstractmethod
     def _design(self, training: Training) -> Design:
@@ -111,20 +137,6 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
-    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        before = self.__dict__.copy()
-        try:
-            self._train_anew(X, y, sample_weight)
-        except BaseException:
-            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-        if remedy := _REMEDIES[self.status_]:
-            name, remedy = type(self).__name__, remedy.format(max_iter=self.max_iter)
-            message = f"{name} ended with status {self.status_!r}: {remedy}."
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
         training = check_training(
@@ -134,6 +146,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         likelihood = self._check_likelihood()
         design, posteriors = self._infer(training, targets, likelihood, settings)
         self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
+        self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
@@ -247,6 +260,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 alpha_prior=check_prior("alpha_prior", self.alpha_prior),
                 noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
                 log_evidence=evidence,
+                share_alpha=self._shares_alpha,
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

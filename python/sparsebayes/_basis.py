@@ -15,24 +15,11 @@ from ._joint_evidence import LearningData
 from ._learning import check_learnable, check_model, check_optimize_kernel, learn
 from ._resolve import is_precomputed, resolve
 from ._types import ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
-from ._validation import Training, check_square, check_X
+from ._validation import Training, check_square, check_X, distinct_rows
 from .kernels import Kernel, Linear
 
 if TYPE_CHECKING:
     from . import _core
-
-
-def kernel_layout(kernel: KernelSpec, fit_intercept: object, training: Training) -> Layout:
-    """Return the layout of one function per kernel and distinct training row, after a bias if wanted."""
-    rows = training.rows
-    if not is_precomputed(kernel):
-        # Equal rows have equal functions; the first stands for all. Whole rows take long to sort, and
-        # where the first column has no value twice no row is there twice.
-        X = training.X
-        if len(np.unique(X[:, 0])) < len(X):
-            rows = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
-    n_kernels = len(kernel) if isinstance(kernel, (list, tuple)) else 1
-    return Layout(check_flag("fit_intercept", fit_intercept), training.n_samples, rows, n_kernels)
 
 
 class KernelBasis(SparseBayesEstimator):
@@ -55,7 +42,10 @@ class KernelBasis(SparseBayesEstimator):
         return tags
 
     def _layout(self, training: Training) -> Layout:
-        return kernel_layout(self.kernel, self.fit_intercept, training)
+        # Equal rows have equal functions; the first stands for all.
+        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
 
     def _design(self, training: Training) -> Design:
         extra = self._fit_extra(training)
@@ -74,6 +64,7 @@ class KernelBasis(SparseBayesEstimator):
             degree=self.degree,
             coef0=self.coef0,
             sample_weight=training.weights,
+            feature_names=getattr(self, "feature_names_in_", None),
         )
 
     def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:

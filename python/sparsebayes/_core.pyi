@@ -5,19 +5,27 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 __all__ = [
+    "PROBIT_NODES",
     "Kernel",
     "NumericalError",
     "OutputPosterior",
     "Posterior",
+    "RetargetedFit",
+    "TopDownFit",
     "__version__",
     "fit_dense",
     "fit_dense_outputs",
     "fit_kernel",
     "fit_kernel_outputs",
+    "probit_expectations",
+    "probit_log_probabilities",
+    "probit_probabilities",
 ]
 
+PROBIT_NODES: int
 __version__: str
 
 class NumericalError(ArithmeticError):
@@ -112,6 +120,7 @@ def fit_dense(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -132,6 +141,7 @@ def fit_kernel(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -163,3 +173,61 @@ def fit_kernel_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
+
+@final
+class RetargetedFit:
+    def __new__(
+        cls,
+        Phi: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        active: NDArray[np.int64],
+        alpha: NDArray[np.float64],
+        n_threads: int | None = None,
+    ) -> Self: ...
+    def maximise(
+        self,
+        targets: NDArray[np.float64],
+        *,
+        gain: float,
+        tol: float,
+        max_iter: int,
+        callback: _Callback | None = None,
+    ) -> tuple[str, NDArray[np.float64], NDArray[np.int64]]: ...
+    def begin_together(self) -> NDArray[np.float64]: ...
+    def bound(
+        self, x: NDArray[np.float64], labels: NDArray[np.int64], *, n_nodes: int | None = None
+    ) -> tuple[float, NDArray[np.float64]]: ...
+    def end_together(self, x: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def predictions(self) -> NDArray[np.float64]: ...
+    def log_occam_factor(self) -> float: ...
+    def posterior(self) -> OutputPosterior: ...
+
+@final
+class TopDownFit:
+    def __new__(
+        cls,
+        Phi: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        n_threads: int | None = None,
+    ) -> Self: ...
+    def solve(
+        self, targets: NDArray[np.float64], alpha: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def keep(self, places: NDArray[np.int64]) -> None: ...
+
+def probit_probabilities(
+    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
+) -> NDArray[np.float64]: ...
+def probit_log_probabilities(
+    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
+) -> NDArray[np.float64]: ...
+def probit_expectations(
+    scores: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    n_nodes: int | None = None,
+    n_threads: int | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...

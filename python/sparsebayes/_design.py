@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Protocol
 
 import numpy as np
 
 from . import _core
 from ._types import FloatArray, IntArray, Likelihood, Settings
-from .kernels import Kernel
+from .kernels import Kernel, OnColumns, Product, Sum
 
 #: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision.
 CoreCallback = Callable[[int, str, int, float, float, int, float], bool]
@@ -220,6 +220,14 @@ class KernelDesign:
 
 
 def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None) -> FloatArray:
-    """Return k(X, Z), from the core where it knows the kernel."""
+    """Return k(X, Z), from the core as far as it knows the kernel."""
     core = kernel.to_core()
-    return kernel(X, Z) if core is None else core.matrix(X, Z, n_threads=n_threads)
+    if core is not None:
+        return core.matrix(X, Z, n_threads=n_threads)
+    if isinstance(kernel, OnColumns):
+        return evaluate(kernel.inner(), kernel.select(X), kernel.select(Z), n_threads)
+    if isinstance(kernel, Sum):
+        return reduce(np.add, (evaluate(term, X, Z, n_threads) for term in kernel.terms))
+    if isinstance(kernel, Product):
+        return reduce(np.multiply, (evaluate(factor, X, Z, n_threads) for factor in kernel.factors))
+    return kernel(X, Z)

@@ -13,14 +13,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ._arguments import check_integer, check_n_jobs
+from ._arguments import check_flag, check_integer, check_n_jobs
 from ._background import in_background
-from ._basis import kernel_layout
-from ._design import DenseDesign, evaluate
+from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
 from ._resolve import is_precomputed, resolve
 from ._types import FloatArray, IntArray, KernelSpec
-from ._validation import Training, check_square, check_training, check_X
+from ._validation import Training, check_square, check_training, check_X, distinct_rows
 from .kernels import Kernel, Linear
 
 #: How a fit may end, best first, and what to do about it.
@@ -110,7 +109,9 @@ class EigenMachine(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn car
 
     def _dictionary(self, training: Training) -> FloatArray:
         """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
-        layout = kernel_layout(self.kernel, self.fit_intercept, training)
+        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
         self.relevance_ = layout.kept
         self.__dict__.pop("relevance_vectors_", None)  # of an earlier fit with another kernel
         if is_precomputed(self.kernel):

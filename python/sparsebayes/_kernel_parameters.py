@@ -16,7 +16,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from ._types import FloatArray
-from .kernels import Gaussian, Kernel, Laplacian, Polynomial, Product, Sigmoid, Sum
+from .kernels import Gaussian, Kernel, Laplacian, OnColumns, Polynomial, Product, Sigmoid, Sum
 
 #: From dL/dK to dL/d(log parameters).
 Pull = Callable[[FloatArray], FloatArray]
@@ -27,13 +27,24 @@ _ABOVE: Final = np.log(1e4)
 
 
 def leaves(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the kernels that sums and products are made of, in the order of their parameters."""
+    """Yield the kernels that sums and products are made of, in the order of their parameters.
+
+    Those on some of the columns come each with its columns.
+    """
+    if isinstance(kernel, OnColumns):
+        yield from (OnColumns(leaf, kernel.columns) for leaf in leaves(kernel.inner()))
+        return
     parts = kernel.terms if isinstance(kernel, Sum) else getattr(kernel, "factors", None)
     if parts is None:
         yield kernel
     else:
         for part in parts:
             yield from leaves(part)
+
+
+def kind(leaf: Kernel) -> tuple[object, ...]:
+    """Return what leaves with comparable parameters have in common: their class, and the columns they see."""
+    return (*kind(leaf.inner()), repr(leaf.columns)) if isinstance(leaf, OnColumns) else (type(leaf),)
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -63,6 +74,11 @@ def _(kernel: Polynomial | Sigmoid) -> FloatArray:
     return np.log([kernel.gamma, *([abs(kernel.coef0)] if kernel.coef0 != 0.0 else [])])
 
 
+@log_parameters.register
+def _(kernel: OnColumns) -> FloatArray:
+    return log_parameters(kernel.inner())
+
+
 @singledispatch
 def with_log_parameters(kernel: Kernel, theta: FloatArray) -> Kernel:
     """Return the kernel with other values of its continuous parameters."""
@@ -85,6 +101,11 @@ def _(kernel: Laplacian, theta: FloatArray) -> Kernel:
 def _(kernel: Polynomial | Sigmoid, theta: FloatArray) -> Kernel:
     gamma, *rest = map(float, np.exp(theta))
     return replace(kernel, gamma=gamma, coef0=float(np.copysign(rest[0], kernel.coef0)) if rest else 0.0)
+
+
+@with_log_parameters.register
+def _(kernel: OnColumns, theta: FloatArray) -> Kernel:
+    return replace(kernel, kernel=with_log_parameters(kernel.inner(), theta))
 
 
 @with_log_parameters.register
@@ -145,10 +166,15 @@ def _(kernel: Polynomial | Sigmoid, X: FloatArray) -> FloatArray:
     return np.array([gamma, *([np.log(abs(kernel.coef0))] if kernel.coef0 != 0.0 else [])])
 
 
+@natural.register
+def _(kernel: OnColumns, X: FloatArray) -> FloatArray:
+    return natural(kernel.inner(), kernel.select(X))
+
+
 def length_powers(kernel: Kernel) -> FloatArray:
     """Return 1 for each parameter that is a length, -1 for an inverse length, 0 for others."""
-    sign = {Gaussian: 1.0, Laplacian: -1.0}
-    parts = [np.full(len(log_parameters(leaf)), sign.get(type(leaf), 0.0)) for leaf in leaves(kernel)]
+    sign: dict[object, float] = {Gaussian: 1.0, Laplacian: -1.0}
+    parts = [np.full(len(log_parameters(leaf)), sign.get(kind(leaf)[0], 0.0)) for leaf in leaves(kernel)]
     return np.concatenate(parts)
 
 
@@ -215,6 +241,11 @@ def _(kernel: Sigmoid, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
 def _affine(D: FloatArray, product: FloatArray, coef0: float) -> FloatArray:
     """Gradient in ln gamma and ln |coef0| of what depends on gamma x.z + coef0 with the slopes D."""
     return np.array([np.sum(D * product), *([coef0 * D.sum()] if coef0 != 0.0 else [])])
+
+
+@forward.register
+def _(kernel: OnColumns, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+    return forward(kernel.inner(), kernel.select(X), kernel.select(Z))
 
 
 @forward.register

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from ._joint_evidence import Functions, JointEvidence, LearningData
 from ._kernel_parameters import (
     bounds,
+    kind,
     leaves,
     length_powers,
     log_parameters,
@@ -309,8 +310,8 @@ def _starts(kernels: list[Kernel], X: FloatArray) -> list[FloatArray]:
     natural_parts = []
     for leaf, mean in zip(parts, means, strict=True):
         # Several kernels of a kind keep their proportions; the same start would keep them the same.
-        kind = [other for part, other in zip(parts, means, strict=True) if type(part) is type(leaf)]
-        natural_parts.append(natural(leaf, X) + mean - np.mean(kind))
+        alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
+        natural_parts.append(natural(leaf, X) + mean - np.mean(alike))
     centre = np.concatenate(natural_parts)
     powers = np.concatenate([length_powers(kernel) for kernel in kernels])
     return [_parameters(kernels), *(centre + powers * np.log(length) for length in _SCREEN_LENGTHS)]

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from ._arguments import check_integer, check_real
-from ._types import FloatArray, KernelLike, KernelSpec
-from .kernels import Custom, Gaussian, Kernel, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from ._columns import find
+from ._types import FloatArray, IntArray, KernelLike, KernelSpec
+from .kernels import (
+    Custom,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
 
 #: Kernels by name, from (gamma, degree, coef0).
 _NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
@@ -35,31 +50,56 @@ def resolve(
     degree: int = 3,
     coef0: float = 0.0,
     sample_weight: FloatArray | None = None,
+    feature_names: Sequence[str] | None = None,
 ) -> list[Kernel]:
     """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
 
     ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
-    Every parameter is checked, used or not.
+    Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
     """
-    parameters = (
-        _gamma(gamma, X, sample_weight),
-        check_integer("degree", degree, least=1),
-        check_real("coef0", coef0),
-    )
+    inputs = _Inputs(X, sample_weight, feature_names, gamma)
+    _ = inputs.gamma
+    degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
     entries: Sequence[Any] = kernel if isinstance(kernel, (list, tuple)) else [kernel]
     if not entries:
         raise ValueError("kernel is an empty list; give at least one kernel")
-    kernels = [_resolve_one(entry, parameters) for entry in entries]
+    kernels = [_resolve_one(entry, inputs, degree_coef0) for entry in entries]
     for entry in kernels:
         entry.check_features(X.shape[1])
     return kernels
 
 
-def _resolve_one(kernel: KernelLike, parameters: tuple[float, int, float]) -> Kernel:
+@dataclass(frozen=True)
+class _Inputs:
+    """The training rows as one kernel sees them."""
+
+    X: FloatArray
+    weights: FloatArray | None
+    names: Sequence[str] | None
+    given_gamma: float | str
+
+    @cached_property
+    def gamma(self) -> float:
+        return _gamma(self.given_gamma, self.X, self.weights)
+
+    def at(self, columns: IntArray) -> _Inputs:
+        names = None if self.names is None else [self.names[column] for column in columns]
+        return replace(self, X=self.X[:, columns], names=names)
+
+
+def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, float]) -> Kernel:
+    if isinstance(kernel, OnColumns):
+        columns = find(kernel.columns, inputs.X.shape[1], inputs.names)
+        inner = _resolve_one(kernel.kernel, inputs.at(columns), degree_coef0)
+        return OnColumns(inner, tuple(columns.tolist()))
+    if isinstance(kernel, Sum):
+        return Sum(tuple(_resolve_one(term, inputs, degree_coef0) for term in kernel.terms))
+    if isinstance(kernel, Product):
+        return Product(tuple(_resolve_one(factor, inputs, degree_coef0) for factor in kernel.factors))
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str) and kernel in _NAMED:
-        return _NAMED[kernel](*parameters)
+        return _NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(
             "kernel='precomputed' stands alone; put the precomputed columns of several kernels side by side"

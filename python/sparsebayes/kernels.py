@@ -7,6 +7,8 @@ A kernel object is immutable, hashable and picklable; ``kernel(X, Z)`` is its ma
 >>> Gaussian(2.0) + Linear() * Gaussian([1.0, 5.0])
 Gaussian(width=2.0) + Linear() * Gaussian(width=(1.0, 5.0))
 
+``OnColumns`` evaluates a kernel on some of the columns only.
+
 Unlike in a support vector machine a kernel need not be positive definite here: it only makes the basis
 functions :math:`\phi_n(x) = k(x, x_n)` of a linear model (Tipping 2001, section 2).
 """
@@ -18,9 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _core
-from ._algebra import Kernel, Product, Sum
+from ._algebra import Custom, Kernel, Product, Sum
 from ._arguments import check_integer, check_real
-from ._types import FloatArray, KernelFunction
+from ._columns import OnColumns
+from ._types import FloatArray
 
 __all__ = [
     "Custom",
@@ -29,6 +32,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "LinearSpline",
+    "OnColumns",
     "Polynomial",
     "Product",
     "Sigmoid",
@@ -256,64 +260,8 @@ class LinearSpline(Kernel):
         return _core.Kernel.linear_spline()
 
 
-@dataclass(frozen=True, slots=True)
-class Custom(Kernel):
-    """A kernel given by a function k(X, Z) -> (n, m), evaluated in NumPy.
-
-    Parameters
-    ----------
-    function : callable
-        Called with float64 arrays of shapes (n, n_features) and (m, n_features), which it must not change;
-        returns real, finite values of shape (n, m).
-
-    Raises
-    ------
-    TypeError
-        If function is not callable.
-
-    Examples
-    --------
-    >>> cosine = Custom(lambda X, Z: np.cos(X @ Z.T))
-    >>> (cosine * Gaussian(1.0))([[0.0]], [[0.0]])
-    array([[1.]])
-    """
-
-    function: KernelFunction
-
-    def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
-        if not callable(self.function):
-            raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
-
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        values = np.asarray(self.function(_read_only(x), _read_only(z)))
-        if values.shape != (len(x), len(z)):
-            raise ValueError(
-                f"a kernel function must return an array of shape {(len(x), len(z))}, one row per row of X "
-                f"and one column per row of Z; the one given as kernel returned shape {values.shape}"
-            )
-        if values.dtype.kind not in "fiub":
-            raise TypeError(
-                "a kernel function must return real numbers; "
-                f"the one given as kernel returned dtype {values.dtype}"
-            )
-        result = values.astype(np.float64)
-        if not np.isfinite(result).all():
-            raise ValueError(
-                "a kernel function must return finite values; "
-                "the one given as kernel returned NaN or infinity"
-            )
-        return result
-
-
 def _width(value: object) -> float:
     width = check_real("width", value, positive=True)
     if not 1e-150 <= width <= 1e150:  # its square and the inverse of that have to be numbers too
         raise ValueError(f"width must be between 1e-150 and 1e150, got {width}; rescale X")
     return width
-
-
-def _read_only(array: FloatArray) -> FloatArray:
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -25,6 +25,7 @@
 //!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
 //! * [`fit_outputs`]: the same for several targets that share their functions; it asks [`OutputStatistics`].
+//! * [`Probit`]: the multinomial probit likelihood, for models whose noisy scores compete for the class.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -33,15 +34,19 @@ mod kernel;
 mod likelihood;
 pub mod linalg;
 mod model;
+mod normal;
+mod probit;
 mod stats;
 
 pub use error::{Error, Result};
 pub use fit::{
-    Action, Noise, OutputNoise, Rules, Scheme, Settings, Status, Step, Watch, fit, fit_outputs,
+    Action, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status, Step,
+    TopDownFit, Watch, fit, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
 pub use model::{OutputPosterior, Posterior};
+pub use probit::{Expectations, Probit};
 pub use stats::{
     Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
     OutputObservations, OutputStatistics, Residuals, Statistics, Sweep,

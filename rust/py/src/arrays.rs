@@ -63,3 +63,26 @@ pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> P
         .as_slice()
         .map_err(|_| invalid(format!("{name} must be contiguous")))
 }
+
+/// Class numbers, one for each of `n_rows` rows; the core checks their range.
+pub(crate) fn class_numbers(
+    name: &str,
+    array: &PyReadonlyArray1<'_, i64>,
+    n_rows: usize,
+) -> PyResult<Vec<usize>> {
+    let values = array.as_slice().map_err(|_| {
+        invalid(format!(
+            "{name} must be contiguous; pass numpy.ascontiguousarray({name})"
+        ))
+    })?;
+    if values.len() != n_rows {
+        let got = values.len();
+        return Err(invalid(format!(
+            "{name} must hold one class number for each of {n_rows} rows, got {got}"
+        )));
+    }
+    let numbers = values.iter().map(|&label| usize::try_from(label));
+    numbers
+        .collect::<Result<_, _>>()
+        .map_err(|_| invalid(format!("{name} must not be negative: classes count from 0")))
+}

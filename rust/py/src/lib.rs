@@ -7,6 +7,8 @@ mod fit;
 mod kernel;
 mod outputs;
 mod posterior;
+mod probit;
+mod retargeted;
 mod watcher;
 
 /// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time.
@@ -28,9 +30,14 @@ mod _core {
     use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
     use crate::posterior::PyPosterior;
+    #[pymodule_export]
+    use crate::probit::{probit_expectations, probit_log_probabilities, probit_probabilities};
+    #[pymodule_export]
+    use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("PROBIT_NODES", sparsebayes::Probit::NODES)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -155,7 +155,7 @@ pub(crate) fn fit_kernel_outputs(
 
 /// What a fit of several outputs returns, in the units of the columns and targets given.
 #[pyclass(frozen, name = "OutputPosterior", module = "sparsebayes._core")]
-pub(crate) struct PyOutputPosterior(OutputPosterior);
+pub(crate) struct PyOutputPosterior(pub(crate) OutputPosterior);
 
 #[pymethods]
 impl PyOutputPosterior {

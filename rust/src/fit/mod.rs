@@ -18,12 +18,16 @@ mod search;
 mod sequential;
 mod settings;
 mod shared;
+mod shared_candidates;
+mod shared_classes;
 mod stand_ins;
 mod state;
 mod stationary;
+mod together;
+mod top_down;
 
 pub(crate) use outputs::OutputState;
-pub use outputs::{OutputNoise, fit_outputs};
+pub use outputs::{MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
 pub use settings::{Noise, Rules, Scheme, Settings};
 
@@ -32,6 +36,7 @@ use prior::{Gamma, Priors};
 use record::{Halt, Recorder};
 use settings::{NOISE_FLOOR, START_NOISE};
 pub(crate) use state::State;
+pub use top_down::TopDownFit;
 
 use crate::Result;
 use crate::model::Posterior;
@@ -101,6 +106,8 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         fixed_point::maximise(stats, &mut state, priors, rules, range, &mut recorder)
     } else if gaussian {
         sequential::maximise(stats, &mut state, priors, rules, range, &mut recorder)
+    } else if rules.share_alpha && stats.n_predictors() > 1 {
+        shared_classes::maximise(stats, &mut state, rules, &mut recorder)
     } else {
         laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
     };

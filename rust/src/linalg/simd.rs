@@ -30,7 +30,7 @@ pub(crate) fn is_fused<S: Simd>(_: S) -> bool {
 /// a b + c; in one operation where there is one, for elsewhere it would be a call.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `exp`
-fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
+pub(crate) fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 

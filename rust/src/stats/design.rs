@@ -38,3 +38,22 @@ pub trait Design: Sync {
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s>;
 }
+
+impl<D: Design + ?Sized> Design for &D {
+    fn n_rows(&self) -> usize {
+        (**self).n_rows()
+    }
+
+    fn n_basis(&self) -> usize {
+        (**self).n_basis()
+    }
+
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
+        (**self).block(rows, columns, buffer)
+    }
+}

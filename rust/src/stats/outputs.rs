@@ -11,7 +11,7 @@ use super::columns::{Columns, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use crate::linalg::blas::{axpy, dot, weighted_square};
-use crate::linalg::parallel::map_pieces;
+use crate::linalg::parallel::{fill_pieces, map_pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
 
@@ -75,7 +75,7 @@ pub trait OutputStatistics {
 
 /// [`OutputStatistics`] of rows that this process can see.
 pub struct OutputObservations<'a> {
-    design: &'a dyn Design,
+    design: Box<dyn Design + Send + 'a>,
     /// N x C, column after column.
     targets: Vec<f64>,
     weights: Option<Vec<f64>>,
@@ -93,10 +93,34 @@ impl<'a> OutputObservations<'a> {
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`]; the last also when a basis function overflows.
     pub fn new(
-        design: &'a dyn Design,
+        design: impl Design + Send + 'a,
+        targets: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        Self::build(Box::new(design), targets, n_outputs, weights, true)
+    }
+
+    /// The same without a unit of their own: targets stay as they are given, now and by
+    /// [`OutputObservations::set_targets`].
+    ///
+    /// # Errors
+    /// As [`OutputObservations::new`].
+    pub fn unscaled(
+        design: impl Design + Send + 'a,
+        targets: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        Self::build(Box::new(design), targets, n_outputs, weights, false)
+    }
+
+    fn build(
+        design: Box<dyn Design + Send + 'a>,
         mut targets: Vec<f64>,
         n_outputs: usize,
         weights: Option<Vec<f64>>,
+        scaled: bool,
     ) -> Result<Self> {
         let n = design.n_rows();
         if n_outputs == 0 {
@@ -108,7 +132,11 @@ impl<'a> OutputObservations<'a> {
             check_rows(n, target, weights.as_deref())?;
         }
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
-        let (target_scale, variances) = common_unit(targets.chunks_exact(n), weight);
+        let (target_scale, variances) = if scaled {
+            common_unit(targets.chunks_exact(n), weight)
+        } else {
+            (1.0, vec![1.0; n_outputs])
+        };
         for t in &mut targets {
             *t /= target_scale;
         }
@@ -130,8 +158,53 @@ impl<'a> OutputObservations<'a> {
     /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.set_cancel(flag);
         self
+    }
+
+    /// The same for a provider already in use.
+    pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
+        self.cancel = Some(flag);
+    }
+
+    /// Other targets for the same design (N x C, column after column), in the unit of the first.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::NonFinite`].
+    pub fn set_targets(&mut self, mut targets: Vec<f64>) -> Result<()> {
+        Error::check_len("targets", self.targets.len(), targets.len())?;
+        Error::check_finite("targets", &targets)?;
+        for t in &mut targets {
+            *t /= self.target_scale;
+        }
+        self.targets = targets;
+        Ok(())
+    }
+
+    /// The sample weights, if there are any.
+    pub(crate) fn row_weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
+    }
+
+    /// The unit-norm columns of these functions, N x |active|.
+    pub(crate) fn active_columns(&mut self, active: &[usize]) -> Vec<f64> {
+        self.gather(active)
+    }
+
+    /// Phi mu at every row, N x C column after column, in the unit of the targets.
+    pub fn predictions(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Vec<f64> {
+        let n = self.n_rows();
+        let columns = self.gather(active);
+        let mut predictions = vec![0.0; n * self.n_outputs()];
+        for (c, prediction) in predictions.chunks_exact_mut(n).enumerate() {
+            fill_pieces(prediction, ROW_BLOCK, |start, part| {
+                let rows = start..start + part.len();
+                for (k, column) in columns.chunks_exact(n).enumerate() {
+                    axpy(mu[(k, c)], &column[rows.clone()], part);
+                }
+            });
+        }
+        predictions
     }
 
     fn n_rows(&self) -> usize {
@@ -145,7 +218,7 @@ impl<'a> OutputObservations<'a> {
     /// One pass for the length of each column.
     fn measure(&mut self) -> Result<()> {
         let check = || self.check_cancel();
-        let sums = over_blocks(self.design, 0, check, |block, squares, _| {
+        let sums = over_blocks(&*self.design, 0, check, |block, squares, _| {
             let rows = block.rows.clone();
             for (c, square) in squares.iter_mut().enumerate() {
                 let column = block.values.column(c, rows.len());
@@ -161,7 +234,7 @@ impl<'a> OutputObservations<'a> {
     fn project(&self, right: &[f64], count: usize) -> Result<Vec<Vec<f64>>> {
         let n = self.n_rows();
         let Sums { mut products, .. } = over_blocks(
-            self.design,
+            &*self.design,
             count,
             || self.check_cancel(),
             |block, diag, products| {
@@ -212,7 +285,7 @@ impl<'a> OutputObservations<'a> {
     fn gather(&mut self, js: &[usize]) -> Vec<f64> {
         let mut columns = Vec::new();
         self.columns
-            .gather(self.design, &self.norms, js, &mut columns);
+            .gather(&*self.design, &self.norms, js, &mut columns);
         columns
     }
 }

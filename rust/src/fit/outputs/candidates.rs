@@ -269,6 +269,26 @@ impl Candidates {
             self.reprice(state);
             return Ok(None);
         };
+        self.put(state, i, alpha)?;
+        Ok(Some(gain))
+    }
+
+    /// Adds function `i` with this alpha, whatever it gains.
+    pub(super) fn enter(
+        &mut self,
+        stats: &mut dyn OutputStatistics,
+        state: &mut OutputState,
+        i: usize,
+        alpha: f64,
+    ) -> Result<()> {
+        if !self.gram.contains_key(&i) {
+            self.fetch(stats, i)?;
+        }
+        self.put(state, i, alpha)
+    }
+
+    /// Puts function `i`, whose Gram column is at hand, into the model.
+    fn put(&mut self, state: &mut OutputState, i: usize, alpha: f64) -> Result<()> {
         let (products, gradient) = self.entrant(state, i);
         state.add(
             &Entrant {
@@ -280,7 +300,12 @@ impl Candidates {
         )?;
         self.inside[i] = true;
         self.shift(state, state.len() - 1, |variance| -1.0 / variance);
-        Ok(Some(gain))
+        Ok(())
+    }
+
+    /// Counts entries from here on: the data have changed.
+    pub(super) fn forget_entries(&mut self) {
+        self.entries.fill(0);
     }
 
     /// Moves the alpha of active function `k`: appendix A.3.

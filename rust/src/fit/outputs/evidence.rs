@@ -37,13 +37,20 @@ impl OutputState {
 
     /// ln p(t | alpha, beta) of output `c`: equation (7), through the m x m factor.
     pub(crate) fn output_evidence(&self, c: usize) -> f64 {
+        let level = &self.levels[self.level_of(c)];
+        let noise = self.n_obs * (level.beta / std::f64::consts::TAU).ln();
+        let misfit = level.beta * self.deviance_at_mean(c);
+        0.5 * (noise - misfit) + self.occam_factor(c)
+    }
+
+    /// The log Occam factor of output `c`: what the evidence has beyond the likelihood at the posterior mean,
+    /// `1/2 (ln|A| - ln|Sigma^-1| - mu^T A mu)`.
+    fn occam_factor(&self, c: usize) -> f64 {
         let (output, level) = (&self.outputs[c], &self.levels[self.level_of(c)]);
         let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
         let weights = self.alpha.iter().zip(&output.mu);
         let penalty: f64 = weights.map(|(a, m)| a * m * m).sum();
-        let noise = self.n_obs * (level.beta / std::f64::consts::TAU).ln();
-        let misfit = level.beta * self.deviance_at_mean(c);
-        0.5 * (noise + ln_alpha - level.chol.ln_det() - misfit - penalty)
+        0.5 * (ln_alpha - level.chol.ln_det() - penalty)
     }
 }
 
@@ -53,6 +60,11 @@ impl OutputState {
         (0..self.outputs.len())
             .map(|c| self.output_evidence(c))
             .sum()
+    }
+
+    /// The log Occam factor of all outputs together.
+    pub(super) fn log_occam_factor(&self) -> f64 {
+        (0..self.outputs.len()).map(|c| self.occam_factor(c)).sum()
     }
 
     /// Targets behind the noise.

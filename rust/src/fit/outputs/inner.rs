@@ -200,7 +200,7 @@ fn climb(
 }
 
 /// One step on each function that is further from its maximum than `tol`.
-fn sweep_once(
+pub(super) fn sweep_once(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
     tol: f64,

@@ -139,7 +139,7 @@ fn in_stages(
 }
 
 /// Brings the state to where nothing in the dictionary gains more than `effort` cares for.
-fn climb(
+pub(super) fn climb(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
     candidates: &mut Candidates,

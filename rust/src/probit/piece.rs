@@ -1,0 +1,216 @@
+//! The integrals of a piece of rows, one row after another.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+use std::ops::Range;
+
+use super::Table;
+use super::rule::{ABSENT, Integral, LANES, Lanes, Modes, Nodes};
+use crate::linalg::simd::{Simd, WithSimd, is_fused};
+use crate::normal::{cdf, log_cdf};
+
+/// What the rows are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// P of all classes, from one integral a row.
+    Probabilities,
+    /// ln P of all classes, from one integral for each.
+    LogProbabilities,
+    /// The means of the noisy copies given these classes, and ln P of these.
+    Expectations(&'a [usize]),
+}
+
+/// Rows of a table and what is asked of them, as work for one thread.
+pub(super) struct Piece<'a> {
+    pub(super) nodes: &'a Nodes,
+    pub(super) table: Table<'a>,
+    pub(super) rows: Range<usize>,
+    pub(super) wanted: Wanted<'a>,
+}
+
+impl WithSimd for Piece<'_> {
+    /// A number for each row and class, column after column, and for expectations one for each row.
+    type Output = (Vec<f64>, Vec<f64>);
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        if is_fused(simd) {
+            self.run::<true>()
+        } else {
+            self.run::<false>()
+        }
+    }
+}
+
+impl Piece<'_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
+        let height = self.rows.len();
+        let mut out = vec![0.0; height * self.table.n_classes];
+        let mut column = Vec::new();
+        let mut group = Group::new(self.nodes, self.table);
+        for start in self.rows.clone().step_by(LANES) {
+            let rows = start..self.rows.end.min(start + LANES);
+            let to = &mut out[start - self.rows.start..];
+            match self.wanted {
+                Wanted::Probabilities => {
+                    group.set::<FUSED>(&rows, |row| self.table.largest(row));
+                    group.probabilities::<FUSED>(to, height);
+                }
+                Wanted::LogProbabilities => {
+                    for class in 0..self.table.n_classes {
+                        group.set::<FUSED>(&rows, |_| class);
+                        group.log_probabilities::<FUSED>(&mut to[class * height..]);
+                    }
+                }
+                Wanted::Expectations(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.expectations::<FUSED>(to, height, &mut column);
+                }
+            }
+        }
+        if matches!(self.wanted, Wanted::LogProbabilities) {
+            normalise(&mut out, height);
+        }
+        (out, column)
+    }
+}
+
+/// Up to [`LANES`] rows, each with a class: their modes are sought side by side.
+struct Group<'a> {
+    nodes: &'a Nodes,
+    table: Table<'a>,
+    rows: Range<usize>,
+    own: [usize; LANES],
+    /// How far the own score is above the others.
+    differences: Vec<Lanes>,
+    modes: Modes,
+    integral: Integral,
+}
+
+impl<'a> Group<'a> {
+    fn new(nodes: &'a Nodes, table: Table<'a>) -> Self {
+        Self {
+            nodes,
+            table,
+            rows: 0..0,
+            own: [0; LANES],
+            differences: vec![[ABSENT; LANES]; table.n_classes],
+            modes: Modes::default(),
+            integral: Integral::new(table.n_classes, nodes),
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn set<const FUSED: bool>(&mut self, rows: &Range<usize>, own: impl Fn(usize) -> usize) {
+        self.rows = rows.clone();
+        let mut score = [0.0; LANES];
+        for (l, row) in rows.clone().enumerate() {
+            self.own[l] = own(row);
+            score[l] = self.table.at(row, self.own[l]);
+        }
+        for (class, to) in self.differences.iter_mut().enumerate() {
+            *to = [ABSENT; LANES];
+            for (l, other) in self.table.of(rows, class).iter().enumerate() {
+                to[l] = if self.own[l] == class {
+                    ABSENT
+                } else {
+                    score[l] - other
+                };
+            }
+        }
+        if self.table.n_classes > 2 {
+            self.modes = Modes::find::<FUSED>(&self.differences);
+        }
+    }
+
+    /// ln P of the own class of row `l` of the group.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn integrate<const FUSED: bool>(&mut self, l: usize) -> f64 {
+        match self.pair(l) {
+            Some(x) => log_cdf(x),
+            None => self
+                .integral
+                .take::<FUSED>(self.nodes, &self.modes, l, &self.differences),
+        }
+    }
+
+    /// Of two classes, x with P = Phi(x): all that is asked then has a closed form.
+    fn pair(&self, l: usize) -> Option<f64> {
+        (self.table.n_classes == 2).then(|| self.differences[1 - self.own[l]][l] * FRAC_1_SQRT_2)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn log_probabilities<const FUSED: bool>(&mut self, out: &mut [f64]) {
+        for (l, out) in out.iter_mut().enumerate().take(self.rows.len()) {
+            *out = self.integrate::<FUSED>(l);
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn probabilities<const FUSED: bool>(&mut self, out: &mut [f64], stride: usize) {
+        for l in 0..self.rows.len() {
+            let (own, p) = (self.own[l], self.integrate::<FUSED>(l).exp());
+            let pair = self.pair(l);
+            if pair.is_none() {
+                self.integral.divide_by_own_hazard::<FUSED>(&self.modes, l);
+            }
+            let mut sum = p;
+            for class in (0..self.table.n_classes).filter(|&class| class != own) {
+                let other = pair.map_or_else(
+                    || p * self.integral.mean_hazard(class),
+                    |x| log_cdf(-x).exp(),
+                );
+                out[class * stride + l] = other;
+                sum += other;
+            }
+            out[own * stride + l] = p;
+            out[l..]
+                .iter_mut()
+                .step_by(stride)
+                .take(self.table.n_classes)
+                .for_each(|p| *p /= sum);
+        }
+    }
+
+    /// Equations (3), for the other classes, and (4): what they lose the own one gains.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn expectations<const FUSED: bool>(
+        &mut self,
+        out: &mut [f64],
+        stride: usize,
+        log_p: &mut Vec<f64>,
+    ) {
+        for (l, row) in self.rows.clone().enumerate() {
+            log_p.push(self.integrate::<FUSED>(l));
+            let (own, pair) = (self.own[l], self.pair(l));
+            let mut gained = 0.0;
+            for class in (0..self.table.n_classes).filter(|&class| class != own) {
+                let lost = pair.map_or_else(
+                    || self.integral.mean_hazard(class),
+                    |x| cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2,
+                );
+                out[class * stride + l] = self.table.at(row, class) - lost;
+                gained += lost;
+            }
+            out[own * stride + l] = self.table.at(row, own) + gained;
+        }
+    }
+}
+
+/// Shifts the rows of a table so that their exponentials sum to 1.
+fn normalise(log_p: &mut [f64], n_rows: usize) {
+    for row in 0..n_rows {
+        let values = || log_p[row..].iter().step_by(n_rows);
+        let highest = values().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let shift = highest + values().map(|v| (v - highest).exp()).sum::<f64>().ln();
+        let values = log_p[row..].iter_mut().step_by(n_rows);
+        values.for_each(|v| *v -= shift);
+    }
+}

@@ -1,0 +1,404 @@
+"""Kernels on some of the columns: values, what names columns, fits, learning, and errors."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from sparsebayes import RVC, RVR
+from sparsebayes._design import evaluate
+from sparsebayes._joint_evidence import Functions, JointEvidence, LearningData
+from sparsebayes._kernel_parameters import bounds, length_powers, log_parameters, natural, with_log_parameters
+from sparsebayes._resolve import resolve
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import (
+    Custom,
+    Gaussian,
+    Laplacian,
+    Linear,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.normal(size=(8, 4)) * [1.0, 2.0, 0.5, 1.0], RNG.normal(size=(5, 4))
+NAMES = ["height", "width", "age", "dose"]
+MASK = [True, False, True, False]
+
+#: Columns as given, and as NumPy takes them.
+COLUMNS = [
+    (2, [2]),
+    (np.int64(-1), [-1]),
+    ([0, 2], [0, 2]),
+    ((3, 1), [3, 1]),
+    ([-1, 0], [-1, 0]),
+    ([1, 1], [1, 1]),
+    (range(2), [0, 1]),
+    (np.array([2, 0]), [2, 0]),
+    (slice(1, 3), slice(1, 3)),
+    (slice(None, None, -2), slice(None, None, -2)),
+    (slice(-2, None), slice(-2, None)),
+    (MASK, MASK),
+    (np.array(MASK), MASK),
+    (pd.Series([0, 3]), [0, 3]),
+]
+INNER = [
+    Gaussian(1.5),
+    Laplacian(0.3),
+    Polynomial(2, 0.5, 1.0),
+    Sigmoid(0.2, -0.1),
+    Gaussian(1.0) * Linear() + Laplacian(0.1),
+    Custom(lambda X, Z: np.cos(X @ Z.T)),
+]
+
+
+def local(X, Z):
+    return np.exp(-np.abs(X - Z.T))
+
+
+def data(seed, n=90):
+    """A function of the first two columns and one of the fourth; the third is noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, np.sin(2.0 * X[:, 0]) * np.cos(X[:, 1]) + 0.5 * X[:, 3] + 0.1 * rng.normal(size=n)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("columns", "selected"), COLUMNS, ids=repr)
+@pytest.mark.parametrize("inner", INNER, ids=repr)
+def test_values_are_those_on_the_columns(inner, columns, selected):
+    selected = np.array(selected) if selected is MASK else selected
+    expected = inner(X[:, selected], Z[:, selected])
+    kernel = OnColumns(inner, columns)
+    np.testing.assert_array_equal(kernel(X, Z), expected)
+    for n_threads in (1, 2):
+        np.testing.assert_allclose(evaluate(kernel, X, Z, n_threads), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_one_width_per_input_is_one_per_column_selected():
+    kernel = OnColumns(Gaussian([1.0, 2.0]), [3, 0])
+    np.testing.assert_array_equal(kernel(X, Z), Gaussian([1.0, 2.0])(X[:, [3, 0]], Z[:, [3, 0]]))
+
+
+def test_sums_and_products_combine_kernels_on_different_columns():
+    a, b, c = OnColumns(Gaussian(1.0), [0, 1]), Linear(), OnColumns(Laplacian(0.5), -1)
+    expected = a(X, Z) + b(X, Z) * c(X, Z)
+    np.testing.assert_array_equal((a + b * c)(X, Z), expected)
+    np.testing.assert_allclose(evaluate(a + b * c, X, Z, None), expected, rtol=1e-13)
+    inside = OnColumns(Gaussian(1.0) + Linear(), [0, 1])
+    np.testing.assert_allclose(inside(X, Z), a(X, Z) + X[:, :2] @ Z[:, :2].T, rtol=1e-14)
+
+
+def test_columns_of_columns_are_counted_among_those_selected():
+    nested = OnColumns(OnColumns(Gaussian([1.0, 2.0]), [2, 0]), [3, 1, 0])
+    np.testing.assert_array_equal(nested(X, Z), OnColumns(Gaussian([1.0, 2.0]), [0, 3])(X, Z))
+
+
+@given(st.lists(st.integers(-4, 3), min_size=1, max_size=6))
+def test_positions_are_numpy_s(columns):
+    expected = Linear()(X[:, columns], Z[:, columns])
+    np.testing.assert_array_equal(OnColumns(Linear(), columns)(X, Z), expected)
+
+
+@pytest.mark.parametrize("columns", [[0, 1], slice(0, 2), MASK, "age", ["age", "dose"], 3])
+def test_they_are_values(columns):
+    kernel = OnColumns(Gaussian(2.0), columns) + OnColumns("rbf", 0)
+    scope = {"OnColumns": OnColumns, "Gaussian": Gaussian}
+    for twin in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel)), eval(repr(kernel), scope)):
+        assert twin == kernel
+        assert hash(twin) == hash(kernel)
+    model = RVR(kernel)
+    assert clone(model).kernel == kernel
+    with pytest.raises(AttributeError):
+        kernel.terms[0].columns = (1,)
+
+
+def test_those_that_differ_are_unequal():
+    kernels = [OnColumns(Linear(), c) for c in (0, 1, [0, 1], [True, False], "0", slice(0, 1), slice(0, 2))]
+    kernels += [OnColumns(Gaussian(1.0), 0), OnColumns("rbf", 0), Linear()]
+    assert len(set(kernels)) == len(kernels)
+    assert OnColumns(Linear(), [1, 0]) != OnColumns(Linear(), [True, False])
+    assert OnColumns(Linear(), np.array([1, 0])) == OnColumns(Linear(), (1, 0))
+    assert OnColumns(Linear(), "a") == OnColumns(Linear(), ["a"])
+    assert repr(OnColumns(Linear(), [0, 2])) == "OnColumns(kernel=Linear(), columns=(0, 2))"
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+
+def test_names_stand_for_the_columns_of_a_data_frame():
+    data, y = data_frame()
+    by_name = RVR([OnColumns(Gaussian(1.0), ["width", "height"]), OnColumns("linear", "dose")]).fit(data, y)
+    by_position = RVR([OnColumns(Gaussian(1.0), [1, 0]), OnColumns("linear", 3)]).fit(data.to_numpy(), y)
+    assert (
+        by_name.kernel_
+        == by_position.kernel_
+        == [
+            OnColumns(Gaussian(1.0), [1, 0]),
+            OnColumns(Linear(), 3),
+        ]
+    )
+    np.testing.assert_array_equal(by_name.predict(data), by_position.predict(data.to_numpy()))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        np.testing.assert_array_equal(by_name.predict(data.to_numpy()), by_name.predict(data))
+    # The kernel given is as it was, and finds its columns in another order too.
+    assert by_name.kernel[0].columns == ("width", "height")
+    swapped = clone(by_name).fit(data[NAMES[::-1]], y)
+    assert swapped.kernel_[0].columns == (2, 3)
+    np.testing.assert_allclose(swapped.predict(data[NAMES[::-1]]), by_name.predict(data), rtol=1e-6)
+    with pytest.raises(ValueError, match="feature names should match"):
+        by_name.predict(data[NAMES[::-1]])
+
+
+def data_frame():
+    X, y = data(0)
+    return pd.DataFrame(X, columns=NAMES), y
+
+
+def test_names_inside_others_are_found_among_the_columns_selected():
+    frame, y = data_frame()
+    kernel = OnColumns(OnColumns(Gaussian(1.0), "dose") * OnColumns("rbf", "age"), ["dose", "width", "age"])
+    (found,) = resolve(kernel, X=frame.to_numpy(), gamma=0.25, feature_names=frame.columns)
+    assert found == OnColumns(OnColumns(Gaussian(1.0), 0) * OnColumns(Gaussian(2.0), 2), [3, 1, 2])
+    with pytest.raises(ValueError, match="'height' are not in X, whose columns are 'dose', 'width'"):
+        RVR(OnColumns(OnColumns(Gaussian(1.0), "height"), ["dose", "width"])).fit(frame, y)
+
+
+def test_gamma_of_named_kernels_is_that_of_the_columns():
+    weights = np.arange(1.0, 9.0)
+    for gamma in ("scale", "auto", 0.7):
+        at = {"gamma": gamma, "degree": 2, "coef0": 0.5, "sample_weight": weights}
+        for name in ("rbf", "laplacian", "poly", "sigmoid"):
+            found = resolve(OnColumns(name, [2, 1]) + Linear(), X=X, **at)
+            assert found == [OnColumns(resolve(name, X=X[:, [2, 1]], **at)[0], [2, 1]) + Linear()]
+
+
+KERNELS = {
+    "two": [OnColumns(Gaussian(1.0), [0, 1]), OnColumns(Linear(), 3)],
+    "sum": OnColumns(Gaussian([1.0, 2.0]), slice(0, 2)) + OnColumns(Linear(), 3),
+    "by name": [OnColumns("rbf", [0, 1]), "linear"],
+    "callable": [OnColumns(local, 0), Gaussian(2.0)],
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", [RVR, RVC])
+def test_fits_are_certified_and_those_of_the_columns_by_hand(kernel, kind):
+    X, y = data(1)
+    y = y if kind is RVR else y > 0.0
+    model = kind(KERNELS[kernel]).fit(X, y)
+    assert model.status_ == "converged"
+    found = certificate(model, X, y)
+    assert max(found.max_log_alpha_change, found.log_beta_residual) <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    fitted = model.kernel_ if isinstance(model.kernel_, list) else [model.kernel_]
+    by_hand = kind([Custom(k) for k in fitted]).fit(X, y)
+    np.testing.assert_array_equal(by_hand.active_, model.active_)
+    score = "predict" if kind is RVR else "decision_function"
+    new = X[:20] + 0.1
+    np.testing.assert_allclose(getattr(model, score)(new), getattr(by_hand, score)(new), rtol=1e-6, atol=1e-8)
+    twin = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(getattr(twin, score)(new), getattr(model, score)(new))
+
+
+def test_a_kernel_on_all_columns_is_the_kernel():
+    X, y = data(2)
+    plain, same = RVR(Gaussian(2.0)).fit(X, y), RVR(OnColumns(Gaussian(2.0), slice(None))).fit(X, y)
+    np.testing.assert_array_equal(same.active_, plain.active_)
+    np.testing.assert_allclose(same.predict(X), plain.predict(X), rtol=1e-6, atol=1e-8)
+
+
+def test_other_columns_do_not_count():
+    X, y = data(3)
+    model = RVR(OnColumns(Gaussian(1.0), [0, 1]), extra_basis="linear").fit(X, y)
+    alone = RVR(Gaussian(1.0), extra_basis=X).fit(X[:, :2], y)
+    np.testing.assert_allclose(
+        model.predict(X, return_std=True, healed=True),
+        alone.predict(X[:, :2], return_std=True, healed=True, extra_basis=X),
+        rtol=1e-6,
+    )
+
+
+def test_columns_with_few_values_make_no_trouble():
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=120), rng.integers(0, 3, 120)])
+    y = np.array([0.0, 1.0, -1.0])[X[:, 1].astype(int)] + np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)
+    model = RVR([OnColumns(Gaussian(1.0), 0), OnColumns(Gaussian(0.5), 1)]).fit(X, y)
+    assert model.status_ == "converged"
+    assert certificate(model, X, y).max_gain_outside <= 1e-6
+    np.testing.assert_allclose(model.noise_variance_, 0.01, rtol=0.5)
+
+
+def test_a_search_chooses_columns():
+    X, y = data(6)
+    kernels = [OnColumns(Gaussian(1.0), columns) for columns in ([2], [0, 1], [1, 2, 3])]
+    search = GridSearchCV(RVR(noise_variance=0.05), {"kernel": kernels}, cv=3).fit(X, y - 0.5 * X[:, 3])
+    assert search.best_params_["kernel"].columns == (0, 1)
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+LEARNED = [
+    OnColumns(Gaussian(1.3), [0, 2]),
+    OnColumns(Gaussian((1.0, 0.7)), [3, 1]),
+    OnColumns(Laplacian(0.4) * Gaussian(2.0) + Polynomial(2, 0.5, 0.8), slice(1, 3)),
+    OnColumns(OnColumns(Sigmoid(0.3, -0.4), -1), [0, 1]) + Gaussian(2.0),
+    OnColumns(Gaussian(1.0), MASK) * OnColumns(Laplacian(0.2), 1),
+]
+
+
+def slopes_by_differences(f, x, h=1e-4):
+    """Central differences of sixth order."""
+    steps = np.eye(len(x)) * h
+    near, middle, far = (np.array([f(x + k * s) - f(x - k * s) for s in steps]) for k in (1, 2, 3))
+    return (45.0 * near - 9.0 * middle + far) / (60.0 * h)
+
+
+@pytest.mark.parametrize("kernel", LEARNED, ids=repr)
+def test_gradients_are_those_of_central_differences(kernel):
+    X, y = data(7, 40)
+    given = LearningData(X, X[:12], np.ones((40, 1)), [y], np.ones(40), "gaussian", None, 1)
+    functions = Functions(np.array([0]), [np.arange(8)], np.arange(9))
+    evidence = JointEvidence([kernel], given, [functions])
+    start = np.concatenate([log_parameters(kernel), np.linspace(-0.5, 0.5, 10)])
+    _, gradient = evidence(start)
+    expected = slopes_by_differences(lambda x: evidence(x)[0], start)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("kernel", LEARNED, ids=repr)
+def test_parameters_go_there_and_back(kernel):
+    theta = log_parameters(kernel)
+    np.testing.assert_allclose(with_log_parameters(kernel, theta)(X, Z), kernel(X, Z), rtol=1e-12)
+    assert not np.allclose(with_log_parameters(kernel, theta + 0.3)(X, Z), kernel(X, Z))
+    assert natural(kernel, X).shape == length_powers(kernel).shape == theta.shape
+    assert (bounds(kernel, X)[:, 0] < bounds(kernel, X)[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    "inner", [Gaussian((1.0, 2.0)), Laplacian(0.3), Gaussian(1.0) * Polynomial(2, 1.0, 1.0)]
+)
+def test_what_the_data_suggest_is_what_the_columns_suggest(inner):
+    kernel = OnColumns(inner, [1, 2])
+    np.testing.assert_array_equal(natural(kernel, X), natural(inner, X[:, [1, 2]]))
+    np.testing.assert_array_equal(length_powers(kernel), length_powers(inner))
+    np.testing.assert_array_equal(bounds(kernel, X), bounds(inner, X[:, [1, 2]]))
+
+
+def test_learning_on_columns_is_learning_from_these_columns():
+    X, y = data(8, 60)
+    y = y - 0.5 * X[:, 3]
+    model = RVR(OnColumns(Gaussian((1.0, 1.0)), [1, 0]), optimize_kernel=True).fit(X, y)
+    alone = RVR(Gaussian((1.0, 1.0)), optimize_kernel=True).fit(X[:, [1, 0]], y)
+    assert isinstance(model.kernel_, OnColumns)
+    assert model.kernel_.columns == (1, 0)
+    np.testing.assert_allclose(model.kernel_.kernel.width, alone.kernel_.width, rtol=1e-3)
+
+
+def test_lists_on_columns_of_different_units_are_learned():
+    X, y = data(9, 70)
+    X = X * [1.0, 1.0, 1.0, 1000.0]
+    kernels = [OnColumns(Gaussian((1.0, 1.0)), [0, 1]), OnColumns(Gaussian(1000.0), 3)]
+    before, after = RVR(kernels).fit(X, y), RVR(kernels, optimize_kernel=True).fit(X, y)
+    assert after.log_marginal_likelihood_ >= before.log_marginal_likelihood_
+    assert certificate(after, X, y).max_gain_outside <= 1e-6
+    assert after.kernel_[1].kernel.width > 100.0
+    classes = RVC(kernels[0], optimize_kernel=True).fit(X, y > 0.0)
+    assert isinstance(classes.kernel_.kernel.width, tuple)
+
+
+def test_a_kernel_without_parameters_has_nothing_to_learn():
+    X, y = data(0)
+    with pytest.raises(ValueError, match="continuous parameters"):
+        RVR(OnColumns(Linear(), 0), optimize_kernel=True).fit(X, y)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "columns", "error", "words"),
+    [
+        (Linear(), [], ValueError, "at least one column"),
+        (Linear(), np.array([]), ValueError, "at least one column"),
+        (Linear(), [False, False], ValueError, "False throughout"),
+        (Linear(), None, TypeError, "columns must be positions"),
+        (Linear(), True, TypeError, "columns must be positions"),
+        (Linear(), 1.0, TypeError, "columns must be positions"),
+        (Linear(), [0.0, 1.0], TypeError, "one kind"),
+        (Linear(), [0, "a"], TypeError, "one kind"),
+        (Linear(), [0, True], TypeError, "one kind"),
+        (Linear(), [[0, 1]], TypeError, "one kind"),
+        (Linear(), np.eye(2, dtype=int), TypeError, "columns must be positions"),
+        (Linear(), np.array(2), TypeError, "columns must be positions"),
+        (Linear(), {0, 1}, TypeError, "columns must be positions"),
+        (Linear(), {"a": 1}, TypeError, "columns must be positions"),
+        (Linear(), b"a", TypeError, "columns must be positions"),
+        (Linear(), slice("a", "c"), TypeError, "slice of columns takes positions"),
+        (Linear(), slice(0, 4, 0), ValueError, "a step other than 0"),
+        (3.0, [0], TypeError, "kernel must be"),
+        (Gaussian, [0], TypeError, "kernel must be"),
+        ("precomputed", [0], ValueError, "precomputed"),
+    ],
+)
+def test_bad_arguments_are_told(kernel, columns, error, words):
+    with pytest.raises(error, match=words):
+        OnColumns(kernel, columns)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (OnColumns(Linear(), [0, 4]), r"among the 4 columns of X; got 4"),
+        (OnColumns(Linear(), [-5, 7]), r"among the 4 columns of X; got -5, 7"),
+        (OnColumns(Linear(), slice(4, 9)), r"selects none of the 4 columns"),
+        (OnColumns(Linear(), [True, False]), r"mask of 2 entries, but X has 4"),
+        (OnColumns(Linear(), "age"), r"by name, 'age'"),
+        (OnColumns(Gaussian([1.0, 2.0]), [0, 1, 2]), r"width has 2 values.*3 columns that OnColumns\("),
+        (OnColumns(Gaussian([1.0] * 4), 1), r"width has 4 values.*1 columns that OnColumns\("),
+        (Linear() + OnColumns(OnColumns(Linear(), 2), [0, 1]), r"among the 2 columns of X; got 2"),
+    ],
+)
+def test_columns_that_are_not_there_are_told_by_kernels_and_fits(kernel, words):
+    with pytest.raises(ValueError, match=words):
+        kernel(X, Z)
+    with pytest.raises(ValueError, match=words):
+        RVR(kernel).fit(*data(0))
+
+
+def test_missing_and_ambiguous_names_are_told():
+    frame, y = data_frame()
+    with pytest.raises(ValueError, match="columns 'weight', 'Age' are not in X, whose columns are 'height'"):
+        RVR([OnColumns("rbf", ["weight", "dose", "Age"]), "rbf"]).fit(frame, y)
+    with pytest.raises(ValueError, match="columns 'a' are in X more than once"):
+        resolve(OnColumns("rbf", "a"), X=X, feature_names=["a", "b", "c", "a"])
+    numbered = frame.set_axis(range(4), axis=1)
+    with pytest.raises(ValueError, match="X has no names of columns"):
+        RVR(OnColumns("rbf", ["a"])).fit(numbered, y)
+    # Names of an earlier fit are forgotten.
+    model = RVR(OnColumns("rbf", ["age"])).fit(frame, y)
+    with pytest.raises(ValueError, match="X has no names of columns"):
+        model.fit(frame.to_numpy(), y)
+
+
+def test_kernels_only_named_have_no_values_yet():
+    with pytest.raises(ValueError, match="'rbf' of OnColumns has no parameters until"):
+        OnColumns("rbf", 0)(X, Z)
+    with pytest.raises(ValueError, match=r"kernel must be one of 'rbf'.*got 'gauss'"):
+        RVR(OnColumns("gauss", 0)).fit(*data(0))
+
+
+def test_sums_and_products_stay_what_they_are():
+    kernel = Sum([Product([Gaussian(1.0), Linear()]), Linear()])
+    assert resolve(kernel, X=X) == [kernel]
