@@ -11,7 +11,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm wheel lock clean ci
+	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -103,6 +103,9 @@ bench-mrvm: install ## The tables of Psorakis et al. (2010) beside ours; SPARSEB
 
 bench-schemes: install ## The full-basis schemes beside the sequential one
 	$(BIN)/python benches/python/bench_schemes.py
+
+bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA names the folder of data files
+	$(BIN)/python benches/python/bench_revm.py
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py

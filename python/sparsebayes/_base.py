@@ -55,7 +55,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has come to its end."""
-        return hasattr(self, "mu_")
+        return hasattr(self, "status_")
 
     @abstractmethod
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._arguments import check_flag, check_integer, check_n_jobs, check_real, check_watchers
+from ._background import one_blas_thread
 from ._base import Trainable
 from ._composite import Composite
 from ._design import Layout, evaluate
@@ -127,7 +128,8 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
             max_iter=max_iter,
             callback=watch.begin(),
         )
-        outcome = self._run(task)
+        with one_blas_thread():
+            outcome = self._run(task)
         watch.end(outcome.status, len(outcome.path) - 1, len(outcome.columns), outcome.path[-1])
         self._publish(outcome, layout, training)
 
