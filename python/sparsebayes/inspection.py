@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,9 @@ from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
+    from .multiclass import MRVM1, MRVM2
+
+    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
 
 __all__ = ["Certificate", "certificate"]
 
@@ -72,7 +75,7 @@ class Certificate:
 
 
 def certificate(
-    est: SparseBayesEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    est: Fitted, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
 
@@ -100,7 +103,7 @@ def certificate(
     NotFittedError
         If ``est`` is not fitted.
     TypeError, ValueError
-        If ``est`` is no estimator of this package, or the data cannot be those it was fitted to.
+        If ``est`` is none of this package, or has no evidence (`MRVM2`), or X, y cannot be its training data.
 
     Notes
     -----
@@ -108,6 +111,9 @@ def certificate(
     maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
     so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
+
+    For `MRVM1` it is a maximum of the evidence of the auxiliary targets (Psorakis et al. 2010, equation 6),
+    which are computed anew from the scores of the model (3, 4): a fixed point of E- and M-step.
 
     A local maximum is certified, as there may be many; the log evidence tells which of two is better.
 
