@@ -188,8 +188,10 @@ class Constructive:
 
     def _climb_together(self) -> None:
         """Climb the bound with weights and alphas together; targets and alphas are then those of the top."""
-        start = self.fit.begin_together()
         n_alpha = len(self.out.alpha)
+        if n_alpha == 0:
+            return  # nothing to move
+        start = self.fit.begin_together()
         limit = _BOX * np.sqrt(self.task.n_classes / 2.0)
 
         def descent(x: FloatArray) -> tuple[float, FloatArray]:

@@ -258,7 +258,8 @@ class MRVM2(ProbitMachine):
         Log of the joint density of labels and weights at the end, up to a constant; precisions and auxiliary
         targets are integrated out.
     log_joint_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-        The same at the start and after each iteration; it does not fall.
+        The same at the start and after each iteration. It does not fall, unless pruning takes functions that
+        matter: those of a kernel whose values are so large that small weights do.
     n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
         Functions in the model.
     n_features_in_, feature_names_in_
