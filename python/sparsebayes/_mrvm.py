@@ -130,10 +130,10 @@ class Constructive:
         """Run to convergence, and on to the least number of iterations."""
         while True:
             change, n_updates = self._maximise()
-            if self.out.status not in ("converged", "alpha_floor"):
-                return self.out
             self.targets, log_likelihood = self.task.expectations(self.fit.predictions())
             self.out.bounds.append(log_likelihood + self.fit.log_occam_factor())
+            if self.out.status not in ("converged", "alpha_floor"):
+                return self.out
             settled = self._learn_kernel_weights() and change < self.task.tol and self.fine
             if settled and (self._n_iter() >= self.min_iter or n_updates == 0):
                 return self.out
