@@ -36,8 +36,8 @@ _FINE_GAIN = 1e-7
 _BOX = 4.0
 _COARSE_CLIMB, _FINE_CLIMB = 1e-8, 1e-15
 
-#: Kernel weights that change by less have settled.
-_KERNEL_TOL = 1e-4
+#: Kernel weights that change by less have settled: what they are short of by then moves no ln alpha by 1e-5.
+_KERNEL_TOL = 5e-6
 
 
 @dataclass(frozen=True)
