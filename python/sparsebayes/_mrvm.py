@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from . import _core
 from ._composite import Composite, learn_kernel_weights
+from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
 from ._types import FloatArray, IntArray
 
@@ -191,6 +192,9 @@ class Constructive:
         n_alpha = len(self.out.alpha)
         if n_alpha == 0:
             return  # nothing to move
+        if len(self.task.composite.blocks) > 1:
+            self._climb_with_kernel_weights()
+            return
         start = self.fit.begin_together()
         limit = _BOX * np.sqrt(self.task.n_classes / 2.0)
 
@@ -216,6 +220,18 @@ class Constructive:
             # Rounding stands in the way of moving far at once; E- and M-steps go on by themselves.
             return
         self.targets, _ = self.task.expectations(self.fit.end_together(found.x))
+
+    def _climb_with_kernel_weights(self) -> None:
+        """Climb the bound with the weights of the kernels as well."""
+        task, out = self.task, self.out
+        climb = CompositeClimb(task.composite, out.columns, task.row_weights, task.expectations)
+        ftol = _FINE_CLIMB if self.fine else _COARSE_CLIMB
+        top = climb.top(out.mu, out.alpha, out.kernel_weights, ftol=ftol)
+        if top is None:
+            return
+        scores, out.alpha, out.kernel_weights = top
+        self.targets, _ = task.expectations(np.asfortranarray(scores))
+        self.fit = self._begin()
 
 
 class TopDown:
