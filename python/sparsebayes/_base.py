@@ -146,6 +146,7 @@ class SparseBayesEstimator(Trainable):
         likelihood = self._check_likelihood()
         design, posteriors = self._infer(training, targets, likelihood, settings)
         self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
+        self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
@@ -259,6 +260,7 @@ class SparseBayesEstimator(Trainable):
                 alpha_prior=check_prior("alpha_prior", self.alpha_prior),
                 noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
                 log_evidence=evidence,
+                share_alpha=self._shares_alpha,
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

@@ -120,6 +120,7 @@ def fit_dense(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -140,6 +141,7 @@ def fit_kernel(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...

@@ -19,23 +19,25 @@ from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
 from ._types import FloatArray, IntArray
 
-#: The first targets are this far apart, in units of the noise: three on either side, so that every row is
-#: where its class wants it. They sum to zero over the classes: the likelihood cannot tell a common shift from
-#: none, so one that is there at the start takes E- and M-steps an age to forget.
-_SPREAD = 6.0
+#: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
+#: to zero over the classes: the likelihood cannot tell a common shift from none, so one that is there at
+#: the start takes E- and M-steps an age to forget.
+_SPREAD = 4.0
 
 #: A function is pruned once the precisions of all its weights exceed this: section IV.
 _PRUNE = 1e5
 
 #: Until the functions have settled the M-step ends short of gains, in nats, and changes of ln alpha like
 #: these.
-_COARSE_GAIN, _COARSE_TOL = 1e-3, 1e-2
+_COARSE_GAIN, _COARSE_TOL = 1.0, 0.1
 _FINE_GAIN = 1e-7
 
-#: A joint climb moves no ln alpha further than this, and ends where a step gains less than this part of the
-#: bound.
+#: A joint climb moves no ln alpha further than this and ends where a step gains less than this part of the
+#: bound. It has few steps until the functions survive one: those on their way out make it long, and an
+#: M-step drops them at once.
 _BOX = 4.0
-_COARSE_CLIMB, _FINE_CLIMB = 1e-8, 1e-15
+_SHORT_CLIMB, _LONG_CLIMB = 50, 1000
+_CLIMB_TOL = 1e-13
 
 #: Kernel weights that change by less have settled: what they are short of by then moves no ln alpha by 1e-5.
 _KERNEL_TOL = 5e-6
@@ -115,6 +117,8 @@ class Constructive:
         self.fit = self._begin()
         #: Whether M-steps go to the end: the functions have stayed as they were once.
         self.fine = False
+        #: Whether the last M-step began at the top of a climb.
+        self.climbed = False
 
     def _begin(self) -> _core.RetargetedFit:
         """Return a fit with the functions and alphas of now, for the kernel weights of now."""
@@ -138,9 +142,11 @@ class Constructive:
             settled = self._learn_kernel_weights() and change < self.task.tol and self.fine
             if settled and (self._n_iter() >= self.min_iter or n_updates == 0):
                 return self.out
-            if np.isfinite(change) and not settled:
-                self._climb_together()
+            climbs = np.isfinite(change) and not settled
+            if climbs:
+                self._climb_together(_LONG_CLIMB if self.climbed else _SHORT_CLIMB)
                 self.fine = True
+            self.climbed = climbs
 
     def _n_iter(self) -> int:
         return max(len(self.out.path) - 1, 0)
@@ -187,7 +193,7 @@ class Constructive:
             self.fit = self._begin()
         return change < _KERNEL_TOL
 
-    def _climb_together(self) -> None:
+    def _climb_together(self, n_steps: int) -> None:
         """Climb the bound with weights and alphas together; targets and alphas are then those of the top."""
         n_alpha = len(self.out.alpha)
         if n_alpha == 0:
@@ -210,9 +216,9 @@ class Constructive:
                 method="L-BFGS-B",
                 bounds=[(None, None)] * (len(start) - n_alpha) + [(-limit, limit)] * n_alpha,
                 options={
-                    "maxiter": 1000,
+                    "maxiter": n_steps,
                     "maxcor": 20,
-                    "ftol": _FINE_CLIMB if self.fine else _COARSE_CLIMB,
+                    "ftol": _CLIMB_TOL,
                     "gtol": 1e-7,
                 },
             )

@@ -74,6 +74,8 @@ class Settings:
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
+    #: Whether the classes of a softmax share the alpha of each function.
+    share_alpha: bool
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
@@ -110,6 +112,8 @@ class Problem:
     noise_prior: tuple[float, float]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float
+    #: Whether the classes of a softmax share the alpha of each function.
+    share_alpha: bool = False
 
 
 @dataclass(frozen=True)

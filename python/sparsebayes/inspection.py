@@ -38,8 +38,8 @@ _CLOSE = 1e-10
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
-    Several outputs of a regression share their precisions: there changes and gains are those of the sum of
-    their log evidences.
+    Several outputs of a regression share their precisions, as do the classes of a softmax with
+    ``share_alpha=True``: there changes and gains are those of a function with all its weights.
 
     Attributes
     ----------
@@ -189,13 +189,18 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         "fixed": 0.0,
         "none": 0.0,
     }
+    active, prior = problem.active, problem.alpha_prior
+    if problem.share_alpha:
+        # Made of the parts of this module, which is why it cannot be imported above.
+        from ._certify_shared import shared_conditions
+
+        max_change, max_gain = shared_conditions(SoftmaxRows.of(problem, Phi, t, w), fit, Q)
+    else:
+        max_change = _max_log_alpha_change(S[active], Q[active], problem.alpha, prior)
+        max_gain = _max_gain(np.delete(S, active), np.delete(Q, active), prior)
     return Certificate(
-        max_log_alpha_change=_max_log_alpha_change(
-            S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior
-        ),
-        max_gain_outside=_max_gain(
-            np.delete(S, problem.active), np.delete(Q, problem.active), problem.alpha_prior
-        ),
+        max_log_alpha_change=max_change,
+        max_gain_outside=max_gain,
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence,
@@ -225,8 +230,7 @@ def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[_Fit, FloatArray, FloatArray]:
     """Return a fit of one linear predictor per class: the Laplace approximation with the full Hessian."""
-    labels = t.astype(np.intp)
-    rows = SoftmaxRows(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
+    rows = SoftmaxRows.of(problem, Phi, t, w)
     mode = rows.mode()
     eta = rows.logits(mode)
     left, singular, right = svd(

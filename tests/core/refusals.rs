@@ -1,7 +1,8 @@
 //! What cannot be fitted is refused, with a word on what to do.
 
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Settings, fit,
+    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Scheme, Settings,
+    fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -41,6 +42,22 @@ fn settings_out_of_range_are_refused() {
                 ..good
             },
             "noise_variance",
+        ),
+        (
+            Settings {
+                share_alpha: true,
+                scheme: Scheme::Em,
+                ..good
+            },
+            "share_alpha",
+        ),
+        (
+            Settings {
+                share_alpha: true,
+                alpha_prior: [0.0, 1.0],
+                ..good
+            },
+            "share_alpha",
         ),
     ] {
         assert!(bad.check().err().unwrap().to_string().contains(word));

@@ -15,6 +15,15 @@ use crate::outputs::PyOutputPosterior;
 use crate::probit::{probit, table};
 use crate::watcher::run;
 
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+
+/// How an M-step ended, the evidence at its start and after each update, and likewise the number of functions.
+type Trace<'py> = (
+    &'static str,
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray1<i64>>,
+);
+
 /// A poisoned fit was left by a panic on its way out as an exception; what it holds is still a model.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,11 +110,7 @@ impl PyRetargetedFit {
         tol: f64,
         max_iter: usize,
         callback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<(
-        &'static str,
-        Bound<'py, PyArray1<f64>>,
-        Bound<'py, PyArray1<i64>>,
-    )> {
+    ) -> PyResult<Trace<'py>> {
         let targets = columns("targets", &targets)?.to_vec();
         let step = run(py, callback.as_ref(), |line| {
             with_threads(self.n_threads, || -> Result<MStep, Error> {
@@ -237,7 +242,7 @@ impl PyTopDownFit {
         py: Python<'py>,
         targets: PyReadonlyArray2<'_, f64>,
         alpha: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
+    ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
         let [n_basis, n_outputs]: [usize; 2] = alpha.as_array().dim().into();
         let (targets, alpha) = (columns("targets", &targets)?, columns("alpha", &alpha)?);
         let (weights, predictions) = run(py, None, |line| {

@@ -5,6 +5,7 @@
 //! a time it is the function of [`shared`](super::shared); the rest is Tipping & Faul (2003), section 4, as for one
 //! output, over the whole dictionary.
 
+mod bound;
 mod candidates;
 mod evidence;
 mod inner;
@@ -12,7 +13,6 @@ mod joint;
 mod retargeted;
 mod sequential;
 mod state;
-mod together;
 
 pub use retargeted::{MStep, RetargetedFit};
 pub(crate) use state::OutputState;
