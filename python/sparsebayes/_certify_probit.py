@@ -8,7 +8,7 @@ E-step here is an even grid of nodes in SciPy's functions and shares nothing wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,11 @@ from ._validation import Training, check_training, distinct_rows
 from .kernels import Kernel
 
 if TYPE_CHECKING:
-    from .multiclass import MRVM1
+    from ._base import SparseBayesEstimator
+    from .multiclass import MRVM1, MRVM2
+
+    #: What a certificate may be asked of.
+    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
 
 #: The integrand is log-concave, of curvature at least 1 and at most the number of classes: ten units to
 #: either side of its mode hold all of it, and so fine an even grid is exact to rounding for up to a hundred.

@@ -56,7 +56,7 @@ class CompositeClimb:
         self.expectations = expectations
 
     def top(
-        self, mu: FloatArray, alpha: FloatArray, kernel_weights: FloatArray, *, ftol: float
+        self, mu: FloatArray, alpha: FloatArray, kernel_weights: FloatArray, *, n_steps: int, ftol: float
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Climb from where these are; return scores, alpha and kernel weights, None where rounding forbids.
 
@@ -65,6 +65,8 @@ class CompositeClimb:
         mu : ndarray of shape (m, C)
         alpha : ndarray of shape (m,)
         kernel_weights : ndarray of shape (S,)
+        n_steps : int
+            Steps at most.
         ftol : float
             Ends where a step gains less than this part of the bound.
         """
@@ -92,7 +94,7 @@ class CompositeClimb:
         start = np.concatenate([(L.T @ mu).ravel(), np.zeros(m), kernel_weights * lengths])
         box = [(None, None)] * (m * n_classes) + [(-_BOX / unit, _BOX / unit)] * m
         box += [(0.0, _LARGEST * length) for length in lengths]
-        options = {"maxiter": 1000, "maxcor": 20, "ftol": ftol, "gtol": 1e-7}
+        options = {"maxiter": n_steps, "maxcor": 20, "ftol": ftol, "gtol": 1e-7}
         try:
             found = minimize(descent, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
         except LinAlgError:

@@ -199,7 +199,7 @@ class Constructive:
         if n_alpha == 0:
             return  # nothing to move
         if len(self.task.composite.blocks) > 1:
-            self._climb_with_kernel_weights()
+            self._climb_with_kernel_weights(n_steps)
             return
         start = self.fit.begin_together()
         limit = _BOX * np.sqrt(self.task.n_classes / 2.0)
@@ -227,12 +227,11 @@ class Constructive:
             return
         self.targets, _ = self.task.expectations(self.fit.end_together(found.x))
 
-    def _climb_with_kernel_weights(self) -> None:
+    def _climb_with_kernel_weights(self, n_steps: int) -> None:
         """Climb the bound with the weights of the kernels as well."""
         task, out = self.task, self.out
         climb = CompositeClimb(task.composite, out.columns, task.row_weights, task.expectations)
-        ftol = _FINE_CLIMB if self.fine else _COARSE_CLIMB
-        top = climb.top(out.mu, out.alpha, out.kernel_weights, ftol=ftol)
+        top = climb.top(out.mu, out.alpha, out.kernel_weights, n_steps=n_steps, ftol=_CLIMB_TOL)
         if top is None:
             return
         scores, out.alpha, out.kernel_weights = top

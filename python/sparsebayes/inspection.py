@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,10 +20,7 @@ from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 
 if TYPE_CHECKING:
-    from ._base import SparseBayesEstimator
-    from .multiclass import MRVM1, MRVM2
-
-    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
+    from ._certify_probit import Fitted
 
 __all__ = ["Certificate", "certificate"]
 
@@ -119,8 +116,7 @@ def certificate(
 
     References
     ----------
-    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
-    AISTATS.
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation. AISTATS.
 
     Examples
     --------
