@@ -21,9 +21,9 @@ from scipy.optimize import minimize
 from ._composite import Composite
 from ._types import FloatArray, IntArray
 
-#: No ln alpha is moved further than this, and no kernel weight beyond this.
+#: No ln alpha is moved further than this, no kernel weight beyond the largest, nor all below the smallest.
 _BOX = 4.0
-_LARGEST = 10.0
+_SMALLEST, _LARGEST = 1e-3, 10.0
 
 Expectations = Callable[[FloatArray], tuple[FloatArray, float]]
 
@@ -58,7 +58,7 @@ class CompositeClimb:
     def top(
         self, mu: FloatArray, alpha: FloatArray, kernel_weights: FloatArray, *, n_steps: int, ftol: float
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Climb from where these are; return scores, alpha and kernel weights, None where rounding forbids.
+        """Climb from where these are; return scores, alpha and kernel weights, None where there is no top.
 
         Parameters
         ----------
@@ -101,6 +101,8 @@ class CompositeClimb:
             return None
         W, alpha, b = unpack(found.x)
         scores, total = self._Phi(b) @ W, b.sum()
+        if total < _SMALLEST:
+            return None  # on their way out, which is for the M-step
         # Functions of kernels are divided by the sum, so their weights are times it.
         return scores, np.where(self.kernels, alpha / total**2, alpha), b / total
 

@@ -18,6 +18,12 @@ def path(model):
     return model.lower_bound_path_ if isinstance(model, MRVM1) else model.log_joint_likelihood_path_
 
 
+def quick(kind, kernel, **settings):
+    """A machine that does not run long: enough where two fits are compared."""
+    convergence = "conv1" if kind is MRVM1 else "convN"
+    return kind(kernel, convergence=convergence, **settings)
+
+
 def pairs(n, *, shift, seed, n_noise=2):
     """Two pairs of inputs, each telling one of three classes from the others, and noise."""
     rng = np.random.default_rng(seed)
@@ -169,11 +175,11 @@ def test_the_weights_are_at_the_minimum_when_mrvm1_ends(three_kernels):
 @pytest.mark.parametrize("kind", MACHINES)
 def test_equal_kernels_share(kind):
     X, y = pairs(45, shift=2.5, seed=0)
-    alone, twice = (kind(kernel).fit(X, y) for kernel in ("rbf", ["rbf", "rbf"]))
+    alone, twice = (quick(kind, kernel).fit(X, y) for kernel in ("rbf", ["rbf", "rbf"]))
     np.testing.assert_allclose(twice.kernel_weights_, 0.5, atol=1e-6)
     np.testing.assert_array_equal(twice.active_, alone.active_)
     np.testing.assert_allclose(twice.predict_proba(X), alone.predict_proba(X), atol=1e-3)
-    listed = kind(["rbf"]).fit(X, y)
+    listed = quick(kind, ["rbf"]).fit(X, y)
     np.testing.assert_array_equal(listed.kernel_weights_, [1.0])
     np.testing.assert_array_equal(listed.mu_, alone.mu_)
 
@@ -184,7 +190,7 @@ def test_columns_go_by_their_names(kind):
     frame = pd.DataFrame(X, columns=list("abcdef"))
     by_name = [OnColumns(Gaussian(2.0), ["a", "b"]), OnColumns(Gaussian(2.0), ["c", "d"])]
     by_place = [OnColumns(Gaussian(2.0), [0, 1]), OnColumns(Gaussian(2.0), [2, 3])]
-    named, placed = kind(by_name).fit(frame, y), kind(by_place).fit(X, y)
+    named, placed = quick(kind, by_name).fit(frame, y), quick(kind, by_place).fit(X, y)
     np.testing.assert_array_equal(named.kernel_weights_, placed.kernel_weights_)
     np.testing.assert_array_equal(named.predict_proba(frame), placed.predict_proba(X))
     # Inputs that no kernel looks at do not matter.
@@ -194,7 +200,7 @@ def test_columns_go_by_their_names(kind):
 def test_the_order_of_the_kernels_does_not_matter_to_mrvm2(three_kernels):
     # mRVM1 chooses functions one at a time, and where two are as good rounding decides.
     X, y = pairs(45, shift=2.5, seed=0)
-    one, other = MRVM2(three_kernels).fit(X, y), MRVM2(three_kernels[::-1]).fit(X, y)
+    one, other = quick(MRVM2, three_kernels).fit(X, y), quick(MRVM2, three_kernels[::-1]).fit(X, y)
     np.testing.assert_array_equal(one.active_, other.active_)
     np.testing.assert_allclose(one.kernel_weights_, other.kernel_weights_[::-1], atol=1e-3)
 
@@ -202,7 +208,7 @@ def test_the_order_of_the_kernels_does_not_matter_to_mrvm2(three_kernels):
 @pytest.mark.parametrize("kind", MACHINES)
 def test_threads_do_not_show_with_several_kernels(kind, three_kernels):
     X, y = pairs(45, shift=2.5, seed=0)
-    one, two = (kind(three_kernels, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
+    one, two = (quick(kind, three_kernels, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.kernel_weights_, two.kernel_weights_)
     np.testing.assert_array_equal(one.mu_, two.mu_)
     np.testing.assert_array_equal(path(one), path(two))
