@@ -307,7 +307,7 @@ def test_odd_data_end_in_a_model(kind, kernel, case):
 
 @pytest.mark.parametrize("kind", MACHINES)
 def test_a_model_without_functions_predicts(kind):
-    model = kind(gamma=50.0, fit_intercept=False).fit([[0.0], [1.0]], [0, 1])
+    model = kind(gamma=50.0, fit_intercept=False).fit([[1.0], [1.0]], [0, 1])
     assert len(model.active_) == 0
     np.testing.assert_allclose(model.predict_proba([[0.5]]), [[0.5, 0.5]])
 
