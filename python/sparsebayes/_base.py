@@ -48,8 +48,10 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     """An estimator whose fit happens whole or not at all, and that says how it ended."""
 
     if TYPE_CHECKING:
-        max_iter: int
         status_: str
+
+    #: How a fit may end, and what to do about it.
+    _remedies: ClassVar[dict[str, str]] = _REMEDIES
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has come to its end."""
@@ -68,8 +70,8 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        if remedy := _REMEDIES[self.status_]:
-            name, remedy = type(self).__name__, remedy.format(max_iter=self.max_iter)
+        if remedy := self._remedies[self.status_]:
+            name, remedy = type(self).__name__, remedy.format(**self.get_params(deep=False))
             message = f"{name} ended with status {self.status_!r}: {remedy}."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 

@@ -140,4 +140,5 @@ def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
         kernels: list[Kernel] = est.kernel_ if isinstance(est.kernel_, list) else [est.kernel_]  # type: ignore[list-item] # no string here
         layout = Layout(bool(est.fit_intercept), training.n_samples, distinct_rows(training))
         blocks = [np.asarray(k(training.X, training.at(layout.kept))) for k in kernels]
-    return Composite(blocks, layout.bias).Phi(est.kernel_weights_), layout
+    centres = np.searchsorted(training.rows, layout.kept)
+    return Composite(blocks, layout.bias, centres).Phi(est.kernel_weights_), layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
 from ._simplex import minimise_on_simplex
 from ._types import FloatArray, IntArray
@@ -17,6 +18,8 @@ class Composite:
     #: Values of each kernel, N x K.
     blocks: list[FloatArray]
     bias: bool
+    #: The row that each of these K functions is about.
+    centres: IntArray
 
     @property
     def n_rows(self) -> int:
@@ -27,10 +30,6 @@ class Composite:
     def n_basis(self) -> int:
         """Number of functions."""
         return int(self.bias) + int(self.blocks[0].shape[1])
-
-    def uniform(self) -> FloatArray:
-        """Return equal weights."""
-        return np.full(len(self.blocks), 1.0 / len(self.blocks))
 
     def Phi(self, kernel_weights: FloatArray, columns: IntArray | None = None) -> FloatArray:
         """Return the columns asked for (all if None) with these weights of the kernels, in Fortran order."""
@@ -43,6 +42,48 @@ class Composite:
             b * block[:, at] for b, block in zip(kernel_weights, self.blocks, strict=True) if b > 0.0
         )
         return values
+
+    def aligned_weights(self, targets: FloatArray) -> FloatArray:
+        r"""Return the convex weights whose kernel is most like that of the targets: where learning begins.
+
+        Centred alignment (Cortes, Mohri & Rostamizadeh 2012, proposition 9): :math:`v \ge 0` minimises
+        :math:`v^T M v - 2 v^T a` with :math:`M_{st} = \langle K_s, K_t \rangle` and :math:`a_s = \langle
+        K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs that say
+        nothing about the classes begins with next to nothing, and no function is chosen for what that
+        kernel makes of it.
+
+        Parameters
+        ----------
+        targets : ndarray of shape (N, C)
+        """
+        n_kernels = len(self.blocks)
+        if n_kernels == 1:
+            return np.ones(1)
+        centred = [_centred(block) for block in self.blocks]
+        M = np.array([[(one * other).sum() for other in centred] for one in centred])
+        ideal = targets[self.centres].T
+        a = np.array([((targets.T @ block) * ideal).sum() for block in centred])
+        scale = _norm_of_cone_minimum(M, a)
+        if scale == 0.0:
+            return np.full(n_kernels, 1.0 / n_kernels)
+        # v / sum(v) minimises the form with the slope a / sum(v) over the simplex, where ties are broken
+        # for us.
+        return minimise_on_simplex(M, a / scale)
+
+
+def _norm_of_cone_minimum(M: FloatArray, a: FloatArray) -> float:
+    """Return sum(v) for the v >= 0 that minimises v^T M v - 2 v^T a."""
+    values, vectors = np.linalg.eigh(M)
+    kept = values > 1e-12 * values.max(initial=0.0)
+    roots = np.sqrt(values[kept])
+    v, _ = nnls(roots[:, np.newaxis] * vectors[:, kept].T, (vectors[:, kept].T @ a) / roots)
+    return float(v.sum())
+
+
+def _centred(block: FloatArray) -> FloatArray:
+    """Return the values without their row and column means."""
+    centred: FloatArray = block - block.mean(axis=0) - block.mean(axis=1, keepdims=True) + block.mean()
+    return centred
 
 
 def learn_kernel_weights(

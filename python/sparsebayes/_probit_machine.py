@@ -138,7 +138,7 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
             check_square(training)
             self.kernel_ = "precomputed"
             layout = Layout(bias, training.n_samples, training.rows)
-            return Composite([training.X[:, layout.kept]], bias), layout
+            return Composite([training.X[:, layout.kept]], bias, np.arange(len(layout.kept))), layout
         kernels = resolve(
             self.kernel,
             X=training.X,
@@ -152,7 +152,8 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
         # Equal rows have equal functions; the first stands for all.
         layout = Layout(bias, training.n_samples, distinct_rows(training))
         centres = training.at(layout.kept)
-        return Composite([evaluate(k, training.X, centres, n_threads) for k in kernels], bias), layout
+        blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
+        return Composite(blocks, bias, np.searchsorted(training.rows, layout.kept)), layout
 
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self.active_: IntArray = layout.names(outcome.columns)

@@ -1,7 +1,8 @@
-r"""Optimality of a fitted model, recomputed from its hyperparameters.
+r"""Optimality of a fitted model, recomputed from its hyperparameters; pictures of models.
 
-Nothing here is shared with the solver: kernels and matrix products are NumPy's, the covariance of the targets
-is taken apart by a singular value decomposition, and the posterior mode found by a Newton method of its own.
+The certificate shares nothing with the solver: kernels and matrix products are NumPy's, the covariance of the
+targets is taken apart by a singular value decomposition, and the posterior mode found by a Newton method of
+its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, svd
 from scipy.special import expit, gammaln
 
+from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
@@ -22,7 +24,7 @@ from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 if TYPE_CHECKING:
     from ._certify_probit import Fitted
 
-__all__ = ["Certificate", "certificate"]
+__all__ = ["Certificate", "certificate", "plot_decision", "plot_paths", "plot_stability", "relevance_counts"]
 
 #: Columns of the dictionary worked on at a time: bounds the memory beside the dictionary itself.
 _BLOCK = 512

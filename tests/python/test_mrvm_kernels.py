@@ -34,6 +34,10 @@ def pairs(n, *, shift, seed, n_noise=2):
     return np.hstack([first, second, noise]), y
 
 
+def composite(blocks, bias):
+    return Composite(blocks, bias, np.arange(blocks[0].shape[1]))
+
+
 def simplex(centre, reach, n):
     """A grid on the simplex of three weights about ``centre``."""
     steps = np.linspace(-reach, reach, n)
@@ -62,7 +66,7 @@ def test_the_step_is_the_least_of_a_fine_grid(seed, bias, spread, weighted):
     # So that a mixture is wanted, not a corner.
     inner = [block[:, at] for block in blocks]
     targets += inner[0] @ mu[int(bias) :] / 2.0 + inner[1] @ mu[int(bias) :] / 3.0
-    found = learn_kernel_weights(Composite(blocks, bias), columns, mu, Sigma, targets, w)
+    found = learn_kernel_weights(composite(blocks, bias), columns, mu, Sigma, targets, w)
 
     def error(b):
         return reference.expected_error(inner, b, bias, mu, Sigma, targets, w)
@@ -93,10 +97,10 @@ def test_the_bound_of_all_together_and_its_slopes_are_right(bias):
         targets, log_p = _core.probit_expectations(scores, labels, n_nodes=64)
         return targets, float(w @ log_p)
 
-    climb = CompositeClimb(Composite(blocks, bias), columns, w, expectations)
+    climb = CompositeClimb(composite(blocks, bias), columns, w, expectations)
     W, alpha, b = rng.normal(size=(4, 3)), rng.uniform(0.5, 2.0, 4), np.array([0.2, 0.5, 0.3])
     bound, (in_W, in_alpha, in_b) = climb._bound(W, alpha, b)
-    Phi = Composite(blocks, bias).Phi(b, columns)
+    Phi = composite(blocks, bias).Phi(b, columns)
     assert bound == pytest.approx(reference.lower_bound(Phi, labels, W, alpha, w), abs=1e-8)
     dW, du, db = rng.normal(size=(4, 3)), rng.normal(size=4), rng.normal(size=3)
 
@@ -112,7 +116,7 @@ def test_the_bound_of_all_together_and_its_slopes_are_right(bias):
     mu, _ = reference.posterior(Phi, expectations(np.asfortranarray(Phi @ W))[0], alpha, w)
     scores, alpha, b = climb.top(mu, alpha, b, n_steps=1000, ftol=1e-14)
     assert b.sum() == pytest.approx(1.0)
-    Phi = Composite(blocks, bias).Phi(b, columns)
+    Phi = composite(blocks, bias).Phi(b, columns)
     Y = expectations(np.asfortranarray(scores))[0]
     np.testing.assert_allclose(Phi @ reference.posterior(Phi, Y, alpha, w)[0], scores, atol=1e-4)
 
@@ -168,7 +172,7 @@ def test_the_weights_are_at_the_minimum_when_mrvm1_ends(three_kernels):
     inner = [block[:, model.active_] for block in blocks]
     Phi = sum(b * block for b, block in zip(model.kernel_weights_, inner, strict=True))
     Y, _ = reference.expectations(Phi @ model.mu_, y)
-    again = learn_kernel_weights(Composite(blocks, False), model.active_, model.mu_, model.sigma_, Y, None)
+    again = learn_kernel_weights(composite(blocks, False), model.active_, model.mu_, model.sigma_, Y, None)
     np.testing.assert_allclose(again, model.kernel_weights_, atol=1e-4)
 
 
