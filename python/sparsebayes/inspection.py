@@ -1,8 +1,7 @@
 r"""Optimality of a fitted model, recomputed from its hyperparameters; pictures of models.
 
-The certificate shares nothing with the solver: kernels and matrix products are NumPy's, the covariance of the
-targets is taken apart by a singular value decomposition, and the posterior mode found by a Newton method of
-its own.
+The certificate shares nothing with the solver: kernels and products are NumPy's, the covariance of the
+targets is taken apart by singular values, and the posterior mode found by a Newton method of its own.
 """
 
 from __future__ import annotations
@@ -84,8 +83,7 @@ def certificate(
 
     Parameters
     ----------
-    est : fitted estimator
-        Of this package.
+    est : fitted estimator of this package
     X : array-like of shape (n_samples, n_features)
         The training data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
