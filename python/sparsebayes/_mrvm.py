@@ -111,7 +111,7 @@ class Constructive:
             alpha=np.empty(0),
             mu=np.empty((0, task.n_classes)),
             sigma=np.empty((0, 0)),
-            kernel_weights=task.composite.aligned_weights(self.targets),
+            kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="converged",
         )
         self.fit = self._begin()
@@ -257,7 +257,7 @@ class TopDown:
             alpha=np.ones((n_basis, task.n_classes), order="F"),
             mu=np.zeros((n_basis, task.n_classes)),
             sigma=None,
-            kernel_weights=task.composite.aligned_weights(self.targets),
+            kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="max_iter",
         )
         self.fit = self._begin()
