@@ -43,7 +43,7 @@ class Composite:
         )
         return values
 
-    def aligned_weights(self, targets: FloatArray) -> FloatArray:
+    def aligned_weights(self, targets: FloatArray, row_weights: FloatArray | None) -> FloatArray:
         r"""Return the convex weights whose kernel is most like that of the targets: where learning begins.
 
         Centred alignment (Cortes, Mohri & Rostamizadeh 2012, proposition 9): :math:`v \ge 0` minimises
@@ -55,14 +55,16 @@ class Composite:
         Parameters
         ----------
         targets : ndarray of shape (N, C)
+        row_weights : ndarray of shape (N,) or None
         """
         n_kernels = len(self.blocks)
         if n_kernels == 1:
             return np.ones(1)
-        centred = [_centred(block) for block in self.blocks]
-        M = np.array([[(one * other).sum() for other in centred] for one in centred])
+        weigh = np.ones((self.n_rows, 1)) if row_weights is None else row_weights[:, np.newaxis]
+        centred = [_centred(block, weigh) for block in self.blocks]
+        M = np.array([[(weigh * one * other).sum() for other in centred] for one in centred])
         ideal = targets[self.centres].T
-        a = np.array([((targets.T @ block) * ideal).sum() for block in centred])
+        a = np.array([(((weigh * targets).T @ block) * ideal).sum() for block in centred])
         scale = _norm_of_cone_minimum(M, a)
         if scale == 0.0:
             return np.full(n_kernels, 1.0 / n_kernels)
@@ -80,9 +82,10 @@ def _norm_of_cone_minimum(M: FloatArray, a: FloatArray) -> float:
     return float(v.sum())
 
 
-def _centred(block: FloatArray) -> FloatArray:
+def _centred(block: FloatArray, weigh: FloatArray) -> FloatArray:
     """Return the values without their row and column means."""
-    centred: FloatArray = block - block.mean(axis=0) - block.mean(axis=1, keepdims=True) + block.mean()
+    over_rows = (weigh * block).sum(axis=0) / weigh.sum()
+    centred: FloatArray = block - over_rows - block.mean(axis=1, keepdims=True) + over_rows.mean()
     return centred
 
 

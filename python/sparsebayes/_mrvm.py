@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from . import _core
 from ._composite import Composite, learn_kernel_weights
+from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
 from ._types import FloatArray, IntArray
 
@@ -38,8 +39,8 @@ _BOX = 4.0
 _SHORT_CLIMB, _LONG_CLIMB = 50, 1000
 _CLIMB_TOL = 1e-13
 
-#: Kernel weights that change by less have settled.
-_KERNEL_TOL = 1e-4
+#: Kernel weights that change by less have settled: what they are short of by then moves no ln alpha by 1e-5.
+_KERNEL_TOL = 5e-6
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Constructive:
             alpha=np.empty(0),
             mu=np.empty((0, task.n_classes)),
             sigma=np.empty((0, 0)),
-            kernel_weights=task.composite.aligned_weights(self.targets),
+            kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="converged",
         )
         self.fit = self._begin()
@@ -134,10 +135,10 @@ class Constructive:
         """Run to convergence, and on to the least number of iterations."""
         while True:
             change, n_updates = self._maximise()
-            if self.out.status not in ("converged", "alpha_floor"):
-                return self.out
             self.targets, log_likelihood = self.task.expectations(self.fit.predictions())
             self.out.bounds.append(log_likelihood + self.fit.log_occam_factor())
+            if self.out.status not in ("converged", "alpha_floor"):
+                return self.out
             settled = self._learn_kernel_weights() and change < self.task.tol and self.fine
             if settled and (self._n_iter() >= self.min_iter or n_updates == 0):
                 return self.out
@@ -194,8 +195,13 @@ class Constructive:
 
     def _climb_together(self, n_steps: int) -> None:
         """Climb the bound with weights and alphas together; targets and alphas are then those of the top."""
-        start = self.fit.begin_together()
         n_alpha = len(self.out.alpha)
+        if n_alpha == 0:
+            return  # nothing to move
+        if len(self.task.composite.blocks) > 1:
+            self._climb_with_kernel_weights(n_steps)
+            return
+        start = self.fit.begin_together()
         limit = _BOX * np.sqrt(self.task.n_classes / 2.0)
 
         def descent(x: FloatArray) -> tuple[float, FloatArray]:
@@ -221,6 +227,17 @@ class Constructive:
             return
         self.targets, _ = self.task.expectations(self.fit.end_together(found.x))
 
+    def _climb_with_kernel_weights(self, n_steps: int) -> None:
+        """Climb the bound with the weights of the kernels as well."""
+        task, out = self.task, self.out
+        climb = CompositeClimb(task.composite, out.columns, task.row_weights, task.expectations)
+        top = climb.top(out.mu, out.alpha, out.kernel_weights, n_steps=n_steps, ftol=_CLIMB_TOL)
+        if top is None:
+            return
+        scores, out.alpha, out.kernel_weights = top
+        self.targets, _ = task.expectations(np.asfortranarray(scores))
+        self.fit = self._begin()
+
 
 class TopDown:
     r"""mRVM2: Algorithm 2. A precision for each weight, by EM from all functions.
@@ -240,7 +257,7 @@ class TopDown:
             alpha=np.ones((n_basis, task.n_classes), order="F"),
             mu=np.zeros((n_basis, task.n_classes)),
             sigma=None,
-            kernel_weights=task.composite.aligned_weights(self.targets),
+            kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="max_iter",
         )
         self.fit = self._begin()

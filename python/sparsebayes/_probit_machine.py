@@ -272,7 +272,8 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
-        labels: NDArray[Any] = self.classes_[np.argmax(self._scores(X), axis=1)]
+        numbers = np.argmax(self._scores(X), axis=1)
+        labels: NDArray[Any] = self.classes_[numbers]
         return labels
 
     def log_predictive_likelihood(

@@ -1,8 +1,7 @@
 r"""Optimality of a fitted model, recomputed from its hyperparameters; pictures of models.
 
-The certificate shares nothing with the solver: kernels and matrix products are NumPy's, the covariance of the
-targets is taken apart by a singular value decomposition, and the posterior mode found by a Newton method of
-its own.
+The certificate shares nothing with the solver: kernels and products are NumPy's, the covariance of the
+targets is taken apart by singular values, and the posterior mode found by a Newton method of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 
 if TYPE_CHECKING:
-    from ._base import SparseBayesEstimator
+    from ._certify_probit import Fitted
 
 __all__ = ["Certificate", "certificate", "plot_decision", "plot_paths", "plot_stability", "relevance_counts"]
 
@@ -74,7 +73,7 @@ class Certificate:
 
 
 def certificate(
-    est: SparseBayesEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    est: Fitted, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
 
@@ -84,8 +83,7 @@ def certificate(
 
     Parameters
     ----------
-    est : fitted estimator
-        Of this package.
+    est : fitted estimator of this package
     X : array-like of shape (n_samples, n_features)
         The training data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -102,7 +100,7 @@ def certificate(
     NotFittedError
         If ``est`` is not fitted.
     TypeError, ValueError
-        If ``est`` is no estimator of this package, or the data cannot be those it was fitted to.
+        If ``est`` is none of this package, or has no evidence (`MRVM2`), or X, y cannot be its training data.
 
     Notes
     -----
@@ -111,12 +109,14 @@ def certificate(
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
     so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
 
+    For `MRVM1` it is a maximum of the evidence of the auxiliary targets (Psorakis et al. 2010, equation 6),
+    which are computed anew from the scores of the model (3, 4): a fixed point of E- and M-step.
+
     A local maximum is certified, as there may be many; the log evidence tells which of two is better.
 
     References
     ----------
-    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
-    AISTATS.
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation. AISTATS.
 
     Examples
     --------

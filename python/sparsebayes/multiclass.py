@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ._arguments import check_flag, check_real
+from ._certify_probit import written_out
 from ._mrvm import Constructive, Outcome, Task, TopDown
 from ._probit_machine import ProbitMachine
-from ._types import Callback, KernelSpec
+from ._types import Callback, KernelSpec, OutputsProblem
 
 __all__ = ["MRVM1", "MRVM2"]
 
@@ -167,6 +171,12 @@ class MRVM1(ProbitMachine):
         self.lower_bound_path_ = np.array(outcome.bounds)
         self.lower_bound_ = outcome.bounds[-1]
 
+    def _problems(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Iterator[OutputsProblem]:
+        """Yield the fit with its targets written out, for its certificate."""
+        yield written_out(self, X, y, sample_weight)
+
 
 class MRVM2(ProbitMachine):
     r"""Multi-class relevance vector machine that prunes its model down: mRVM2 of Psorakis et al. (2010).
@@ -248,7 +258,8 @@ class MRVM2(ProbitMachine):
         Log of the joint density of labels and weights at the end, up to a constant; precisions and auxiliary
         targets are integrated out.
     log_joint_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-        The same at the start and after each iteration; it does not fall.
+        The same at the start and after each iteration. It does not fall, unless pruning takes functions that
+        matter: those of a kernel whose values are so large that small weights do.
     n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
         Functions in the model.
     n_features_in_, feature_names_in_
@@ -319,3 +330,12 @@ class MRVM2(ProbitMachine):
     def _publish_paths(self, outcome: Outcome) -> None:
         self.log_joint_likelihood_path_ = np.array(outcome.path)
         self.log_joint_likelihood_ = outcome.path[-1]
+
+    def _problems(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Iterator[OutputsProblem]:
+        """Say why there is no certificate."""
+        raise TypeError(
+            "est must be a machine that maximises an evidence; MRVM2 has none to certify, its weights are a "
+            "maximum of their posterior. See log_joint_likelihood_path_, or use MRVM1"
+        )
