@@ -11,7 +11,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes wheel lock clean ci
+	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,7 @@ examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of exampl
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python examples/healing.py
 	$(BIN)/python examples/log_odds.py
+	$(BIN)/python examples/mrvm.py
 
 test: test-core test-python ## Run the Rust and the Python tests
 
@@ -95,8 +96,16 @@ bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegressi
 bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYES_DATA names the folder of data files
 	$(BIN)/python benches/python/bench_tipping2001.py
 
+# Finished cross-validations are kept, so that a run that was interrupted goes on where it was.
+bench-mrvm: install ## The tables of Psorakis et al. (2010) beside ours; SPARSEBAYES_DATA as for bench-tipping2001
+	@mkdir -p target
+	$(BIN)/python benches/python/bench_mrvm.py --keep target/bench-mrvm.jsonl
+
 bench-schemes: install ## The full-basis schemes beside the sequential one
 	$(BIN)/python benches/python/bench_schemes.py
+
+bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA names the folder of data files
+	$(BIN)/python benches/python/bench_revm.py
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py

@@ -18,21 +18,37 @@ from ._types import StepRecord
 if TYPE_CHECKING:
     from . import inspection, kernels
     from .classification import RVC, SparseBayesClassifier
+    from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
+    from .revm import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
 
 #: Where each name that is loaded on first touch lives; modules stand for themselves.
 _LAZY = {
+    "GREVM": "revm",
+    "GREVMRegressor": "revm",
+    "LREVM": "revm",
+    "LREVMRegressor": "revm",
+    "MRVM1": "multiclass",
+    "MRVM2": "multiclass",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
     "SparseBayesRegressor": "regression",
+    "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
 }
 
 __all__ = [
+    "GREVM",
+    "LREVM",
+    "MRVM1",
+    "MRVM2",
     "RVC",
     "RVR",
+    "VGREVM",
+    "GREVMRegressor",
+    "LREVMRegressor",
     "NumericalError",
     "SparseBayesClassifier",
     "SparseBayesRegressor",

@@ -50,22 +50,29 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def check_settings(estimator: Any) -> Settings:
-    """Check the constructor arguments that every estimator has."""
+def check_watchers(estimator: Any) -> None:
+    """Check ``callback`` and ``verbose``."""
     if estimator.callback is not None and not callable(estimator.callback):
         raise TypeError(
             f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}"
         )
     if not isinstance(estimator.verbose, bool):
         check_integer("verbose", estimator.verbose, least=0)
+
+
+def check_settings(estimator: Any) -> Settings:
+    """Check the constructor arguments that the estimators of one likelihood have."""
+    check_watchers(estimator)
+    scheme, alpha_prior = _scheme(estimator.scheme), _alpha_prior(estimator.alpha_prior)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
-        scheme=_scheme(estimator.scheme),
-        alpha_prior=_alpha_prior(estimator.alpha_prior),
+        scheme=scheme,
+        alpha_prior=alpha_prior,
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
+        share_alpha=_share_alpha(estimator, scheme, alpha_prior),
         n_threads=check_n_jobs(estimator.n_jobs),
     )
 
@@ -103,6 +110,22 @@ def _alpha_prior(value: object) -> tuple[float, float]:
             f"infinite precisions; got {value!r}"
         )
     return shape, rate
+
+
+def _share_alpha(estimator: Any, scheme: Scheme, alpha_prior: tuple[float, float]) -> bool:
+    share = check_flag("share_alpha", getattr(estimator, "share_alpha", False))
+    if not share:
+        return False
+    remedies = {
+        "multi_class='softmax'": str(estimator.multi_class) == "softmax",
+        "scheme='sequential'": scheme == "sequential",
+        "alpha_prior=(0, 0)": alpha_prior == (0.0, 0.0),
+        "optimize_kernel=False": not getattr(estimator, "optimize_kernel", False),
+    }
+    missing = [remedy for remedy, given in remedies.items() if not given]
+    if missing:
+        raise ValueError(f"share_alpha=True needs {' and '.join(missing)}; or set share_alpha=False")
+    return True
 
 
 def _scheme(value: object) -> Scheme:

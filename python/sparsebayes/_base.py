@@ -45,8 +45,40 @@ _REMEDIES = {
 _PREDICT_ROWS = 8192
 
 
-class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
-    """Template of all estimators."""
+class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
+    """An estimator whose fit happens whole or not at all, and that says how it ended."""
+
+    if TYPE_CHECKING:
+        status_: str
+
+    #: How a fit may end, and what to do about it.
+    _remedies: ClassVar[dict[str, str]] = _REMEDIES
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has come to its end."""
+        return hasattr(self, "status_")
+
+    @abstractmethod
+    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
+
+    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        before = self.__dict__.copy()
+        try:
+            self._train_anew(X, y, sample_weight)
+        except BaseException:
+            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        if remedy := self._remedies[self.status_]:
+            name, remedy = type(self).__name__, remedy.format(**self.get_params(deep=False))
+            message = f"{name} ended with status {self.status_!r}: {remedy}."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+class SparseBayesEstimator(Trainable):
+    """Template of the estimators that maximise the evidence of a basis."""
 
     if TYPE_CHECKING:
         scheme: Scheme
@@ -64,10 +96,6 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
 
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether a fit has come to its end."""
-        return hasattr(self, "mu_")
 
     @abstractmethod
     def _design(self, training: Training) -> Design:
@@ -112,20 +140,6 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
-    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        before = self.__dict__.copy()
-        try:
-            self._train_anew(X, y, sample_weight)
-        except BaseException:
-            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-        if remedy := _REMEDIES[self.status_]:
-            name, remedy = type(self).__name__, remedy.format(max_iter=self.max_iter)
-            message = f"{name} ended with status {self.status_!r}: {remedy}."
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
         training = check_training(
@@ -137,6 +151,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
         design, posteriors = self._infer(training, targets, likelihood, settings)
         self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
+        self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, design.layout)
         self._publish_basis(training)
@@ -251,6 +266,7 @@ class SparseBayesEstimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-l
                 noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
                 variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
+                share_alpha=self._shares_alpha,
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

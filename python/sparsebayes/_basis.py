@@ -15,7 +15,7 @@ from ._joint_evidence import LearningData
 from ._learning import check_learnable, check_model, check_optimize_kernel, learn
 from ._resolve import is_precomputed, resolve
 from ._types import ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
-from ._validation import Training, check_square, check_X
+from ._validation import Training, check_square, check_X, distinct_rows
 from .kernels import Kernel, Linear
 
 if TYPE_CHECKING:
@@ -42,13 +42,8 @@ class KernelBasis(SparseBayesEstimator):
         return tags
 
     def _layout(self, training: Training) -> Layout:
-        rows = training.rows
-        if not is_precomputed(self.kernel):
-            # Equal rows have equal functions; the first stands for all. Whole rows take long to sort, and
-            # where the first column has no value twice no row is there twice.
-            X = training.X
-            if len(np.unique(X[:, 0])) < len(X):
-                rows = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+        # Equal rows have equal functions; the first stands for all.
+        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
         n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
         return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
-from typing_extensions import Self
-
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 __all__ = [
     "PROBIT_NODES",
@@ -121,6 +120,7 @@ def fit_dense(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -141,6 +141,7 @@ def fit_kernel(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -194,7 +195,11 @@ class RetargetedFit:
         max_iter: int,
         callback: _Callback | None = None,
     ) -> tuple[str, NDArray[np.float64], NDArray[np.int64]]: ...
-    def set_alpha(self, alpha: NDArray[np.float64]) -> None: ...
+    def begin_together(self) -> NDArray[np.float64]: ...
+    def bound(
+        self, x: NDArray[np.float64], labels: NDArray[np.int64], *, n_nodes: int | None = None
+    ) -> tuple[float, NDArray[np.float64]]: ...
+    def end_together(self, x: NDArray[np.float64]) -> NDArray[np.float64]: ...
     def predictions(self) -> NDArray[np.float64]: ...
     def log_occam_factor(self) -> float: ...
     def posterior(self) -> OutputPosterior: ...

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
+from ._background import one_blas_thread
 from ._joint_evidence import Functions, JointEvidence, LearningData
 from ._kernel_parameters import (
     bounds,
@@ -166,7 +166,7 @@ def learn(kernels: list[Kernel], data: LearningData, fit: Fit) -> tuple[list[Ker
         mean = np.average(data.targets[0], weights=data.weights)
         scale = float(np.sqrt(np.average((data.targets[0] - mean) ** 2, weights=data.weights)))
     # The matrices are small: several threads for each would wait for one another most of the time.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         best = _Learner(_in_units_of(scale, data), scale, fit, _Prior.of(kernels, data)).run(given)
     return best.kernels, best.posteriors
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from ._types import FloatArray, IntArray
+from ._types import FloatArray, IntArray, Problem
 
 #: Newton steps at most; and the squared distance, in posterior deviations, from where on they are left alone.
 _NEWTON_STEPS = 500
@@ -33,6 +33,12 @@ class SoftmaxRows:
     n_classes: int
     active: IntArray
     alpha: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> SoftmaxRows:
+        """Return the rows of a fit: those of ``Phi``, with class numbers ``t`` and weights ``w``."""
+        labels = t.astype(np.intp)
+        return cls(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
 
     @property
     def n_basis(self) -> int:

@@ -75,6 +75,8 @@ class Settings:
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
+    #: Whether the classes of a softmax share the alpha of each function.
+    share_alpha: bool
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
@@ -113,6 +115,8 @@ class Problem:
     log_evidence: float
     #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
     variational: bool = False
+    #: Whether the classes of a softmax share the alpha of each function.
+    share_alpha: bool = False
 
 
 @dataclass(frozen=True)

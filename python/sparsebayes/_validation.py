@@ -84,6 +84,29 @@ def check_training(
     return Training(values, target, weights, rows, n)
 
 
+def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes there are, sorted; ValueError if there is but one."""
+    with naming("y"):
+        classes = np.unique(labels)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only, {classes.tolist()[0]!r} (rows of zero weight do not count); a "
+            f"classifier "
+            "needs at least two"
+        )
+    return classes
+
+
+def distinct_rows(training: Training) -> IntArray:
+    """Return the first of each set of equal rows of X, as in the data given, ascending."""
+    X, rows = training.X, training.rows
+    # Whole rows take long to sort, and where the first column has no value twice no row is there twice.
+    if len(np.unique(X[:, 0])) == len(X):
+        return rows
+    first: IntArray = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+    return first
+
+
 def _columns(y: ArrayLike) -> NDArray[Any]:
     """Return y with two dimensions if it has several columns, else with one."""
     given = np.asarray(y)

@@ -14,7 +14,7 @@ from ._basis import ColumnBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
 from ._prediction import KernelClassification
 from ._types import Callback, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
-from ._validation import naming
+from ._validation import learn_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -73,13 +73,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         if reset:
-            with naming("y"):
-                self.classes_ = np.unique(labels_or_values)
-            if len(self.classes_) < 2:
-                raise ValueError(
-                    f"y holds one class only, {self.classes_.tolist()[0]!r} (rows of zero weight do "
-                    "not count); a classifier needs at least two"
-                )
+            self.classes_ = learn_classes(labels_or_values)
         if (self._check_likelihood() if reset else self._likelihood) == "multinomial":
             return [np.searchsorted(self.classes_, labels_or_values).astype(np.float64)]
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
@@ -251,6 +245,10 @@ class RVC(KernelClassification, _Classification):
         Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
         posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
         from its peak.
+    share_alpha : bool, default=False
+        Of ``multi_class="softmax"``: whether a function has one prior precision for its weights in all
+        classes, so that it serves all of them or none. Only with ``scheme="sequential"`` and a flat
+        ``alpha_prior``. Two classes are one logit with one precision either way.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -275,7 +273,8 @@ class RVC(KernelClassification, _Classification):
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
         not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
-        model with :math:`\alpha / 2`, and that is what is published.)
+        model with :math:`\alpha / 2`, and that is what is published.) With ``share_alpha=True`` all columns
+        are equal.
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
@@ -387,6 +386,7 @@ class RVC(KernelClassification, _Classification):
         extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
+        share_alpha: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -403,6 +403,7 @@ class RVC(KernelClassification, _Classification):
         self.extra_basis = extra_basis
         self.scheme = scheme
         self.alpha_prior = alpha_prior
+        self.share_alpha = share_alpha
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -421,7 +422,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    multi_class, scheme, alpha_prior, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, share_alpha, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -468,6 +469,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         multi_class: str = "ovr",
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
+        share_alpha: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -478,6 +480,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         self.multi_class = multi_class
         self.scheme = scheme
         self.alpha_prior = alpha_prior
+        self.share_alpha = share_alpha
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -1,7 +1,7 @@
-r"""Optimality of a fitted model, recomputed from its hyperparameters.
+r"""Optimality of a fitted model, recomputed from its hyperparameters; pictures of models.
 
-Nothing here is shared with the solver: kernels and matrix products are NumPy's, the covariance of the targets
-is taken apart by a singular value decomposition, and the posterior mode found by a Newton method of its own.
+The certificate shares nothing with the solver: kernels and products are NumPy's, the covariance of the
+targets is taken apart by singular values, and the posterior mode found by a Newton method of its own.
 """
 
 from __future__ import annotations
@@ -12,32 +12,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve, svd
-from scipy.special import expit, gammaln
+from scipy.linalg import svd
 
+from ._certify_mode import derivatives, find_mode, objective
+from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
 from ._variational import bounded, constants, per_function
 
 if TYPE_CHECKING:
-    from ._base import SparseBayesEstimator
+    from ._certify_probit import Fitted
 
-__all__ = ["Certificate", "certificate"]
+__all__ = ["Certificate", "certificate", "plot_decision", "plot_paths", "plot_stability", "relevance_counts"]
 
 #: Columns of the dictionary worked on at a time: bounds the memory beside the dictionary itself.
 _BLOCK = 512
-#: Newton steps at most; and the squared distance, in posterior deviations, from where on they are left alone.
-_NEWTON_STEPS = 500
-_CLOSE = 1e-10
 
 
 @dataclass(frozen=True)
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
-    Several outputs of a regression share their precisions: there changes and gains are those of the sum of
-    their log evidences.
+    Several outputs of a regression share their precisions, as do the classes of a softmax with
+    ``share_alpha=True``: there changes and gains are those of a function with all its weights.
 
     Attributes
     ----------
@@ -73,7 +71,7 @@ class Certificate:
 
 
 def certificate(
-    est: SparseBayesEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    est: Fitted, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
 
@@ -83,8 +81,7 @@ def certificate(
 
     Parameters
     ----------
-    est : fitted estimator
-        Of this package.
+    est : fitted estimator of this package
     X : array-like of shape (n_samples, n_features)
         The training data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -101,7 +98,7 @@ def certificate(
     NotFittedError
         If ``est`` is not fitted.
     TypeError, ValueError
-        If ``est`` is no estimator of this package, or the data cannot be those it was fitted to.
+        If ``est`` is none of this package, or has no evidence (`MRVM2`), or X, y cannot be its training data.
 
     Notes
     -----
@@ -113,12 +110,14 @@ def certificate(
     After ``scheme="variational"`` a fixed point of the updates of Bishop & Tipping (2000) is certified, with
     q(w) and the bounds of Jaakkola & Jordan (2000) found anew. Gains are gains of the lower bound.
 
+    For `MRVM1` it is a maximum of the evidence of the auxiliary targets (Psorakis et al. 2010, equation 6),
+    which are computed anew from the scores of the model (3, 4): a fixed point of E- and M-step.
+
     A local maximum is certified, as there may be many; the log evidence tells which of two is better.
 
     References
     ----------
-    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
-    AISTATS.
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation. AISTATS.
 
     Examples
     --------
@@ -187,11 +186,18 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         "fixed": 0.0,
         "none": 0.0,
     }
+    active, prior = problem.active, problem.alpha_prior
+    if problem.share_alpha:
+        # Made of the parts of this module, which is why it cannot be imported above.
+        from ._certify_shared import shared_conditions
+
+        max_change, max_gain = shared_conditions(SoftmaxRows.of(problem, Phi, t, w), fit, Q)
+    else:
+        max_change = _max_log_alpha_change(S[active], Q[active], problem.alpha, prior)
+        max_gain = _max_gain(np.delete(S, active), np.delete(Q, active), problem)
     return Certificate(
-        max_log_alpha_change=_max_log_alpha_change(
-            S[problem.active], Q[problem.active], problem.alpha, problem.alpha_prior
-        ),
-        max_gain_outside=_max_gain(np.delete(S, problem.active), np.delete(Q, problem.active), problem),
+        max_log_alpha_change=max_change,
+        max_gain_outside=max_gain,
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence + constants(problem, float(w.sum())),
@@ -223,8 +229,7 @@ def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[_Fit, FloatArray, FloatArray]:
     """Return a fit of one linear predictor per class: the Laplace approximation with the full Hessian."""
-    labels = t.astype(np.intp)
-    rows = SoftmaxRows(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
+    rows = SoftmaxRows.of(problem, Phi, t, w)
     mode = rows.mode()
     eta = rows.logits(mode)
     left, singular, right = svd(
@@ -270,12 +275,12 @@ def _gaussian(
 
 def _linearised(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Likelihood) -> _Fit:
     """Mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3)."""
-    mode = _mode(scaled, t, w, likelihood)
-    slope, curvature = _derivatives(likelihood, scaled @ mode, t, w)
+    mode = find_mode(scaled, t, w, likelihood)
+    slope, curvature = derivatives(likelihood, scaled @ mode, t, w)
     root = np.sqrt(curvature)
     left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
     # ln|H| - sum ln alpha = ln|1 + psi^T psi|.
-    log_evidence = _objective(likelihood, scaled, mode, t, w) - 0.5 * float(np.log1p(singular**2).sum())
+    log_evidence = objective(likelihood, scaled, mode, t, w) - 0.5 * float(np.log1p(singular**2).sum())
     return _Fit(root, left, singular, right, mode, slope, log_evidence, 0.0)
 
 
@@ -348,52 +353,3 @@ def _log_ratio(a: float, b: float) -> float:
     if b <= 0.0:
         return np.inf
     return float(np.log(a / b)) if a > 0.0 else -np.inf
-
-
-def _derivatives(
-    likelihood: Likelihood, eta: FloatArray, t: FloatArray, w: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the slope of the log likelihood in eta and its negative curvature, the B of equation 11."""
-    if likelihood == "bernoulli":
-        up, down = expit(-eta), expit(eta)
-        return w * (t * up - (1.0 - t) * down), w * up * down
-    mean = np.exp(eta)
-    return w * (t - mean), w * mean
-
-
-def _objective(
-    likelihood: Likelihood, scaled: FloatArray, mode: FloatArray, t: FloatArray, w: FloatArray
-) -> float:
-    """Return the log posterior of the weights (equation 10) without its prior's constant."""
-    eta = scaled @ mode
-    if likelihood == "bernoulli":
-        terms = -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta)
-    else:
-        with np.errstate(over="ignore"):
-            terms = t * eta - np.exp(eta) - gammaln(t + 1.0)
-    return float(w @ terms - 0.5 * mode @ mode)
-
-
-def _mode(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Likelihood) -> FloatArray:
-    """Find the posterior mode from a start at zero by Newton's method, halving the steps that overshoot."""
-    mode = np.zeros(scaled.shape[1])
-    last = np.inf
-    for _ in range(_NEWTON_STEPS):
-        slope, curvature = _derivatives(likelihood, scaled @ mode, t, w)
-        gradient = scaled.T @ slope - mode
-        hessian = np.eye(len(mode)) + scaled.T @ (curvature[:, np.newaxis] * scaled)
-        step = cho_solve(cho_factor(hessian), gradient)
-        # Twice what the step should gain, and the square of its length in posterior deviations.
-        decrement = float(gradient @ step)
-        if decrement < _CLOSE:
-            # The objective can no longer tell steps apart; here they need no halving.
-            mode = mode + step
-            if decrement < _CLOSE**2 or decrement > 0.1 * last:
-                break
-            last = decrement
-            continue
-        value = _objective(likelihood, scaled, mode, t, w)
-        while not _objective(likelihood, scaled, mode + step, t, w) >= value:
-            step = step / 2.0
-        mode = mode + step
-    return mode

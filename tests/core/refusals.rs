@@ -43,6 +43,22 @@ fn settings_out_of_range_are_refused() {
             },
             "noise_variance",
         ),
+        (
+            Settings {
+                share_alpha: true,
+                scheme: Scheme::Em,
+                ..good
+            },
+            "share_alpha",
+        ),
+        (
+            Settings {
+                share_alpha: true,
+                alpha_prior: [0.0, 1.0],
+                ..good
+            },
+            "share_alpha",
+        ),
     ] {
         assert!(bad.check().err().unwrap().to_string().contains(word));
     }

@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsebayes
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import MRVM1, MRVM2, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.kernels import Gaussian, Linear
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
@@ -52,6 +52,9 @@ def known_failures(estimator):
         RVC(scheme="variational", tol=1e-8),
         SparseBayesRegressor(scheme="variational", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
         SparseBayesClassifier(scheme="variational"),
+        MRVM1(),
+        MRVM2(),
+        MRVM2(["rbf", "linear"], fit_intercept=False),
     ],
     expected_failed_checks=known_failures,
 )

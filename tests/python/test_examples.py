@@ -34,3 +34,23 @@ def test_healed_error_bars_are_less_surprised_in_a_gap(tmp_path):
     assert abs(inside - inside_healed) < 0.05
     assert healed < plain - 0.2
     assert "<svg" in picture.read_text()
+
+
+def test_probit_machines_keep_a_handful_of_rows(tmp_path):
+    picture = tmp_path / "mrvm.svg"
+    lines = run("mrvm.py", "--folds", "3", "--repeats", "1", "--picture", picture)
+    _, *toy, blank, _, first, second = lines[:7]
+    assert blank == ""
+    for row in toy:
+        _, vectors, _, accuracy, _, likelihood = row.split()
+        assert 3 <= int(vectors) <= 14
+        assert float(accuracy) > 90
+        # A uniform guess has -ln 3.
+        assert -0.5 < float(likelihood) < 0.0
+    for row in (first, second):
+        _, vectors, different, often = row.split()
+        # Of 178 rows; three folds can have three times as many different ones as one.
+        assert 2 <= float(vectors) <= 8
+        assert int(often) <= int(different) <= 3 * float(vectors) + 0.2
+    assert picture.stat().st_size < 200_000
+    assert "<svg" in picture.read_text()

@@ -73,6 +73,7 @@ fn rules(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
+    share_alpha: bool,
 ) -> PyResult<Rules> {
     Settings {
         noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
@@ -81,6 +82,7 @@ fn rules(
         scheme: self::scheme(scheme)?,
         alpha_prior,
         noise_prior,
+        share_alpha,
     }
     .check()
     .map_err(|error| to_python(&error))
@@ -125,8 +127,8 @@ fn likelihood(name: &str) -> PyResult<Kind> {
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], n_threads=None,
-    callback=None))]
+    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
+    share_alpha=false, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -144,6 +146,7 @@ pub(crate) fn fit_dense(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
+    share_alpha: bool,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -156,6 +159,7 @@ pub(crate) fn fit_dense(
         scheme,
         alpha_prior,
         noise_prior,
+        share_alpha,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
@@ -173,7 +177,7 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -196,6 +200,7 @@ pub(crate) fn fit_kernel(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
+    share_alpha: bool,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -207,6 +212,7 @@ pub(crate) fn fit_kernel(
         scheme,
         alpha_prior,
         noise_prior,
+        share_alpha,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {

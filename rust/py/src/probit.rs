@@ -9,12 +9,12 @@ use sparsebayes::{Error, Probit};
 use crate::arrays::{class_numbers, columns};
 use crate::errors::to_python;
 
-fn probit(n_nodes: Option<usize>, n_classes: usize) -> Result<Probit, Error> {
+pub(crate) fn probit(n_nodes: Option<usize>, n_classes: usize) -> Result<Probit, Error> {
     n_nodes.map_or_else(|| Ok(Probit::for_classes(n_classes)), Probit::new)
 }
 
 /// A table that the core filled column after column.
-fn table(
+pub(crate) fn table(
     py: Python<'_>,
     values: Vec<f64>,
     shape: [usize; 2],

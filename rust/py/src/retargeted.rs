@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
@@ -10,26 +9,24 @@ use sparsebayes::{
     DenseDesign, Error, MStep, OutputObservations, RetargetedFit, Status, TopDownFit,
 };
 
-use crate::arrays::{columns, vector};
+use crate::arrays::{class_numbers, columns, vector};
 use crate::errors::invalid;
 use crate::outputs::PyOutputPosterior;
+use crate::probit::{probit, table};
 use crate::watcher::run;
+
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+
+/// How an M-step ended, the evidence at its start and after each update, and likewise the number of functions.
+type Trace<'py> = (
+    &'static str,
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray1<i64>>,
+);
 
 /// A poisoned fit was left by a panic on its way out as an exception; what it holds is still a model.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Values column after column as a matrix in Fortran order.
-fn matrix(
-    py: Python<'_>,
-    values: Vec<f64>,
-    n_rows: usize,
-    n_columns: usize,
-) -> PyResult<Bound<'_, PyArray2<f64>>> {
-    let array = Array2::from_shape_vec((n_columns, n_rows), values);
-    let array = array.map_err(|e| invalid(e.to_string()))?;
-    Ok(array.reversed_axes().into_pyarray(py))
 }
 
 /// Places in an array of indices.
@@ -113,11 +110,7 @@ impl PyRetargetedFit {
         tol: f64,
         max_iter: usize,
         callback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<(
-        &'static str,
-        Bound<'py, PyArray1<f64>>,
-        Bound<'py, PyArray1<i64>>,
-    )> {
+    ) -> PyResult<Trace<'py>> {
         let targets = columns("targets", &targets)?.to_vec();
         let step = run(py, callback.as_ref(), |line| {
             with_threads(self.n_threads, || -> Result<MStep, Error> {
@@ -139,11 +132,47 @@ impl PyRetargetedFit {
         ))
     }
 
-    /// Moves the prior precisions of the functions in the model, which ascend.
+    /// Begins to move all weights and precisions together; returns the vector that stands for where they are.
+    fn begin_together<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let start = run(py, None, |_| Ok(lock(&self.fit).0.begin_together()))?;
+        Ok(start.into_pyarray(py))
+    }
+
+    /// The variational bound and its gradient at such a vector, for rows of these classes.
+    #[pyo3(signature = (x, labels, *, n_nodes=None))]
     #[allow(clippy::needless_pass_by_value)] // the Python signature
-    fn set_alpha(&self, py: Python<'_>, alpha: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
-        let alpha = vector("alpha", &alpha)?;
-        run(py, None, |_| lock(&self.fit).0.set_alpha(alpha))
+    fn bound<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray1<'_, f64>,
+        labels: PyReadonlyArray1<'_, i64>,
+        n_nodes: Option<usize>,
+    ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>)> {
+        let x = vector("x", &x)?;
+        let labels = class_numbers("labels", &labels, self.n_rows)?;
+        let (bound, gradient) = run(py, None, |line| {
+            let probit = probit(n_nodes, self.n_outputs)?;
+            with_threads(self.n_threads, || {
+                let (fit, _) = &mut *lock(&self.fit);
+                fit.set_cancel(line.cancel.clone());
+                fit.bound(x, &probit, &labels)
+            })?
+        })?;
+        Ok((bound, gradient.into_pyarray(py)))
+    }
+
+    /// Takes the precisions at such a vector; returns Phi W there, (N, C).
+    #[allow(clippy::needless_pass_by_value)] // the Python signature
+    fn end_together<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let x = vector("x", &x)?;
+        let values = run(py, None, |_| {
+            with_threads(self.n_threads, || lock(&self.fit).0.end_together(x))?
+        })?;
+        table(py, values, [self.n_rows, self.n_outputs])
     }
 
     /// Phi mu at every row, (N, C).
@@ -151,7 +180,7 @@ impl PyRetargetedFit {
         let values = run(py, None, |_| {
             with_threads(self.n_threads, || lock(&self.fit).0.predictions())
         })?;
-        matrix(py, values, self.n_rows, self.n_outputs)
+        table(py, values, [self.n_rows, self.n_outputs])
     }
 
     /// The log Occam factor of all outputs together.
@@ -213,7 +242,7 @@ impl PyTopDownFit {
         py: Python<'py>,
         targets: PyReadonlyArray2<'_, f64>,
         alpha: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
+    ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
         let [n_basis, n_outputs]: [usize; 2] = alpha.as_array().dim().into();
         let (targets, alpha) = (columns("targets", &targets)?, columns("alpha", &alpha)?);
         let (weights, predictions) = run(py, None, |line| {
@@ -226,8 +255,8 @@ impl PyTopDownFit {
             })?
         })?;
         Ok((
-            matrix(py, weights, n_basis, n_outputs)?,
-            matrix(py, predictions, self.n_rows, n_outputs)?,
+            table(py, weights, [n_basis, n_outputs])?,
+            table(py, predictions, [self.n_rows, n_outputs])?,
         ))
     }
 

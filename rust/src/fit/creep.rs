@@ -20,13 +20,13 @@ pub(super) fn creep(
     const ROUNDS: usize = 150;
     const FIRST: f64 = 0.5;
     find_mode(stats, state)?;
-    let mut steps = vec![(FIRST, 0.0); state.len()];
+    let mut steps = vec![(FIRST, 0.0); state.n_alphas()];
     for _ in 0..ROUNDS {
         let here = Residual::of(state);
         if here.distance(state) <= near {
             return Ok(());
         }
-        let mut alpha = state.alpha.clone();
+        let mut alphas = Vec::with_capacity(state.n_alphas());
         for (k, ((step, last), &r)) in steps.iter_mut().zip(&here.values).enumerate() {
             *step = if *last * r < 0.0 {
                 *step * 0.5
@@ -34,9 +34,10 @@ pub(super) fn creep(
                 (*step * 1.3).min(LONGEST)
             };
             *last = r;
-            alpha[k] = bounded(alpha[k] * step.copysign(r).exp(), state.factors(k).s);
+            let from = state.together(k);
+            alphas.push(bounded(from.alpha * step.copysign(r).exp(), from.s));
         }
-        state.set_hyperparameters(&alpha, state.beta)?;
+        state.set_alphas(&alphas)?;
         find_mode(stats, state)?;
         recorder.step(Action::Joint, None, state)?;
     }

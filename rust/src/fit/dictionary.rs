@@ -148,6 +148,16 @@ impl Dictionary {
         self.diag[i]
     }
 
+    /// phi_j^T W phi_i, j being active.
+    pub(super) fn product(&self, j: usize, i: usize) -> f64 {
+        self.gram[&j][i]
+    }
+
+    /// phi_i^T of the working residual at the last pass.
+    pub(super) fn gradient_of(&self, i: usize) -> f64 {
+        self.gradient[i]
+    }
+
     /// Whether each function is a candidate: outside the model and not a zero column.
     pub(super) fn outside(&self, state: &State) -> Vec<bool> {
         let mut outside: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
@@ -310,20 +320,10 @@ impl Dictionary {
     /// Candidates outside with the highest scores above zero, best first.
     fn best(&self, state: &State, limit: usize, score: impl Fn(usize) -> f64) -> Vec<usize> {
         let outside = self.outside(state);
-        let mut ranked: Vec<(u64, usize)> = (0..self.factors.len())
+        let scores = (0..self.factors.len())
             .filter(|&i| outside[i])
-            .map(|i| (score(i), i))
-            .filter(|&(score, _)| score > 0.0)
-            // Scores equal to nine digits are ties, which the lower index wins: rounding must not choose the model.
-            .map(|(score, i)| (score.to_bits() >> 22, i))
-            .collect();
-        let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-        if ranked.len() > limit {
-            ranked.select_nth_unstable_by(limit, order);
-            ranked.truncate(limit);
-        }
-        ranked.sort_unstable_by(order);
-        ranked.into_iter().map(|(_, i)| i).collect()
+            .map(|i| (score(i), i));
+        ranked(scores, limit)
     }
 
     /// Adds the best candidates, up to `block` of them, each with the gain it has given those before it; returns how many.
@@ -384,17 +384,38 @@ impl Dictionary {
     }
 }
 
+/// At most `limit` candidates with the highest scores above zero, best first.
+pub(super) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -> Vec<usize> {
+    let mut ranked: Vec<(u64, usize)> = scores
+        .filter(|&(score, _)| score > 0.0)
+        // Scores equal to nine digits are ties, which the lower index wins: rounding must not choose the model.
+        .map(|(score, i)| (score.to_bits() >> 22, i))
+        .collect();
+    let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+    if ranked.len() > limit {
+        ranked.select_nth_unstable_by(limit, order);
+        ranked.truncate(limit);
+    }
+    ranked.sort_unstable_by(order);
+    ranked.into_iter().map(|(_, i)| i).collect()
+}
+
 /// Factors of a shortlist, kept up to date as its members enter one by one: a small Gaussian elimination.
 ///
 /// `overlap` is phi_i^T C^-1 phi_j among the members (S on its diagonal), `q` is phi_i^T C^-1 t.
-struct Conditional {
-    overlap: DMatrix<f64>,
-    q: Vec<f64>,
+pub(super) struct Conditional {
+    pub(super) overlap: DMatrix<f64>,
+    pub(super) q: Vec<f64>,
     open: Vec<bool>,
 }
 
 impl Conditional {
-    fn new(dictionary: &Dictionary, list: &[usize], gram: &DMatrix<f64>, state: &State) -> Self {
+    pub(super) fn new(
+        dictionary: &Dictionary,
+        list: &[usize],
+        gram: &DMatrix<f64>,
+        state: &State,
+    ) -> Self {
         let columns = dictionary.active_columns(state);
         let mut v = DMatrix::from_fn(columns.len(), list.len(), |k, c| {
             state.beta * columns[k][list[c]]
@@ -434,8 +455,13 @@ impl Conditional {
         let Some(alpha) = factors.optimal_alpha() else {
             return;
         };
-        let variance = 1.0 / (alpha + factors.s);
-        let mean = variance * factors.q;
+        self.let_in(c, alpha, factors.s, factors.q);
+    }
+
+    /// Takes the share of member `c`, which enters with this alpha, out of the others.
+    pub(super) fn let_in(&mut self, c: usize, alpha: f64, s: f64, q: f64) {
+        let variance = 1.0 / (alpha + s);
+        let mean = variance * q;
         let column = self.overlap.column(c).clone_owned();
         self.overlap.ger(-variance, &column, &column, 1.0);
         for (q, overlap) in self.q.iter_mut().zip(column.iter()) {

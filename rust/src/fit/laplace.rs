@@ -217,7 +217,7 @@ fn relinearise(
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.
-fn settle(
+pub(super) fn settle(
     stats: &mut dyn Statistics,
     state: &mut State,
     tol: f64,

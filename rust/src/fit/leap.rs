@@ -22,15 +22,13 @@ pub(super) fn leap_closer(
     const STEPS: usize = 5;
     let before = state.clone();
     for step in leaps(jacobian_here, here).take(MOST_LEAPS) {
-        let alpha: Vec<f64> = (0..before.len())
+        let alphas: Vec<f64> = (0..before.n_alphas())
             .map(|k| {
-                bounded(
-                    before.alpha[k] / (1.0 - step[k]).max(0.0),
-                    before.factors(k).s,
-                )
+                let from = before.together(k);
+                bounded(from.alpha / (1.0 - step[k]).max(0.0), from.s)
             })
             .collect();
-        if state.set_hyperparameters(&alpha, before.beta).is_ok() {
+        if state.set_alphas(&alphas).is_ok() {
             find_mode(stats, state)?;
             for _ in 0..STEPS {
                 let there = Residual::of(state);

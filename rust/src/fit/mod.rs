@@ -18,9 +18,12 @@ mod search;
 mod sequential;
 mod settings;
 mod shared;
+mod shared_candidates;
+mod shared_classes;
 mod stand_ins;
 mod state;
 mod stationary;
+mod together;
 mod top_down;
 mod variational;
 
@@ -107,6 +110,8 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         fixed_point::maximise(stats, &mut state, priors, rules, range, &mut recorder)
     } else if gaussian {
         sequential::maximise(stats, &mut state, priors, rules, range, &mut recorder)
+    } else if rules.share_alpha && stats.n_predictors() > 1 {
+        shared_classes::maximise(stats, &mut state, rules, &mut recorder)
     } else {
         laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
     };

@@ -28,6 +28,8 @@ pub struct Settings {
     pub alpha_prior: [f64; 2],
     /// Shape c and rate d of the Gamma prior of beta.
     pub noise_prior: [f64; 2],
+    /// One alpha for each basis function, whatever the class; of no effect where rows have one linear predictor.
+    pub share_alpha: bool,
 }
 
 /// How the precisions are found.
@@ -53,6 +55,7 @@ impl Default for Settings {
             scheme: Scheme::Sequential,
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
+            share_alpha: false,
         }
     }
 }
@@ -87,8 +90,18 @@ impl Settings {
                         infinite precisions; got a rate of 0";
             return Err(Error::Invalid { what: what.into() });
         }
+        check_sharing(&self)?;
         Ok(Rules { settings: self })
     }
+}
+
+fn check_sharing(settings: &Settings) -> Result<()> {
+    let flat = settings.alpha_prior.iter().all(|&v| v == 0.0);
+    if settings.share_alpha && (settings.scheme != Scheme::Sequential || !flat) {
+        let what = "share_alpha needs the sequential scheme and a flat alpha_prior";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    Ok(())
 }
 
 /// Checks that a noise variance that is given makes sense.

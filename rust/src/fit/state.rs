@@ -28,6 +28,8 @@ use crate::stats::Statistics;
 pub(crate) struct State {
     pub(crate) active: Vec<usize>,
     pub(crate) alpha: Vec<f64>,
+    /// How many neighbours have the same alpha: see `together.rs`.
+    pub(super) sharing: usize,
     /// The prior of each alpha.
     pub(super) priors: Vec<Gamma>,
     pub(crate) beta: f64,
@@ -67,6 +69,7 @@ impl Clone for State {
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
+            sharing: self.sharing,
             priors: self.priors.clone(),
             beta: self.beta,
             noise_prior: self.noise_prior,
@@ -99,6 +102,7 @@ impl State {
         Self {
             active: Vec::new(),
             alpha: Vec::new(),
+            sharing: 1,
             priors: Vec::new(),
             beta,
             noise_prior,
@@ -428,7 +432,7 @@ impl Recorded for State {
     }
 
     fn n_active(&self) -> usize {
-        self.len()
+        self.n_alphas()
     }
 
     fn noise_precision(&self) -> f64 {

@@ -8,6 +8,8 @@
 //! * d Sigma_jj / d x_k = -alpha_k Sigma_jk^2 + alpha_k mu_k D_jk, the second part because B moves with the mode;
 //!   D is [`Statistics::variance_drift`].
 //!
+//! Where functions share an alpha, gamma_j, mu_j^2 and their derivatives are sums over those that do.
+//!
 //! A Gamma prior of shape a and rate b makes it `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
 //!
 //! As alpha_j grows without bound R_j tends to ln(s / q^2), which vanishes only on the border of relevance: unlike the
@@ -21,6 +23,7 @@ use super::leap::leap_closer;
 use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
 use super::state::State;
+use super::together::Together;
 use crate::Result;
 use crate::stats::Statistics;
 
@@ -52,24 +55,22 @@ impl Residual {
             values: Vec::new(),
             leaving: Vec::new(),
         };
-        for k in 0..state.len() {
-            // gamma = s / (alpha + s), free of the cancellation in 1 - alpha Sigma_kk.
-            let s = state.factors(k).s.max(f64::MIN_POSITIVE);
-            let (alpha, mu) = (state.alpha[k], state.mu[k].abs().max(f64::MIN_POSITIVE));
-            let (gamma, prior) = (s / (alpha + s), state.priors[k]);
-            let (value, unwanted) = if prior.is_flat() {
-                (gamma.ln() - 2.0 * mu.ln() - alpha.ln(), false)
+        for k in 0..state.n_alphas() {
+            let Together {
+                alpha,
+                s,
+                gamma,
+                mu,
+            } = state.together(k);
+            let prior = state.priors[k * state.sharing];
+            let value = if prior.is_flat() {
+                gamma.ln() - 2.0 * mu.ln() - alpha.ln()
             } else {
-                let value = (gamma + 2.0 * prior.shape).ln()
-                    - (mu * mu + 2.0 * prior.rate).ln()
-                    - alpha.ln();
-                // Under a prior a stationary point may be worth less than nothing.
-                let hopeless = alpha >= s && state.factors(k).optimal_alpha().is_none();
-                (value, hopeless)
+                (gamma + 2.0 * prior.shape).ln() - (mu * mu + 2.0 * prior.rate).ln() - alpha.ln()
             };
+            let departed = value > 0.0 && alpha >= 0.999 * DEPARTED * s;
             this.values.push(value);
-            this.leaving
-                .push(unwanted || (value > 0.0 && alpha >= 0.999 * DEPARTED * s));
+            this.leaving.push(departed || state.better_without(k));
         }
         this
     }
@@ -95,7 +96,7 @@ impl Residual {
     /// Largest |change in ln alpha| that re-estimation would make to a function that stays.
     pub(super) fn distance(&self, state: &State) -> f64 {
         self.positions()
-            .map(|k| state.factors(k).change_from(state.alpha[k]))
+            .map(|k| state.change_of(k))
             .fold(0.0, f64::max)
     }
 }
@@ -137,31 +138,36 @@ fn remove(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     for k in (0..marked.len()).rev().filter(|&k| marked[k]) {
-        let (j, gain) = (
-            state.active[k],
-            state.factors(k).gain_of_deleting(state.alpha[k]),
-        );
-        state.delete(k);
+        let j = state.active[state.members(k).start];
+        let gain = state.gain_of_leaving(k);
+        state.delete_together(k);
         recorder.step(Action::Delete(j), Some(gain), state)?;
     }
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)
 }
 
-/// dR / dx of all functions.
+/// dR / dx of all alphas; where functions share one, its share of each is added up.
 pub(super) fn jacobian(stats: &mut dyn Statistics, state: &State) -> Result<DMatrix<f64>> {
     let drift = stats.variance_drift(&state.active, &state.sigma)?;
-    let (alpha, mu, sigma) = (&state.alpha, &state.mu, &state.sigma);
-    Ok(DMatrix::from_fn(state.len(), state.len(), |j, k| {
-        let gamma = state.gamma(j).max(f64::MIN_POSITIVE);
-        let d_variance = alpha[k] * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
-        let own = if j == k { sigma[(j, j)] } else { 0.0 };
-        let prior = state.priors[j];
-        let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma + 2.0 * prior.shape);
-        let d_mu = -alpha[k] * mu[k] * sigma[(j, k)];
+    let (mu, sigma, n) = (&state.mu, &state.sigma, state.n_alphas());
+    let of_each: Vec<Together> = (0..n).map(|k| state.together(k)).collect();
+    Ok(DMatrix::from_fn(n, n, |a, b| {
+        let (here, there) = (&of_each[a], &of_each[b]);
+        let (mut d_variance, mut own, mut d_mu) = (0.0, 0.0, 0.0);
+        for j in state.members(a) {
+            for k in state.members(b) {
+                d_variance += there.alpha * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
+                // Along the vector of means.
+                d_mu -= mu[j] / here.mu * there.alpha * mu[k] * sigma[(j, k)];
+            }
+            own += if a == b { sigma[(j, j)] } else { 0.0 };
+        }
+        let prior = state.priors[a * state.sharing];
+        let d_ln_gamma = -here.alpha * (own + d_variance) / (here.gamma + 2.0 * prior.shape);
         // d ln(mu^2 + 2 b) = 2 mu d mu / (mu^2 + 2 b)
-        let d_ln_square = 2.0 * d_mu / (mu[j] + 2.0 * prior.rate / mu[j]);
-        d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 }
+        let d_ln_square = 2.0 * d_mu / (here.mu + 2.0 * prior.rate / here.mu);
+        d_ln_gamma - d_ln_square - if a == b { 1.0 } else { 0.0 }
     }))
 }
 
@@ -218,13 +224,14 @@ pub(super) fn advance(
         return Ok(false);
     };
     let before = state.clone();
-    let sparsity: Vec<f64> = (0..before.len()).map(|k| before.factors(k).s).collect();
+    let from: Vec<Together> = (0..before.n_alphas()).map(|k| before.together(k)).collect();
     let mut length = 1.0;
     for _ in 0..HALVINGS {
-        let alpha: Vec<f64> = (0..before.len())
-            .map(|k| moved(before.alpha[k], sparsity[k], length * direction[k]))
+        let pairs = from.iter().zip(&direction);
+        let alphas: Vec<f64> = pairs
+            .map(|(t, d)| moved(t.alpha, t.s, length * d))
             .collect();
-        if state.set_hyperparameters(&alpha, before.beta).is_ok() {
+        if state.set_alphas(&alphas).is_ok() {
             find_mode(stats, state)?;
             if Residual::of(state).norm() < (1.0 - 0.1 * length) * here.norm() {
                 return Ok(true);

@@ -97,7 +97,7 @@ impl KernelDesign {
         out.clear();
         out.resize(rows.len() * columns.len(), 0.0);
         let d = self.points.n_features();
-        for (j, out) in columns.zip(out.chunks_exact_mut(rows.len())) {
+        for (j, out) in columns.zip(out.chunks_exact_mut(rows.len().max(1))) {
             let Some(function) = j.checked_sub(usize::from(self.bias)) else {
                 out.fill(1.0);
                 continue;

@@ -181,6 +181,16 @@ impl<'a> OutputObservations<'a> {
         Ok(())
     }
 
+    /// The sample weights, if there are any.
+    pub(crate) fn row_weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
+    }
+
+    /// The unit-norm columns of these functions, N x |active|.
+    pub(crate) fn active_columns(&mut self, active: &[usize]) -> Vec<f64> {
+        self.gather(active)
+    }
+
     /// Phi mu at every row, N x C column after column, in the unit of the targets.
     pub fn predictions(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Vec<f64> {
         let n = self.n_rows();

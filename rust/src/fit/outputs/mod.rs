@@ -5,6 +5,7 @@
 //! a time it is the function of [`shared`](super::shared); the rest is Tipping & Faul (2003), section 4, as for one
 //! output, over the whole dictionary.
 
+mod bound;
 mod candidates;
 mod evidence;
 mod inner;

@@ -10,12 +10,14 @@ use std::sync::atomic::AtomicBool;
 use super::super::Status;
 use super::super::record::{Halt, Recorder, Watch};
 use super::super::settings::{Effort, FINE_STEP};
+use super::bound::{Together, Unpacked};
 use super::candidates::Candidates;
 use super::inner::{Noise, sweep_once};
 use super::sequential::climb;
 use super::state::OutputState;
 use crate::model::OutputPosterior;
-use crate::stats::{OutputObservations, OutputStatistics};
+use crate::probit::Probit;
+use crate::stats::{OutputObservations, OutputStatistics, check_flag};
 use crate::{Error, Result};
 
 /// How an M-step ended, and the evidence of the targets at its start and after each update of an alpha.
@@ -35,6 +37,9 @@ pub struct RetargetedFit<'a> {
     state: OutputState,
     candidates: Candidates,
     noise: Noise,
+    /// Weights and alphas being moved together, between [`RetargetedFit::begin_together`] and
+    /// [`RetargetedFit::end_together`].
+    together: Option<Together>,
 }
 
 impl<'a> RetargetedFit<'a> {
@@ -66,6 +71,7 @@ impl<'a> RetargetedFit<'a> {
             stats,
             state,
             candidates,
+            together: None,
         })
     }
 
@@ -82,26 +88,60 @@ impl<'a> RetargetedFit<'a> {
         self.stats.set_targets(targets)
     }
 
-    /// Moves the prior precisions of the functions in the model, given in ascending order of the functions and for columns as
-    /// they were given.
+    /// Begins to move all weights and alphas together; returns the vector that stands for where they are.
+    ///
+    /// Its entries are whitened: a unit change of any is about as much as the bound can tell.
+    pub fn begin_together(&mut self) -> Vec<f64> {
+        let together = Together::new(&mut self.stats, &self.state);
+        let start = together.start(&self.state);
+        self.together = Some(together);
+        start
+    }
+
+    /// The variational bound and its gradient at `x`, a vector like that of [`RetargetedFit::begin_together`].
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Invalid`], and [`Error::NotPositiveDefinite`] where rounding leaves no posterior.
-    pub fn set_alpha(&mut self, alpha: &[f64]) -> Result<()> {
-        Error::check_len("alpha", self.state.len(), alpha.len())?;
-        if let Some(bad) = alpha.iter().find(|a| a.is_nan() || **a <= 0.0) {
-            let what = format!("alpha must be positive, got {bad}");
-            return Err(Error::Invalid { what });
-        }
-        let mut order: Vec<usize> = (0..self.state.len()).collect();
-        order.sort_unstable_by_key(|&k| self.state.active[k]);
-        let mut moved = vec![0.0; order.len()];
-        for (&k, &alpha) in order.iter().zip(alpha) {
-            let norm = self.stats.norms()[self.state.active[k]];
-            moved[k] = alpha / (norm * norm);
-        }
+    /// [`Error::Shape`] and [`Error::NonFinite`]; [`Error::NotPositiveDefinite`] where rounding leaves no posterior;
+    /// [`Error::Interrupted`].
+    pub fn bound(
+        &mut self,
+        x: &[f64],
+        probit: &Probit,
+        labels: &[usize],
+    ) -> Result<(f64, Vec<f64>)> {
+        check_flag(self.stats.cancel_flag().as_deref())?;
+        let (state, stats) = (&self.state, &self.stats);
+        let together = Self::begun(&mut self.together)?;
+        Error::check_len("x", state.len() * (state.outputs.len() + 1), x.len())?;
+        Error::check_finite("x", x)?;
+        let gram = |i: usize, j: usize| state.gram(i, j);
+        together.bound(x, probit, labels, stats.row_weights(), gram)
+    }
+
+    /// Takes the alphas at `x`; returns Phi W there, N x C column after column, for the next E-step.
+    ///
+    /// # Errors
+    /// As [`RetargetedFit::bound`].
+    pub fn end_together(&mut self, x: &[f64]) -> Result<Vec<f64>> {
+        Error::check_len(
+            "x",
+            self.state.len() * (self.state.outputs.len() + 1),
+            x.len(),
+        )?;
+        Error::check_finite("x", x)?;
+        let together = Self::begun(&mut self.together)?;
+        let Unpacked { weights, alpha } = together.unpack(x);
+        let predictions = together.predictions(&weights);
         let betas = self.state.betas();
-        self.state.set_hyperparameters(&moved, &betas)
+        self.state.set_hyperparameters(&alpha, &betas)?;
+        self.together = None;
+        Ok(predictions)
+    }
+
+    fn begun(together: &mut Option<Together>) -> Result<&mut Together> {
+        together.as_mut().ok_or_else(|| Error::Invalid {
+            what: "begin_together has to come first".into(),
+        })
     }
 
     /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
@@ -121,6 +161,7 @@ impl<'a> RetargetedFit<'a> {
             step: FINE_STEP,
             tol,
         };
+        self.together = None;
         self.candidates.refresh(&mut self.stats, &mut self.state)?;
         self.candidates.forget_entries();
         let good = self.state.clone();
@@ -162,6 +203,7 @@ impl<'a> RetargetedFit<'a> {
             state,
             candidates,
             noise,
+            together: _,
         } = self;
         climb(stats, state, candidates, noise, effort, recorder)?;
         if recorder.n_iter() == 0 {

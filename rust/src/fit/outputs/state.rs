@@ -153,6 +153,11 @@ impl OutputState {
         self.recompute()
     }
 
+    /// Inner product of two active functions.
+    pub(super) fn gram(&self, i: usize, j: usize) -> f64 {
+        self.gram[(i, j)]
+    }
+
     /// Posterior means, m x C.
     pub(crate) fn means(&self) -> DMatrix<f64> {
         DMatrix::from_fn(self.len(), self.outputs.len(), |k, c| self.outputs[c].mu[k])

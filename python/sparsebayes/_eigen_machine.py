@@ -1,0 +1,167 @@
+"""What the relevance eigen-vector machines share: a kernel dictionary, fits of targets to it, predictions."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from ._arguments import check_flag, check_integer, check_n_jobs
+from ._background import in_background
+from ._base import Trainable
+from ._design import DenseDesign, Layout, evaluate
+from ._eigen import Axes, Prior, Rules, Solution, axes
+from ._resolve import is_precomputed, resolve
+from ._types import FloatArray, IntArray, KernelSpec
+from ._validation import Training, check_square, check_training, check_X, distinct_rows
+from .kernels import Kernel, Linear
+
+#: How a fit may end, best first, and what to do about it.
+_REMEDIES = {
+    "converged": "",
+    "empty": "no eigenvector is relevant, so that nothing is predicted: seen through this kernel the inputs "
+    "tell nothing about the classes. Change the kernel width, or scale X",
+    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
+    "can tell y is free of noise. Set noise_variance to the noise you expect",
+    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
+}
+
+#: Bound of the values of the dictionary.
+_LARGEST = 1e150
+
+#: Rows predicted at a time, so that memory does not grow with their number.
+_PREDICT_ROWS = 2048
+
+
+class EigenMachine(Trainable):
+    """Template of the relevance eigen-vector machines."""
+
+    if TYPE_CHECKING:
+        kernel: KernelSpec
+        gamma: float | str
+        degree: int
+        coef0: float
+        fit_intercept: bool
+        n_jobs: int | None
+        verbose: int
+        # After a fit.
+        kernel_: Kernel | list[Kernel] | str
+        relevance_: IntArray
+        relevance_vectors_: FloatArray
+        dual_coef_: FloatArray
+        intercept_: FloatArray
+        _directions: FloatArray
+
+    _remedies = _REMEDIES
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+    _prior: ClassVar[Prior]
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn is to know about this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags
+
+    @abstractmethod
+    def _rules(self) -> Rules:
+        """Return the settings, checked."""
+
+    @abstractmethod
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        """Fit each target; publishes what belongs to the likelihood."""
+
+    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        check_n_jobs(self.n_jobs)
+        if not isinstance(self.verbose, bool):
+            check_integer("verbose", self.verbose, least=0)
+        rules = self._rules()
+        training = check_training(self, X, y, sample_weight, labels=self._labels)
+        n_rows = len(training.X)
+        weights = np.ones(n_rows) if training.weights is None else training.weights
+        Phi = self._dictionary(training)
+        if not np.abs(Phi).max() < _LARGEST:
+            raise ValueError(
+                f"kernel values must be below {_LARGEST:g} in size, or squares overflow; scale X or change "
+                "the kernel"
+            )
+        found = in_background(lambda pulse: axes(Phi, weights, pulse))
+        self._publish(self._solve(found, training, rules), training)
+
+    def _dictionary(self, training: Training) -> FloatArray:
+        """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
+        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        self.relevance_ = layout.kept
+        self.__dict__.pop("relevance_vectors_", None)  # of an earlier fit with another kernel
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            return DenseDesign([training.X[:, layout.kept]], layout).Phi
+        kernels = resolve(
+            self.kernel,
+            X=training.X,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            sample_weight=training.weights,
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+        self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+        self.relevance_vectors_ = training.at(layout.kept)
+        return DenseDesign(self._blocks(training.X), layout).Phi
+
+    def _blocks(self, X: FloatArray) -> list[FloatArray]:
+        """Return the functions of each kernel at these rows, each (n, n_relevance)."""
+        if is_precomputed(self.kernel_):
+            return [X[:, self.relevance_]]
+        kernels: Any = self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]
+        n_threads = check_n_jobs(self.n_jobs)
+        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in kernels]
+
+    def _report(self, k: int, n: int, solution: Solution) -> None:
+        """Write a line about one fit to standard error, if wanted."""
+        if self.verbose:
+            which = f" {k}/{n}" if n > 1 else ""
+            sys.stderr.write(
+                f"{type(self).__name__}{which}: {solution.n_effective} of {len(solution.alpha)} "
+                f"eigenvectors, {solution.status}\n"
+            )
+
+    def _publish(self, solutions: list[Solution], training: Training) -> None:
+        w = np.stack([solution.w for solution in solutions])
+        self.intercept_ = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
+        self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
+        eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
+        alpha = np.stack([solution.alpha for solution in solutions], axis=1)
+        effective = np.array([solution.n_effective for solution in solutions])
+        one = len(solutions) == 1
+        self.eigenvalues_ = eigenvalues[:, 0] if one else eigenvalues
+        self.alpha_ = alpha[:, 0] if one else alpha
+        self.n_effective_ = int(effective[0]) if one else effective
+        self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
+        self.n_iter_ = sum(solution.n_iter for solution in solutions)
+        self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
+        self.__dict__.pop("coef_", None)
+        if isinstance(self.kernel_, Linear):
+            self.coef_ = self.dual_coef_ @ self.relevance_vectors_
+
+    def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Return the linear predictors, (n, n_outputs), and the uncertain directions there, (n, p)."""
+        check_is_fitted(self)
+        values = check_X(self, X, reset=False)
+        directions = self._directions if uncertain else np.empty((self.dual_coef_.shape[1], 0))
+        n_bias = len(directions) - self.dual_coef_.shape[1]
+        eta = np.empty((len(values), len(self.dual_coef_)))
+        along = np.empty((len(values), directions.shape[1]))
+        for start in range(0, len(values), _PREDICT_ROWS):
+            part = slice(start, start + _PREDICT_ROWS)
+            phi = np.hstack(self._blocks(values[part]))
+            eta[part] = phi @ self.dual_coef_.T + self.intercept_
+            along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
+        return eta, along

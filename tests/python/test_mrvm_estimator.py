@@ -1,0 +1,347 @@
+"""mRVM1 and mRVM2 as a user meets them: probabilities, labels, weights, rules of convergence, odd data."""
+
+import time
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from sparsebayes import MRVM1, MRVM2
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Gaussian
+
+MACHINES = [MRVM1, MRVM2]
+BITS = ("active_", "alpha_", "mu_", "kernel_weights_", "n_relevance_path_")
+
+
+def path(model):
+    return model.lower_bound_path_ if isinstance(model, MRVM1) else model.log_joint_likelihood_path_
+
+
+def assert_same_bits(one, other):
+    for name in BITS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(path(one), path(other))
+
+
+def assert_same_predictions(one, other, X):
+    """The two to what the fits leave open: mRVM2 ends while precisions still move."""
+    atol = 1e-5 if isinstance(one, MRVM1) else 1e-4
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=atol)
+
+
+# --- what comes out --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_attributes_have_the_shapes_promised(kind, three):
+    X, y = three
+    model = kind(gamma=0.5).fit(X, y)
+    m, relevant = len(model.active_), len(model.relevance_)
+    assert model.status_ == "converged"
+    assert model.alpha_.shape == ((m,) if kind is MRVM1 else (m, 3))
+    assert model.mu_.shape == (m, 3)
+    assert model.dual_coef_.shape == (3, relevant)
+    assert model.relevance_vectors_.shape == (relevant, 2)
+    assert model.intercept_.shape == (3,)
+    assert model.n_relevance_path_.shape == (model.n_iter_ + 1,)
+    assert model.n_relevance_path_[-1] == m
+    np.testing.assert_array_equal(model.kernel_weights_, [1.0])
+    np.testing.assert_array_equal(model.classes_, ["a", "b", "c"])
+    assert (np.diff(model.active_) > 0).all()
+    np.testing.assert_array_equal(X[model.relevance_], model.relevance_vectors_)
+    if kind is MRVM1:
+        assert model.sigma_.shape == (m, m)
+        assert model.log_marginal_likelihood_path_.shape == (model.n_iter_ + 1,)
+        assert model.log_marginal_likelihood_path_[-1] == model.log_marginal_likelihood_
+    else:
+        assert model.log_joint_likelihood_path_.shape == (model.n_iter_ + 1,)
+        assert model.log_joint_likelihood_path_[-1] == model.log_joint_likelihood_
+    linear = kind("linear").fit(X, y)
+    scores = X @ linear.coef_.T + linear.intercept_
+    np.testing.assert_allclose(linear.decision_function(X), scores, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_probabilities_are_those_of_the_likelihood(kind):
+    X, y = load_iris(return_X_y=True)
+    model = kind(gamma=0.25).fit(X, y)
+    P, scores = model.predict_proba(X), model.decision_function(X)
+    assert P.shape == scores.shape == (150, 3)
+    np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
+    assert (P > 0.0).all()
+    np.testing.assert_array_equal(model.predict(X), P.argmax(axis=1))
+    rng = np.random.default_rng(0)
+    least_certain = P.max(axis=1).argsort()[:3]
+    for n in least_certain:
+        copies = scores[n] + rng.normal(size=(1_000_000, 3))
+        share = np.bincount(copies.argmax(axis=1), minlength=3) / 1e6
+        assert (np.abs(P[n] - share) <= 4.5 * np.sqrt(P[n] / 1e6) + 1e-6).all()
+    expected = np.log(P[np.arange(150), y])
+    assert model.log_predictive_likelihood(X, y) == pytest.approx(expected.mean(), abs=1e-6)
+    w = rng.uniform(size=150)
+    weighted = np.average(expected, weights=w)
+    assert model.log_predictive_likelihood(X, y, w) == pytest.approx(weighted, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_two_classes_are_a_probit_of_the_difference(kind, classes):
+    X, y = classes
+    model = kind(gamma=0.5).fit(X, y)
+    decision = model.decision_function(X)
+    assert decision.shape == (150,)
+    assert model.score(X, y) > 0.7
+    P = model.predict_proba(X)
+    np.testing.assert_allclose(P[:, 1], ndtr(decision / np.sqrt(2.0)), atol=1e-6)
+    np.testing.assert_array_equal(model.predict(X), (decision > 0).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": ["a", "b"]}, "y must hold one label for each of 120 rows"),
+        ({"y": np.full(120, "d")}, "y holds the label .*'d'.*did not see"),
+        ({"sample_weight": np.ones(3)}, "sample_weight must have the shape"),
+        ({"X": np.ones((120, 5))}, "X has 5 features"),
+    ],
+)
+def test_the_predictive_likelihood_names_bad_input(three, change, message):
+    X, y = three
+    model = MRVM1().fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.log_predictive_likelihood(**{"X": X, "y": y, **change})
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_methods_ask_for_a_fit_first(kind):
+    for method in ("predict", "predict_proba", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(kind(), method)([[0.0]])
+    with pytest.raises(NotFittedError):
+        kind().log_predictive_likelihood([[0.0]], [0])
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_a_handful_of_prototypes_classify_wine(kind):
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = kind(gamma=1 / 13).fit(X, y)
+    assert model.score(X, y) > 0.97
+    assert len(model.relevance_) < 12
+
+
+# --- the same again --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_runs_and_threads_do_not_show_in_the_bits(kind):
+    X, y = load_iris(return_X_y=True)
+    first, *others = (kind(gamma=0.25, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 1, 2, None))
+    for other in others:
+        assert_same_bits(first, other)
+        np.testing.assert_array_equal(first.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_permuting_the_classes_permutes_the_model(kind, three):
+    X, y = three
+    model = kind(gamma=0.5).fit(X, y)
+    order = {"a": "q", "b": "p", "c": "r"}
+    other = kind(gamma=0.5).fit(X, np.array([order[label] for label in y]))
+    swapped = [1, 0, 2]
+    np.testing.assert_array_equal(model.active_, other.active_)
+    np.testing.assert_allclose(other.mu_[:, swapped], model.mu_, atol=1e-4)
+    np.testing.assert_allclose(other.predict_proba(X)[:, swapped], model.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["no", "so", "yes"],
+        [3, 7, 11],
+        [-5, -1, 2],
+        [-1.0, 0.0, 1.0],
+        [False, True],
+        np.array(["x", "y", "z"], dtype=object),
+    ],
+)
+@pytest.mark.parametrize("kind", MACHINES)
+def test_labels_of_any_type_come_back(kind, labels, three):
+    X, y = three
+    numbers = np.searchsorted(["a", "b", "c"], y) % len(labels)
+    given = np.asarray(labels)[numbers]
+    model = kind(gamma=0.5).fit(X, given)
+    assert model.predict(X).dtype == given.dtype
+    np.testing.assert_array_equal(model.classes_, labels)
+    assert_same_bits(model, kind(gamma=0.5).fit(X, numbers))
+    assert model.log_predictive_likelihood(X, given) == kind(gamma=0.5).fit(
+        X, numbers
+    ).log_predictive_likelihood(X, numbers)
+
+
+# --- rules of convergence --------------------------------------------------------------------------
+
+
+def test_conv2_goes_on_to_the_least_number_of_iterations(three):
+    X, y = three
+    early = MRVM1(gamma=0.5, convergence="conv1").fit(X, y)
+    late = MRVM1(gamma=0.5, convergence="conv2", min_iter_factor=8).fit(X, y)
+    assert early.status_ == late.status_ == "converged"
+    assert early.n_iter_ < 8 * 120 <= late.n_iter_
+    assert MRVM1(gamma=0.5, min_iter_factor=1e-3).fit(X, y).n_iter_ == early.n_iter_
+    assert early.lower_bound_ <= late.lower_bound_ + 1e-9
+    assert_same_predictions(early, late, X)
+
+
+@pytest.mark.parametrize("factor", [1, 0.5, 0.013, 2])
+def test_convn_counts_iterations(factor, three):
+    X, y = three
+    model = MRVM2(gamma=0.5, convergence="convN", min_iter_factor=factor).fit(X, y)
+    assert model.n_iter_ == int(np.ceil(factor * 120))
+    assert model.status_ == "converged"
+
+
+def test_conva_ends_once_the_precisions_rest(three):
+    X, y = three
+    loose, tight = (MRVM2(gamma=0.5, tol=tol).fit(X, y) for tol in (1e-2, 1e-5))
+    assert loose.n_iter_ < tight.n_iter_
+    expected = (2 * 1e-6 + 1) / (tight.mu_**2 + 2e-6)
+    assert np.abs(np.log(tight.alpha_ / expected)).max() < 1e-5
+    longer = MRVM2(gamma=0.5, convergence="convN", min_iter_factor=tight.n_iter_ / 120).fit(X, y)
+    assert_same_bits(tight, longer)
+
+
+def test_without_pruning_all_functions_stay(three):
+    X, y = three
+    full = MRVM2(gamma=0.5, prune=False).fit(X, y)
+    np.testing.assert_array_equal(full.active_, np.arange(-1, 120))
+    assert (full.n_relevance_path_ == 121).all()
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_max_iter_ends_the_fit_with_a_warning(kind, three):
+    X, y = three
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = kind(gamma=0.5, max_iter=3).fit(X, y)
+    assert (model.status_, model.n_iter_) == ("max_iter", 3)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+# --- weights and odd data --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_weights_count_rows(kind, three):
+    X, y = three[0][:60], three[1][:60]
+    w = np.random.default_rng(0).integers(0, 3, 60).astype(float)
+    weighted = kind(gamma=0.5, convergence="conv1" if kind is MRVM1 else "convA").fit(X, y, w)
+    repeated = clone(weighted).fit(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)))
+    assert (w[weighted.relevance_] > 0).all()
+    np.testing.assert_allclose(weighted.relevance_vectors_, repeated.relevance_vectors_)
+    assert_same_predictions(weighted, repeated, X)
+    left_out = clone(weighted).fit(X, y, (w > 0).astype(float))
+    assert_same_bits_but_names(left_out, clone(weighted).fit(X[w > 0], y[w > 0]))
+
+
+def assert_same_bits_but_names(one, other):
+    np.testing.assert_array_equal(one.mu_, other.mu_)
+    np.testing.assert_array_equal(one.relevance_vectors_, other.relevance_vectors_)
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_precomputed_kernels_are_kernels(kind, three):
+    X, y = three
+    kernel = Gaussian(1.5)
+    by_name, by_values = kind(kernel).fit(X, y), kind("precomputed").fit(kernel(X, X), y)
+    np.testing.assert_array_equal(by_name.active_, by_values.active_)
+    np.testing.assert_allclose(by_name.mu_, by_values.mu_, rtol=1e-5, atol=1e-7)
+    new = X[::7] + 0.1
+    P = by_values.predict_proba(kernel(new, X))
+    np.testing.assert_allclose(P, by_name.predict_proba(new), atol=1e-6)
+
+
+RNG = np.random.default_rng(0)
+CLOUD = RNG.normal(size=(36, 2))
+THIRDS = np.repeat([0, 1, 2], 12)
+CORNERS = CLOUD / 4 + np.array([[5.0, 0.0], [-5.0, 0.0], [0.0, 5.0]])[THIRDS]
+ODD = {
+    "a class with one row": (CLOUD, np.where(np.arange(36) == 7, 9, THIRDS)),
+    "one row of each class": (CLOUD[:5], np.arange(5)),
+    "two rows": ([[0.0], [1.0]], [0, 1]),
+    "two equal rows": ([[1.0], [1.0]], [0, 1]),
+    "equal rows": (np.tile(CLOUD[:12], (3, 1)), np.roll(THIRDS, 5)),
+    "a constant feature": (np.c_[CLOUD, np.full(36, 7.0)], THIRDS),
+    "constant features": (np.ones((36, 2)), THIRDS),
+    "classes far apart": (CORNERS, THIRDS),
+    "classes very far apart": (100 * CORNERS, THIRDS),
+    "eighteen classes": (CLOUD, np.arange(36) % 18),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("kind", MACHINES)
+def test_odd_data_end_in_a_model(kind, kernel, case):
+    X, y = ODD[case]
+    begin = time.monotonic()
+    model = kind(kernel).fit(X, y)
+    assert time.monotonic() - begin < 20.0
+    assert model.status_ == "converged"
+    P = model.predict_proba(X)
+    assert np.isfinite(P).all()
+    np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
+    if case == "classes far apart":
+        assert model.score(X, y) == 1.0
+    if kind is MRVM1:
+        found = certificate(model, X, y)
+        assert found.max_log_alpha_change <= 1e-5
+        assert found.max_gain_outside <= 1e-6
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_a_model_without_functions_predicts(kind):
+    model = kind(gamma=50.0, fit_intercept=False).fit([[1.0], [1.0]], [0, 1])
+    assert len(model.active_) == 0
+    np.testing.assert_allclose(model.predict_proba([[0.5]]), [[0.5, 0.5]])
+
+
+def test_pruning_costs_nothing_where_kernel_values_are_of_order_one():
+    """Where they are not it does: precisions are in the kernel's units."""
+    model = MRVM2("linear").fit(100 * CORNERS, THIRDS)
+    assert (len(model.active_), np.diff(model.log_joint_likelihood_path_).min() < -10.0) == (0, True)
+    model = MRVM2("linear").fit(CORNERS / 5, THIRDS)
+    assert len(model.active_) > 1
+    assert np.diff(model.log_joint_likelihood_path_).min() > -1e-9
+
+
+# --- the certificate -------------------------------------------------------------------------------
+
+
+def test_the_certificate_sees_what_is_wrong(three):
+    X, y = three
+    model = MRVM1(gamma=0.5).fit(X, y)
+    alpha, active, mu = model.alpha_, model.active_, model.mu_
+    model.alpha_ = alpha * np.where(np.arange(len(alpha)) == 1, 1.2, 1.0)
+    assert certificate(model, X, y).max_log_alpha_change == pytest.approx(np.log(1.2), rel=0.5)
+    model.alpha_, model.mu_ = alpha, 1.1 * mu
+    assert certificate(model, X, y).max_mean_error > 0.01
+    model.active_, model.alpha_, model.mu_ = active[1:], alpha[1:], mu[1:]
+    assert certificate(model, X, y).max_gain_outside > 1.0
+
+
+def test_the_certificate_refuses_other_data_and_other_machines(three):
+    X, y = three
+    model = MRVM1().fit(X, y)
+    for other in ((X[::-1], y[::-1]), (X[:50], y[:50]), (X, np.where(y == "a", "b", y))):
+        with pytest.raises(ValueError, match="must be the training data"):
+            certificate(model, *other)
+    with pytest.raises(TypeError, match="MRVM2 has none to certify"):
+        certificate(MRVM2().fit(X, y), X, y)
+    with pytest.raises(NotFittedError):
+        certificate(MRVM1(), X, y)
+    kernel = Gaussian(1.5)(X, X)
+    found = certificate(MRVM1("precomputed").fit(kernel, y), kernel, y)
+    assert found.max_log_alpha_change < 1e-5

@@ -1,0 +1,268 @@
+"""The relevance eigen-vector machines as estimators: classes, kernels, weights, bad input, interruption."""
+
+import _thread
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sparsebayes import GREVM, LREVM, RVC, VGREVM, GREVMRegressor, LREVMRegressor
+from sparsebayes.kernels import Gaussian, Laplacian
+
+CLASSIFIERS = [GREVM, LREVM, VGREVM]
+REGRESSORS = [GREVMRegressor, LREVMRegressor]
+ALL = CLASSIFIERS + REGRESSORS
+
+
+# Some of the checks have labels that the inputs tell nothing about, or targets without noise.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([kind() for kind in ALL] + [LREVM(["rbf", "linear"], fit_intercept=False)])
+def test_scikit_learn_has_no_complaint(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_pickled_and_repeated_fits_predict_the_same_bits(kind, classes):
+    X, y = classes
+    model = kind(Gaussian(1.5)).fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    for n_jobs in (1, 2, -1):
+        again = clone(model).set_params(n_jobs=n_jobs).fit(X, y)
+        np.testing.assert_array_equal(again.dual_coef_, model.dual_coef_)
+        np.testing.assert_array_equal(again.alpha_, model.alpha_)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_attributes_have_the_shapes_they_should(kind, classes):
+    X, y = classes
+    model = kind(Gaussian(1.5)).fit(X, y)
+    assert model.eigenvalues_.shape == model.alpha_.shape == (151,)
+    assert (np.diff(model.eigenvalues_) <= 0).all()
+    assert 0 < model.n_effective_ <= np.isfinite(model.alpha_).sum() < 60
+    assert isinstance(model.n_effective_, int)
+    assert model.dual_coef_.shape == (1, 150)
+    assert model.intercept_.shape == (1,)
+    assert model.status_ == "converged"
+    assert model.ridge_ > 0
+    np.testing.assert_array_equal(model.relevance_, np.arange(150))
+    np.testing.assert_array_equal(model.relevance_vectors_, X)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_probabilities_belong_to_the_decision_function(kind, classes):
+    X, y = classes
+    model = kind(Gaussian(1.5)).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-model.decision_function(X))))
+    assert model.score(X, y) > 0.8
+    # Not far from another machine of the same family.
+    assert np.mean(model.predict(X) == RVC(Gaussian(1.5)).fit(X, y).predict(X)) > 0.85
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_several_classes_are_fitted_one_against_the_rest(kind, three):
+    X, y = three
+    model = kind(Gaussian(3.0)).fit(X, y)
+    assert model.eigenvalues_.shape == model.alpha_.shape == (121, 3)
+    assert model.n_effective_.shape == model.ridge_.shape == (3,)
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert model.score(X, y) > 0.7
+    for c, label in enumerate("abc"):
+        one = kind(Gaussian(3.0)).fit(X, y == label)
+        np.testing.assert_allclose(
+            model.decision_function(X)[:, c], one.decision_function(X), rtol=1e-9, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_weights_count_rows(kind, classes):
+    X, y = classes
+    X, y = X[:60], y[:60]
+    weights = np.random.default_rng(0).integers(0, 4, 60)
+    model = kind(Gaussian(1.5)).fit(X, y, sample_weight=weights)
+    repeated = kind(Gaussian(1.5)).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    assert model.n_effective_ == repeated.n_effective_
+    function = "decision_function" if kind in CLASSIFIERS else "predict"
+    np.testing.assert_allclose(
+        getattr(model, function)(X), getattr(repeated, function)(X), rtol=1e-5, atol=1e-6
+    )
+    assert 0 <= model.score(X, y, sample_weight=weights) <= 1
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_kernel_is_the_same_however_it_is_given(kind, classes):
+    X, y = classes
+    kernel = Gaussian(1.5)
+    function = "decision_function" if kind in CLASSIFIERS else "predict"
+    expected = getattr(kind(kernel).fit(X, y), function)(X)
+    for other in (lambda X, Z: kernel(X, Z), [kernel]):
+        np.testing.assert_allclose(
+            getattr(kind(other).fit(X, y), function)(X), expected, rtol=1e-6, atol=1e-7
+        )
+    given = kind("precomputed").fit(kernel(X, X), y)
+    np.testing.assert_allclose(getattr(given, function)(kernel(X, X)), expected, rtol=1e-6, atol=1e-7)
+    assert not hasattr(given, "relevance_vectors_")
+    linear = kind("linear").fit(X, X[:, 0] + 0.1 * y > 0)
+    np.testing.assert_allclose(
+        X @ linear.coef_[0] + linear.intercept_[0], getattr(linear, function)(X), rtol=1e-8, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_several_kernels_make_one_dictionary(kind, classes):
+    X, y = classes
+    model = kind([Gaussian(1.0), Laplacian(0.5)]).fit(X, y)
+    assert model.dual_coef_.shape == (1, 300)
+    assert model.alpha_.shape == (301,)
+    assert model.score(X, y) > 0.3
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    ("settings", "error", "word"),
+    [
+        ({"kernel": "rbff"}, ValueError, "kernel"),
+        ({"gamma": -1.0}, ValueError, "gamma"),
+        ({"fit_intercept": "yes"}, TypeError, "fit_intercept"),
+        ({"n_jobs": 0}, ValueError, "n_jobs"),
+        ({"verbose": -1}, ValueError, "verbose"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(kind, settings, error, word, classes):
+    with pytest.raises(error, match=word):
+        kind(**settings).fit(*classes)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"ridge": 0.0}, ValueError),
+        ({"ridge": "auto"}, TypeError),
+        ({"tol": np.nan}, ValueError),
+        ({"max_iter": 0}, ValueError),
+        ({"max_iter": 2.5}, TypeError),
+    ],
+)
+def test_bad_settings_of_classifiers_are_refused_by_name(kind, settings, error, classes):
+    with pytest.raises(error, match=next(iter(settings))):
+        kind(**settings).fit(*classes)
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+@pytest.mark.parametrize(("value", "error"), [(0.0, ValueError), ("a", TypeError), (np.inf, ValueError)])
+def test_bad_noise_is_refused_by_name(kind, value, error, sinc):
+    with pytest.raises(error, match=r"noise_variance.*None"):
+        kind(noise_variance=value).fit(*sinc)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_bad_data_are_refused_by_name(kind, classes):
+    X, y = classes
+    with pytest.raises(ValueError, match=r"\bX\b"):
+        kind().fit(np.where(X > 2, np.nan, X), y)
+    with pytest.raises(ValueError, match=r"\by\b"):
+        kind().fit(X, y[:-1])
+    with pytest.raises(ValueError, match=r"\bX must be square"):
+        kind("precomputed").fit(X, y)
+    with pytest.raises(ValueError, match="sample_weight"):
+        kind().fit(X, y, sample_weight=-np.ones(150))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_kernels_that_overflow_are_refused(kind, classes):
+    X, y = classes
+    with pytest.raises(ValueError, match="kernel values must be below"):
+        kind("poly", degree=9, gamma=1e30).fit(X, y)
+    with pytest.raises(ValueError, match="kernel values must be below"):
+        kind("linear").fit(1e80 * X, y)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_scale_of_the_kernel_does_not_matter(kind, scale, classes):
+    X, y = classes
+    K = Gaussian(1.5)(X, X)
+    model = kind("precomputed", fit_intercept=False).fit(K, y)
+    scaled = kind("precomputed", fit_intercept=False).fit(scale * K, y)
+    assert scaled.n_effective_ == model.n_effective_
+    np.testing.assert_allclose(scaled.eigenvalues_[0], scale**2 * model.eigenvalues_[0], rtol=1e-6)
+    function = "decision_function" if kind in CLASSIFIERS else "predict"
+    expected = getattr(model, function)(K)
+    np.testing.assert_allclose(getattr(scaled, function)(scale * K), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_class_is_refused(classes):
+    with pytest.raises(ValueError, match="y holds one class only"):
+        GREVM().fit(classes[0], np.ones(150))
+
+
+def test_too_few_steps_are_reported(classes):
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 steps"):
+        model = VGREVM(max_iter=2).fit(*classes)
+    assert model.status_ == "max_iter"
+
+
+def test_fits_are_silent_unless_asked(three, capfd):
+    LREVM().fit(*three)
+    assert capfd.readouterr() == ("", "")
+    LREVM(verbose=1).fit(*three)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 3
+    assert "LREVM 3/3: " in err
+
+
+def test_a_fit_that_fails_leaves_the_model_that_was_there(classes):
+    X, y = classes
+    model = GREVM(Gaussian(1.5)).fit(X, y)
+    expected = model.predict(X)
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X[:20, :1], np.zeros(20))
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_estimators_can_be_fitted_in_many_threads_at_once(classes):
+    X, y = classes
+    expected = LREVM().fit(X, y).dual_coef_
+    results = [None] * 6
+
+    def work(k):
+        results[k] = LREVM().fit(X, y).dual_coef_
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("kind", [GREVM, LREVMRegressor])
+def test_ctrl_c_ends_a_fit_within_a_second_even_inside_lapack(kind):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (3000, 2))
+    y = (np.sin(X).prod(axis=1) + rng.normal(size=3000) > 0).astype(float)
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        _thread.interrupt_main()
+
+    timer = threading.Timer(1.5, press)
+    timer.start()
+    model = kind(Gaussian(0.7))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    finally:
+        timer.cancel()
+    assert time.monotonic() - pressed[0] < 1.0
+    assert not hasattr(model, "dual_coef_")
