@@ -51,13 +51,15 @@ def measure(seed, width, learned):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first draw's seed")
     parser.add_argument("--width", type=float, default=2.0, help="given width of every input")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    seeds = range(options.first, options.first + options.draws)
     head = ("widths", "mean error", "s.e.", "functions", "log evidence", "seconds", "least ratio")
     print("{:>8} {:>10} {:>6} {:>9} {:>12} {:>8} {:>11}".format(*head))
     for name, learned in (("given", False), ("learned", True)):
-        rows = np.array([measure(seed, options.width, learned) for seed in range(options.draws)])
+        rows = np.array([measure(seed, options.width, learned) for seed in seeds])
         error, functions, evidence, seconds, _ = rows.mean(axis=0)
         spread = rows[:, 0].std(ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.nan
         print(

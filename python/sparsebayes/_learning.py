@@ -25,6 +25,7 @@ from ._kernel_parameters import (
     natural,
     with_all_log_parameters,
 )
+from ._kernel_prior import KernelPrior
 from ._leave_one_out import leave_one_out
 from ._resolve import is_precomputed
 from ._sorted import Sorted, sort
@@ -53,35 +54,10 @@ _REFINED: Final = 4
 _ROUNDS: Final = 6
 _ROUND_STEPS: Final = 100
 _WORTH: Final = 0.01
+#: What of the log prior counts beside the predictions of rows left out; measured: see DESIGN.md.
+_PRIOR_WEIGHT: Final = 0.5
 #: How far ln alpha and ln beta may go from where a stage starts.
 _HYPER_RANGE: Final = 25.0
-#: The prior: how finely the data tell places apart at the natural length.
-_PLACES: Final = 50.0
-
-
-@dataclass(frozen=True)
-class _Prior:
-    """Log prior of the kernel parameters; see DESIGN.md, "What is learned beside the evidence?".
-
-    Lengths have a flat prior up to their bounds. And the place of each function has been chosen, the more
-    finely the narrower the kernel: an Occam factor for each, of which the evidence knows nothing.
-    """
-
-    powers: FloatArray
-    natural: FloatArray
-
-    @classmethod
-    def of(cls, kernels: list[Kernel], data: LearningData) -> _Prior:
-        return cls(
-            np.concatenate([length_powers(kernel) for kernel in kernels]),
-            np.concatenate([natural(kernel, data.X) for kernel in kernels]),
-        )
-
-    def __call__(self, theta: FloatArray, n_chosen: float) -> tuple[float, FloatArray]:
-        """Return the log prior and its gradient if ``n_chosen`` functions were chosen."""
-        ratio = _PLACES * np.exp(-2.0 * self.powers * (theta - self.natural))
-        value = self.powers @ theta - 0.5 * n_chosen * np.abs(self.powers) @ np.log1p(ratio)
-        return float(value), self.powers * (1.0 + n_chosen * ratio / (1.0 + ratio))
 
 
 @dataclass(frozen=True)
@@ -167,7 +143,7 @@ def learn(kernels: list[Kernel], data: LearningData, fit: Fit) -> tuple[list[Ker
         scale = float(np.sqrt(np.average((data.targets[0] - mean) ** 2, weights=data.weights)))
     # The matrices are small: several threads for each would wait for one another most of the time.
     with one_blas_thread():
-        best = _Learner(_in_units_of(scale, data), scale, fit, _Prior.of(kernels, data)).run(given)
+        best = _Learner(_in_units_of(scale, data), scale, fit, KernelPrior.of(kernels, data.X)).run(given)
     return best.kernels, best.posteriors
 
 
@@ -188,7 +164,7 @@ class _Learner:
     #: What the targets of ``data`` were divided by.
     scale: float
     fit: Fit
-    prior: _Prior
+    prior: KernelPrior
 
     def run(self, given: _Candidate) -> _Candidate:
         """Refine the best of what the screening found, with various lengths; return the best of all.
@@ -220,7 +196,7 @@ class _Learner:
         return candidate.evidence + self.log_prior(candidate, occam)
 
     def merit(self, candidate: _Candidate) -> float:
-        """Log predictive density of the rows, each left out in turn, and log prior."""
+        """Log predictive density of the rows, each left out in turn, and a part of the log prior."""
         density = 0.0
         for posterior, target in zip(candidate.sorted, self.data.targets, strict=True):
             chosen = _functions_of(posterior, candidate.kernels, self.data)
@@ -230,7 +206,7 @@ class _Learner:
             density += leave_one_out(
                 Phi, posterior, target * self.scale, self.data.weights, self.data.likelihood
             )
-        return density + self.log_prior(candidate)
+        return density + _PRIOR_WEIGHT * self.log_prior(candidate)
 
     def log_prior(self, candidate: _Candidate, occam: float = 1.0) -> float:
         """Log prior of the kernel parameters; ``occam``: weight of the factors for each function chosen."""
@@ -358,7 +334,7 @@ def _precisions_of(posterior: Sorted, data: LearningData, scale: float) -> Float
 
 def _maximise(
     evidence: JointEvidence,
-    prior: _Prior,
+    prior: KernelPrior,
     n_chosen: float,
     theta: FloatArray,
     hyper: FloatArray,
