@@ -51,7 +51,9 @@ def _labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None = None) -> N
     if labels.shape != (n_rows,):
         raise ValueError(f"y must hold one label for each of {n_rows} rows, got shape {labels.shape}")
     if classes is not None and not (known := np.isin(labels, classes)).all():
-        raise ValueError(f"y holds the label {labels[~known][0]!r}, which is not in the classes_ of est")
+        raise ValueError(
+            f"y holds the label {labels[~known].tolist()[0]!r}, which is not in the classes_ of est"
+        )
     return labels
 
 
