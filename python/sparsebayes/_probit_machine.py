@@ -312,8 +312,8 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
         known = np.isin(labels, self.classes_)
         if not known.all():
             raise ValueError(
-                f"y holds the label {labels[~known].tolist()[0]!r}, which fit did not see; labels must be among "
-                f"classes_"
+                f"y holds the label {labels[~known].tolist()[0]!r}, which fit did not see; labels must be "
+                "among classes_"
             )
         numbers = np.searchsorted(self.classes_, labels).astype(np.int64)
         n_threads = check_n_jobs(self.n_jobs)

@@ -2,12 +2,12 @@
 //!
 //! With priors Gamma(a, b) and Gamma(c, d) the factors are
 //!
-//! * q(w) = Normal(mu, Sigma), Sigma^-1 = diag(<alpha>) + <beta> Phi^T Phi, mu = <beta> Sigma Phi^T t;
+//! * q(w) = Normal(mu, Sigma), Sigma^-1 = diag(E\[alpha\]) + E\[beta\] Phi^T Phi, mu = E\[beta\] Sigma Phi^T t;
 //! * `q(alpha_i)` = Gamma(a + 1/2, b + (`mu_i`^2 + `Sigma_ii`) / 2);
 //! * q(beta) = Gamma(c + N/2, d + <||t - Phi w||^2> / 2).
 //!
 //! Each Gamma has a shape that never changes and is told by its mean. So the lower bound, q(w) being at its best, is a
-//! function of <alpha> and <beta> alone: what their update leaves fixed is where it is stationary, and it equals
+//! function of E\[alpha\] and E\[beta\] alone: what their update leaves fixed is where it is stationary, and it equals
 //! `ln p(t | <alpha>, <beta>) + sum (a ln <alpha_i> - b <alpha_i>) + c ln <beta> - d <beta>` and constants ([`offset`]),
 //! the objective of the other schemes. All that climbs that objective therefore climbs the bound.
 //!
@@ -15,7 +15,7 @@
 //! best at `xi_n^2 = <(w^T phi_n)^2>`: [`touching`].
 //!
 //! The updates above crawl, so they are the fallback of bolder ones (MacKay's, in the same direction) that are taken
-//! where the bound rises by them. A function whose <alpha> is on its way to infinity is taken out where the bound rises by
+//! where the bound rises by them. A function whose E\[alpha\] is on its way to infinity is taken out where the bound rises by
 //! that; one that is out comes back where it rises by that.
 
 mod touching;
@@ -36,7 +36,7 @@ use super::state::State;
 use crate::stats::{Statistics, check_flag};
 use crate::{Error, Result};
 
-/// Updates of everything end where no ln <alpha> nor ln <beta> moves by more; the rest is done on what is left.
+/// Updates of everything end where no ln E\[alpha\] nor ln E\[beta\] moves by more; the rest is done on what is left.
 const NEAR: f64 = 0.1;
 
 /// And after so many in any case.
@@ -147,7 +147,7 @@ fn approach(
     Ok(())
 }
 
-/// The most that an update changes <beta> by, as a factor. Noise that grows as fast as it can swallows the signal before the
+/// The most that an update changes E\[beta\] by, as a factor. Noise that grows as fast as it can swallows the signal before the
 /// alphas have told it apart: with 2 in place of 1.2 (or no limit) fits of 47 problems ended 0.4 (1.3) nats lower in the mean.
 const MOST_NOISE: f64 = 1.2;
 

@@ -1,6 +1,6 @@
 //! Where the bounds of Jaakkola & Jordan (2000) touch, to convergence.
 //!
-//! Given the <alpha>, the lower bound is concave in the mean and the Cholesky factor of Sigma: `ln cosh` of half the norm
+//! Given the E\[alpha\], the lower bound is concave in the mean and the Cholesky factor of Sigma: `ln cosh` of half the norm
 //! `(<eta_n^2>)^1/2` is convex in them. It has one maximum, which the updates of xi and q(w) in turns climb to, gaining one
 //! digit in 20 to 100 rounds. Between rounds they are therefore extrapolated by squared steps (SQUAREM: Varadhan & Roland
 //! 2008) in that mean and factor: any values of these are moments of some q(w) and make a valid bound, kept if it is higher.
@@ -47,7 +47,7 @@ fn look(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64>) 
     state.set_data(&mu, &gradient, deviance, Some(gram))
 }
 
-/// Brings the <alpha> of the active set and the bound to the maximum of both together.
+/// Brings the E\[alpha\] of the active set and the bound to the maximum of both together.
 pub(super) fn settle(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -88,7 +88,7 @@ pub(super) fn settle(
 }
 
 /// The moments at the state, and after each of two rounds of bound and alphas, with the largest change that the last made
-/// to an ln <alpha>. `None` if a function left on the way: the moments before are then those of another model.
+/// to an ln E\[alpha\]. `None` if a function left on the way: the moments before are then those of another model.
 fn two_rounds(
     stats: &mut dyn Statistics,
     state: &mut State,
