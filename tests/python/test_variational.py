@@ -309,3 +309,18 @@ def test_two_classes_need_no_softmax():
     X, y = two_classes(60)
     model = RVC(Gaussian(0.5), scheme="variational", multi_class="softmax").fit(X, y)
     np.testing.assert_array_equal(model.mu_, RVC(Gaussian(0.5), scheme="variational").fit(X, y).mu_)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.4, 0.8])
+def test_functions_that_hardly_touch_other_rows_come_to_an_end(width: float) -> None:
+    """Narrow kernels leave precisions that rounding cannot tell; such functions go, the rest is certified."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 10))
+    y = (X[:, 0] + 0.5 * rng.standard_normal(50) > 0.0).astype(int)
+    model = RVC(Gaussian(width * np.sqrt(2.0)), scheme="variational").fit(X, y)
+    found = certificate(model, X, y)
+    assert model.status_ == "converged"
+    assert model.n_iter_ < 20_000
+    assert found.max_log_alpha_change < 1e-5
+    assert found.max_gain_outside < 1e-6
+    assert np.diff(model.log_marginal_likelihood_path_).min() > -1e-7

@@ -86,8 +86,12 @@ pub(super) fn converge(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
+    /// Steps in a row that may raise nothing but the last digits.
+    const MOST_LEVEL: usize = 50;
+    /// A rise by less than this part of the objective is rounding.
+    const ROUNDING: f64 = 1e-14;
     let mut damping = Damping::default();
-    let mut failures = 0;
+    let (mut failures, mut level, mut highest) = (0, 0, f64::NEG_INFINITY);
     loop {
         climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
@@ -97,6 +101,17 @@ pub(super) fn converge(
         }
         if outlook.residual <= effort.tol {
             return Ok(Settled::Converged);
+        }
+        // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
+        let objective = state.log_posterior();
+        level = if objective > highest + ROUNDING * objective.abs() {
+            0
+        } else {
+            level + 1
+        };
+        highest = highest.max(objective);
+        if level >= MOST_LEVEL {
+            return Ok(Settled::Stalled);
         }
         if joint::step(stats, state, noise, &mut damping)? {
             recorder.step(Action::Joint, None, state)?;

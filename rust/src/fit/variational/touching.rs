@@ -47,8 +47,50 @@ fn look(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64>) 
     state.set_data(&mu, &gradient, deviance, Some(gram))
 }
 
+/// A rise of the bound by less than this part of it is rounding.
+const LEVEL: f64 = 1e-14;
+
 /// Brings the E\[alpha\] of the active set and the bound to the maximum of both together.
+///
+/// Functions that have next to nothing to gain by staying are not stayed for.
 pub(super) fn settle(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    effort: Effort,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<Settled, Halt> {
+    loop {
+        let settled = settle_all(stats, state, effort, recorder)?;
+        if !drop_faint(state, recorder)? {
+            return Ok(settled);
+        }
+    }
+}
+
+/// Takes out functions whose E\[alpha\] rounding cannot tell: q^2 / s - 1 is s / alpha at the maximum, the difference of two
+/// numbers of which alpha / s times as many digits are lost. What they gain is (s / alpha)^2 / 4 nats.
+fn drop_faint(state: &mut State, recorder: &mut Recorder<'_>) -> std::result::Result<bool, Halt> {
+    const FAINT: f64 = 1e4;
+    const WORTHLESS: f64 = 1e-8;
+    let size = state.len();
+    for k in (0..size).rev() {
+        let (factors, alpha) = (state.factors(k), state.alpha[k]);
+        let gain = factors.gain_of_deleting(alpha);
+        if alpha >= FAINT * factors.s && gain >= -WORTHLESS {
+            let j = state.active[k];
+            state.delete(k);
+            recorder.step(Action::Delete(j), Some(gain), state)?;
+        }
+    }
+    if state.len() < size {
+        // Rank-one updates drift.
+        state.recompute()?;
+    }
+    Ok(state.len() < size)
+}
+
+/// [`settle`] for all that are there.
+fn settle_all(
     stats: &mut dyn Statistics,
     state: &mut State,
     effort: Effort,
@@ -61,6 +103,7 @@ pub(super) fn settle(
     };
     inner::converge(stats, state, None, fine, recorder)?;
     let (mut nearest, mut since, mut slow) = (f64::INFINITY, 0, 1.0_f64);
+    let (mut highest, mut level, mut still) = (f64::NEG_INFINITY, 0, false);
     while since < PATIENCE {
         let Some((path, change)) = two_rounds(stats, state, fine, &mut gram, recorder)? else {
             continue;
@@ -72,6 +115,15 @@ pub(super) fn settle(
         if distance <= SAFETY * effort.tol {
             break;
         }
+        // At the level of rounding strides are noise, and so is the distance made of them.
+        let bound = state.log_posterior();
+        let risen = bound > highest + LEVEL * highest.abs().min(f64::MAX);
+        level = if risen { 0 } else { level + 1 };
+        highest = highest.max(bound);
+        if level >= PATIENCE {
+            still = change <= SAFETY * effort.tol;
+            break;
+        }
         since = if distance < nearest { 0 } else { since + 1 };
         nearest = nearest.min(distance);
         if squared.stride > 1.0 {
@@ -79,7 +131,8 @@ pub(super) fn settle(
             extrapolate(stats, state, &moments, fine, &mut gram, recorder)?;
         }
     }
-    let converged = since < PATIENCE && inner::residual(state, None) <= effort.tol;
+    let ended = since < PATIENCE && (level < PATIENCE || still);
+    let converged = ended && inner::residual(state, None) <= effort.tol;
     Ok(if converged {
         Settled::Converged
     } else {
