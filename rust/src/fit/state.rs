@@ -130,7 +130,9 @@ impl State {
     ) {
         let m = functions.len();
         self.chol.cancelled_by(cancel);
-        self.reserve(m);
+        // No room to grow: these are all the functions there are. Nothing can be cancelled while memory is cleared.
+        self.gram = DMatrix::zeros(m, m);
+        self.sigma = DMatrix::zeros(m, m);
         self.active.extend_from_slice(functions);
         self.priors.extend(functions.iter().map(|&j| priors.of(j)));
         self.alpha.resize(m, alpha);
