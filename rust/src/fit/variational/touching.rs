@@ -8,6 +8,7 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
+use crate::fit::fixed_point::delete_where;
 use crate::fit::inner::{self, Plateau, Settled};
 use crate::fit::record::{Action, Halt, Recorder};
 use crate::fit::settings::Effort;
@@ -69,21 +70,9 @@ pub(super) fn settle(
 fn drop_faint(state: &mut State, recorder: &mut Recorder<'_>) -> std::result::Result<bool, Halt> {
     const FAINT: f64 = 1e4;
     const WORTHLESS: f64 = 1e-8;
-    let size = state.len();
-    for k in (0..size).rev() {
-        let (factors, alpha) = (state.factors(k), state.alpha[k]);
-        let gain = factors.gain_of_deleting(alpha);
-        if alpha >= FAINT * factors.s && gain >= -WORTHLESS {
-            let j = state.active[k];
-            state.delete(k);
-            recorder.step(Action::Delete(j), Some(gain), state)?;
-        }
-    }
-    if state.len() < size {
-        // Rank-one updates drift.
-        state.recompute()?;
-    }
-    Ok(state.len() < size)
+    delete_where(state, recorder, |factors, alpha, gain| {
+        alpha >= FAINT * factors.s && gain >= -WORTHLESS
+    })
 }
 
 /// [`settle`] for all that are there.
