@@ -118,6 +118,16 @@ pub(super) fn noise_gradient(state: &State) -> f64 {
         + state.noise_prior.slope(state.beta)
 }
 
+/// Leaves the alphas out of the gradient that sit at their floor where the evidence would push them further down. In the
+/// step they would have no way to go, and yet damp the others until these hardly move.
+pub(super) fn hold(alpha: &[f64], gradient: &mut DVector<f64>) {
+    for (g, &a) in gradient.iter_mut().zip(alpha) {
+        if a <= ALPHA_FLOOR {
+            *g = g.max(0.0);
+        }
+    }
+}
+
 /// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
 fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -> bool {
     let now = state.log_posterior();
@@ -139,6 +149,7 @@ impl Local {
         if free_beta {
             gradient[m] = noise_gradient(state);
         }
+        hold(&state.alpha, &mut gradient);
         gradient
     }
 
@@ -157,10 +168,19 @@ impl Local {
         if free_beta {
             Self::add_noise_row(state, &mut hessian);
         }
-        Self {
-            gradient: Self::gradient_at(state, free_beta),
-            hessian,
+        Self::new(alpha, Self::gradient_at(state, free_beta), hessian)
+    }
+
+    /// From a gradient out of [`hold`].
+    pub(super) fn new(alpha: &[f64], gradient: DVector<f64>, mut hessian: DMatrix<f64>) -> Self {
+        for k in 0..alpha.len() {
+            if alpha[k] <= ALPHA_FLOOR && gradient[k] == 0.0 {
+                hessian.row_mut(k).fill(0.0);
+                hessian.column_mut(k).fill(0.0);
+                hessian[(k, k)] = -1.0;
+            }
         }
+        Self { gradient, hessian }
     }
 
     fn add_noise_row(state: &State, hessian: &mut DMatrix<f64>) {

@@ -35,7 +35,7 @@ pub(super) fn leap_closer(
                 if there.norm() < 0.9 * here.norm() {
                     return Ok(true);
                 }
-                let jacobian = jacobian(stats, state)?;
+                let jacobian = there.hold(jacobian(stats, state)?);
                 if !advance(stats, state, &jacobian, &there)? {
                     break;
                 }
