@@ -228,3 +228,36 @@ impl Local {
         Some(direction)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Minus the matrix whose inverse couples all of three alphas.
+    fn curvature() -> DMatrix<f64> {
+        -DMatrix::from_row_slice(3, 3, &[2.0, 1.0, 0.5, 1.0, 3.0, 1.0, 0.5, 1.0, 1.5])
+    }
+
+    fn direction(alpha: &[f64], slopes: [f64; 3]) -> DVector<f64> {
+        let mut gradient = DVector::from_row_slice(&slopes);
+        hold(alpha, &mut gradient);
+        let local = Local::new(alpha, gradient, curvature());
+        local.direction(0.0).unwrap()
+    }
+
+    #[test]
+    fn an_alpha_held_at_its_floor_leaves_the_step_to_the_others() {
+        let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, -0.4, 0.2]);
+        // [2 1/2; 1/2 3/2] d = [1/10; 1/5].
+        let expected = [0.05 / 2.75, 0.35 / 2.75];
+        assert_eq!(found[1].to_bits(), 0.0_f64.to_bits());
+        assert!((found[0] - expected[0]).abs() < 1e-15 && (found[2] - expected[1]).abs() < 1e-15);
+    }
+
+    #[test]
+    fn an_alpha_at_its_floor_that_gains_by_rising_is_not_held() {
+        let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, 0.4, 0.2]);
+        let right = DVector::from_row_slice(&[0.1, 0.4, 0.2]);
+        assert!((-curvature() * found - right).amax() < 1e-15);
+    }
+}
