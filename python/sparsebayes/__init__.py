@@ -17,6 +17,8 @@ from ._types import StepRecord
 
 if TYPE_CHECKING:
     from . import inspection, kernels
+    from ._onnx import to_onnx
+    from ._onnx_sklearn import register_onnx_converters
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -37,6 +39,8 @@ _LAZY = {
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
+    "register_onnx_converters": "_onnx_sklearn",
+    "to_onnx": "_onnx",
 }
 
 __all__ = [
@@ -56,6 +60,8 @@ __all__ = [
     "__version__",
     "inspection",
     "kernels",
+    "register_onnx_converters",
+    "to_onnx",
 ]
 
 
