@@ -9,7 +9,7 @@ from operator import add, mul
 import numpy as np
 
 from ._onnx_graph import Graph, Value
-from ._served import Block, Columns, Constant
+from ._served import Block, Centres, Columns, Constant
 from ._types import FloatArray
 from .kernels import (
     Gaussian,
@@ -29,29 +29,42 @@ _DIFFERENCES = 2**14
 
 
 class Basis:
-    """The functions at the rows of the input, and what is linear in them."""
+    """The functions at the rows of the input, and what is linear in them.
+
+    Linear kernels are not evaluated: sum_j w_j x.z_j is x.(sum_j w_j z_j), which takes the large numbers that
+    cancel there out of the graph.
+    """
 
     def __init__(self, graph: Graph, blocks: list[Block]) -> None:
-        constant = [np.full(block.size, isinstance(block, Constant)) for block in blocks]
         self._graph = graph
-        self._constant = np.concatenate([np.empty(0, dtype=bool), *constant])
-        parts = [_functions(graph, block) for block in blocks if not isinstance(block, Constant)]
+        self.size = sum(block.size for block in blocks)
+        self._at_zero = np.zeros((1, self.size))
+        parts: list[Value] = []
+        slopes: list[FloatArray] = []
+        start = 0
+        for block in blocks:
+            stop = start + block.size
+            if isinstance(block, Constant):
+                self._at_zero[:, start:stop] = 1.0
+            else:
+                part, slope = _functions(graph, block)
+                parts.append(part)
+                slopes.append(np.zeros((len(slope), self.size)))
+                slopes[-1][:, start:stop] = slope
+            start = stop
         self._values = graph.join(parts, 1) if parts else None
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return len(self._constant)
+        # What weights of the functions mean for these values.
+        self._slopes = np.vstack([np.empty((0, self.size)), *slopes])
 
     def linear(self, weights: FloatArray) -> Value:
         """Return the functions times these weights, (n, k); a row of weights for each function."""
-        at_zero = weights[self._constant].sum(axis=0)
-        slopes = weights[~self._constant]
+        at_zero = (self._at_zero @ weights)[0]
+        slopes = self._slopes @ weights
         used = np.flatnonzero(slopes.any(axis=1))
         if self._values is None or len(used) == 0:
             return self._graph.repeat_rows(at_zero)
         values = self._values
-        # Copying the few functions in use is less work than multiplying the many others by 0.
+        # Copying the few values in use is less work than multiplying the many others by 0.
         if 2 * len(used) <= len(slopes):
             values, slopes = values.take(used, 1), slopes[used]
         product: Value = values @ slopes
@@ -60,11 +73,17 @@ class Basis:
         return product
 
 
-def _functions(graph: Graph, block: Block) -> Value:
+def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArray]:
+    """Return values (n, q) and a matrix (q, size) that makes the functions of a block of them."""
     if isinstance(block, Columns):
-        return graph.x.take(block.columns, 1)
-    assert not isinstance(block, Constant)
-    return values(block.kernel, graph.x, block.points)
+        return graph.x.take(block.columns, 1), np.eye(block.size)
+    kernel, x, points = block.kernel, graph.x, block.points
+    if isinstance(kernel, OnColumns):
+        columns = kernel.positions(points.shape[1])
+        kernel, x, points = kernel.inner(), x.take(columns, 1), points[:, columns]
+    if isinstance(kernel, Linear):
+        return x, points.T
+    return values(kernel, x, points), np.eye(block.size)
 
 
 @singledispatch

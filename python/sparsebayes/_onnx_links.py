@@ -24,7 +24,7 @@ def regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
 
 
 def _spread_of_counts(eta: Value, v: Value | None) -> Value:
-    """Return the root of exp(eta + v/2) + (e^v - 1) exp(2 eta + v); it overflows no sooner than it has to."""
+    """Return the root of exp(eta + v/2) + (e^v - 1) exp(2 eta + v), divided by exp(eta / 2) and times it."""
     root = (eta * 0.5).map("Exp")
     if v is None:
         return root
@@ -51,7 +51,8 @@ def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
         return _winner(both), both.map("Sigmoid")
     # ln sigma(z): the ratios survive where every probability is too small for a float.
     p = (z.minimum(0.0) - ((-z.map("Abs")).map("Exp") + 1.0).map("Log")).map("Softmax", axis=1)
-    return _winner(p), p
+    # As the estimators do: those without covariances compare scores, the others probabilities.
+    return _winner(z if v is None else p), p
 
 
 def labels(graph: Graph, index: Value, classes: NDArray[np.generic]) -> Value:
