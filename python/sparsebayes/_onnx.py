@@ -1,4 +1,4 @@
-"""Fitted models as ONNX graphs. The only file, with _onnx_sklearn.py, that names onnx, and late."""
+"""Fitted models as ONNX graphs. The only file that names onnx, and late."""
 
 from __future__ import annotations
 

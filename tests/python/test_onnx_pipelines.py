@@ -102,7 +102,7 @@ def test_probabilities_may_be_dictionaries_or_columns():
     found = run(skl2onnx.to_onnx(pipeline, at[:1]), at)
     np.testing.assert_allclose([row["yes"] for row in found["output_probability"]], p[:, 1], atol=1e-4)
     found = run(skl2onnx.to_onnx(pipeline, at[:1], options={"zipmap": "columns"}), at)
-    np.testing.assert_allclose(found["yes"].ravel(), p[:, 1], atol=1e-4)
+    np.testing.assert_allclose(found["syes"].ravel(), p[:, 1], atol=1e-4)
 
 
 def test_integers_are_taken():
