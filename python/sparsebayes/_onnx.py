@@ -80,8 +80,9 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     Probabilities of `MRVM1` and `MRVM2` come from a quadrature of its own, exact to 1e-10 whatever the
     estimator's ``n_quadrature``.
 
-    A kernel of m functions on d inputs takes m * d numbers for each row of a batch, up to 2 ** 14 at a time.
-    Hand rows in batches of a few thousand.
+    Each row of a batch takes memory for a moment: m * d numbers for m kernels on d inputs, 2 ** 14 at most;
+    59 for each class of a probit; for a softmax as many as weights for each pair of classes. Hand rows in
+    batches of a few thousand.
 
     Examples
     --------
