@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import NumericalError, __version__
 from ._types import StepRecord
+from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from . import inspection, kernels
@@ -54,12 +55,14 @@ __all__ = [
     "GREVMRegressor",
     "LREVMRegressor",
     "NumericalError",
+    "Predictor",
     "SparseBayesClassifier",
     "SparseBayesRegressor",
     "StepRecord",
     "__version__",
     "inspection",
     "kernels",
+    "load",
     "register_onnx_converters",
     "to_onnx",
 ]

@@ -1,7 +1,7 @@
 """Types of the compiled core; checked against the binary by ``mypy.stubtest``."""
 
-from collections.abc import Callable, Sequence
-from typing import final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ __all__ = [
     "NumericalError",
     "OutputPosterior",
     "Posterior",
+    "Predictor",
     "RetargetedFit",
     "TopDownFit",
     "__version__",
@@ -54,6 +55,35 @@ class Kernel:
     def matrix(
         self, X: NDArray[np.float64], Z: NDArray[np.float64], *, n_threads: int | None = None
     ) -> NDArray[np.float64]: ...
+
+@final
+class Predictor:
+    """A fitted model without its estimator."""
+
+    @staticmethod
+    def from_parts(header: str, tables: Mapping[str, NDArray[np.float64]]) -> Predictor: ...
+    @staticmethod
+    def load(path: str) -> Predictor: ...
+    @staticmethod
+    def from_bytes(bytes: bytes) -> Predictor: ...
+    def to_bytes(self) -> bytes: ...
+    def save(self, path: str) -> None: ...
+    @property
+    def header(self) -> str: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_functions(self) -> int: ...
+    def predict(self, X: NDArray[np.float64], *, n_threads: int | None = None) -> NDArray[np.float64]: ...
+    def predict_std(
+        self, X: NDArray[np.float64], *, n_threads: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def decision(self, X: NDArray[np.float64], *, n_threads: int | None = None) -> NDArray[np.float64]: ...
+    def classify(self, X: NDArray[np.float64], *, n_threads: int | None = None) -> NDArray[np.uintp]: ...
+    def predict_into(
+        self, X: NDArray[np.float64], out: NDArray[np.float64], *, n_threads: int | None = None
+    ) -> None: ...
+    def predict_one(self, x: NDArray[np.float64], return_std: bool = False) -> Any: ...
 
 @final
 class Posterior:

@@ -1,5 +1,6 @@
 //! The one error type of the crate.
 
+#[cfg(feature = "fit")]
 use crate::linalg::NotPositiveDefinite;
 
 /// What can go wrong. Bad input and broken arithmetic are errors; a fit that merely did not converge is a
@@ -29,7 +30,17 @@ pub enum Error {
         /// Argument, value and remedy in one sentence.
         what: String,
     },
+    /// A model file, or what stands for one, does not hold a sound model.
+    #[error("{what}")]
+    Format {
+        /// What is wrong, in one sentence.
+        what: String,
+    },
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
     /// A factorisation met a pivot that is not positive.
+    #[cfg(feature = "fit")]
     #[error(transparent)]
     NotPositiveDefinite(#[from] NotPositiveDefinite),
     /// The caller asked for the computation to end.
@@ -46,7 +57,10 @@ impl Error {
     pub fn is_invalid_input(&self) -> bool {
         matches!(
             self,
-            Self::Shape { .. } | Self::NonFinite { .. } | Self::Invalid { .. }
+            Self::Shape { .. }
+                | Self::NonFinite { .. }
+                | Self::Invalid { .. }
+                | Self::Format { .. }
         )
     }
 

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::linalg::simd::{Simd, WithSimd, dispatch, exp, is_fused};
 
 /// Points whose values of one feature lie side by side, so that a loop over points is a loop over memory.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Points {
     len: usize,
     n_features: usize,
@@ -19,19 +21,21 @@ impl Points {
     /// If `rows` is shorter than that.
     #[must_use]
     pub fn from_rows(rows: &[f64], n_points: usize, n_features: usize) -> Self {
-        let mut values = vec![0.0; n_points * n_features];
-        for (i, row) in rows[..values.len()]
-            .chunks_exact(n_features.max(1))
-            .enumerate()
-        {
+        let mut points = Self::default();
+        points.refill(rows, n_points, n_features);
+        points
+    }
+
+    /// Puts other points in the place of these, as [`Points::from_rows`]; takes no memory where they need no more.
+    pub(crate) fn refill(&mut self, rows: &[f64], n_points: usize, n_features: usize) {
+        self.len = n_points;
+        self.n_features = n_features;
+        self.values.resize(n_points * n_features, 0.0);
+        let rows = rows[..self.values.len()].chunks_exact(n_features.max(1));
+        for (i, row) in rows.enumerate() {
             for (d, &value) in row.iter().enumerate() {
-                values[d * n_points + i] = value;
+                self.values[d * n_points + i] = value;
             }
-        }
-        Self {
-            len: n_points,
-            n_features,
-            values,
         }
     }
 
@@ -46,10 +50,16 @@ impl Points {
     pub fn n_features(&self) -> usize {
         self.n_features
     }
+
+    /// The values of feature `d`.
+    pub(crate) fn feature(&self, d: usize) -> &[f64] {
+        &self.values[d * self.len..][..self.len]
+    }
 }
 
 /// A kernel k(x, z). A closed set: what the loop evaluates lazily and a predictor without Python has to know.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kernel {
     /// `exp(-sum_d w_d (x_d - z_d)^2)`, w being one weight for all inputs or one for each.
     Gaussian {
@@ -85,6 +95,13 @@ pub enum Kernel {
     Sum(Vec<Kernel>),
     /// The product of kernels.
     Product(Vec<Kernel>),
+    /// Another kernel on some of the features, which may repeat; it holds no `OnColumns` itself.
+    OnColumns {
+        /// Positions of the features.
+        columns: Vec<usize>,
+        /// The kernel that sees these alone.
+        kernel: Box<Kernel>,
+    },
 }
 
 /// Points evaluated at a time: their partial sums stay in the first-level cache.
@@ -97,6 +114,25 @@ struct Run<'a> {
     stride: usize,
     start: usize,
     len: usize,
+}
+
+/// The other point, and which of its features and of those of the run are seen: all of them, if it says nothing.
+#[derive(Clone, Copy)]
+struct Centre<'a> {
+    values: &'a [f64],
+    columns: Option<&'a [usize]>,
+}
+
+impl Centre<'_> {
+    fn len(self) -> usize {
+        self.columns.map_or(self.values.len(), <[usize]>::len)
+    }
+
+    /// The feature that is seen as the d-th, and its value.
+    fn at(self, d: usize) -> (usize, f64) {
+        let feature = self.columns.map_or(d, |columns| columns[d]);
+        (feature, self.values[feature])
+    }
 }
 
 impl<'a> Run<'a> {
@@ -153,6 +189,31 @@ impl Kernel {
                 }
                 parts.iter().try_for_each(|part| part.validate(n_features))
             }
+            Self::OnColumns { columns, kernel } => {
+                if columns.is_empty() {
+                    return Err("a kernel on columns needs at least one".into());
+                }
+                if let Some(column) = columns.iter().find(|&&column| column >= n_features) {
+                    return Err(format!(
+                        "a kernel takes column {column}, counted from 0, of {n_features}"
+                    ));
+                }
+                if kernel.has_columns() {
+                    return Err(
+                        "a kernel on columns cannot hold another; give positions in x".into(),
+                    );
+                }
+                kernel.validate(columns.len())
+            }
+        }
+    }
+
+    /// Whether there is an [`Kernel::OnColumns`] in it.
+    fn has_columns(&self) -> bool {
+        match self {
+            Self::OnColumns { .. } => true,
+            Self::Sum(parts) | Self::Product(parts) => parts.iter().any(Self::has_columns),
+            _ => false,
         }
     }
 
@@ -173,7 +234,10 @@ impl Kernel {
         dispatch(Fill {
             kernel: self,
             x,
-            z,
+            z: Centre {
+                values: z,
+                columns: None,
+            },
             out: &mut out,
         });
         out[0]
@@ -206,7 +270,10 @@ impl Kernel {
             dispatch(Fill {
                 kernel: self,
                 x: run,
-                z: centre,
+                z: Centre {
+                    values: centre,
+                    columns: None,
+                },
                 out,
             });
         }
@@ -215,7 +282,7 @@ impl Kernel {
     /// At most `CHUNK` values.
     #[inline(always)]
     #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
-    fn fill<const FUSED: bool>(&self, x: Run<'_>, z: &[f64], out: &mut [f64]) {
+    fn fill<const FUSED: bool>(&self, x: Run<'_>, z: Centre<'_>, out: &mut [f64]) {
         match self {
             Self::Gaussian {
                 inverse_square_widths: w,
@@ -255,14 +322,22 @@ impl Kernel {
             }
             Self::LinearSpline => {
                 out.fill(1.0);
-                for (d, &z) in z.iter().enumerate() {
+                for d in 0..z.len() {
+                    let (feature, z) = z.at(d);
                     out.iter_mut()
-                        .zip(x.feature(d))
+                        .zip(x.feature(feature))
                         .for_each(|(v, &x)| *v *= spline(x, z));
                 }
             }
             Self::Sum(parts) => combine(parts, x, z, out, |v, part| *v += part),
             Self::Product(parts) => combine(parts, x, z, out, |v, part| *v *= part),
+            Self::OnColumns { columns, kernel } => {
+                let z = Centre {
+                    columns: Some(columns),
+                    ..z
+                };
+                dispatch(Fill { kernel, x, z, out });
+            }
         }
     }
 }
@@ -271,7 +346,7 @@ impl Kernel {
 struct Fill<'a> {
     kernel: &'a Kernel,
     x: Run<'a>,
-    z: &'a [f64],
+    z: Centre<'a>,
     out: &'a mut [f64],
 }
 
@@ -292,17 +367,24 @@ impl WithSimd for Fill<'_> {
 /// `out_n = sum_d term(d, x_nd, z_d)`.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `fill`
-fn accumulate(x: Run<'_>, z: &[f64], out: &mut [f64], term: impl Fn(usize, f64, f64) -> f64) {
+fn accumulate(x: Run<'_>, z: Centre<'_>, out: &mut [f64], term: impl Fn(usize, f64, f64) -> f64) {
     out.fill(0.0);
-    for (d, &z) in z.iter().enumerate() {
+    for d in 0..z.len() {
+        let (feature, z) = z.at(d);
         out.iter_mut()
-            .zip(x.feature(d))
+            .zip(x.feature(feature))
             .for_each(|(v, &x)| *v += term(d, x, z));
     }
 }
 
 /// Joins the values of several kernels. Not inlined: it calls `fill` on its parts.
-fn combine(parts: &[Kernel], x: Run<'_>, z: &[f64], out: &mut [f64], join: impl Fn(&mut f64, f64)) {
+fn combine(
+    parts: &[Kernel],
+    x: Run<'_>,
+    z: Centre<'_>,
+    out: &mut [f64],
+    join: impl Fn(&mut f64, f64),
+) {
     let Some((first, rest)) = parts.split_first() else {
         return;
     };
@@ -381,7 +463,24 @@ mod tests {
                 gaussian.clone(),
                 Kernel::Sum(vec![Kernel::Linear, spline]),
             ]),
+            on_columns(
+                &[2, 0],
+                Kernel::Gaussian {
+                    inverse_square_widths: vec![0.3, 2.0],
+                },
+            ),
+            on_columns(
+                &[1],
+                Kernel::Sum(vec![Kernel::LinearSpline, Kernel::Linear]),
+            ),
         ]
+    }
+
+    fn on_columns(columns: &[usize], kernel: Kernel) -> Kernel {
+        Kernel::OnColumns {
+            columns: columns.to_vec(),
+            kernel: Box::new(kernel),
+        }
     }
 
     fn naive(kernel: &Kernel, x: &[f64], z: &[f64]) -> f64 {
@@ -414,6 +513,10 @@ mod tests {
                 .product(),
             Kernel::Sum(parts) => parts.iter().map(|k| naive(k, x, z)).sum(),
             Kernel::Product(parts) => parts.iter().map(|k| naive(k, x, z)).product(),
+            Kernel::OnColumns { columns, kernel } => {
+                let select = |x: &[f64]| columns.iter().map(|&d| x[d]).collect::<Vec<_>>();
+                naive(kernel, &select(x), &select(z))
+            }
         }
     }
 
@@ -504,6 +607,15 @@ mod tests {
             Kernel::Product(vec![Kernel::Laplacian {
                 gamma: f64::INFINITY,
             }]),
+            on_columns(&[], Kernel::Linear),
+            on_columns(&[0, 3], Kernel::Linear),
+            on_columns(
+                &[0],
+                Kernel::Gaussian {
+                    inverse_square_widths: vec![1.0, 2.0],
+                },
+            ),
+            on_columns(&[0], Kernel::Sum(vec![on_columns(&[0], Kernel::Linear)])),
         ] {
             assert!(kernel.validate(3).is_err(), "{kernel:?}");
         }

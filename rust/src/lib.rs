@@ -29,24 +29,34 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[cfg(feature = "fit")]
 mod fit;
 mod kernel;
+#[cfg(feature = "fit")]
 mod likelihood;
 pub mod linalg;
+#[cfg(feature = "fit")]
 mod model;
 mod normal;
+pub mod predictor;
 mod probit;
+#[cfg(feature = "fit")]
 mod stats;
 
 pub use error::{Error, Result};
+#[cfg(feature = "fit")]
 pub use fit::{
     Action, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status, Step,
     TopDownFit, Watch, fit, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
+#[cfg(feature = "fit")]
 pub use likelihood::{Likelihood, Working};
+#[cfg(feature = "fit")]
 pub use model::{OutputPosterior, Posterior};
+pub use predictor::Predictor;
 pub use probit::{Expectations, Probit};
+#[cfg(feature = "fit")]
 pub use stats::{
     Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
     OutputObservations, OutputStatistics, Residuals, Statistics, Sweep,

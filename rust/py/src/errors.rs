@@ -1,7 +1,10 @@
 //! Core errors as Python exceptions. The only file that names exceptions.
 
+use std::io;
+use std::path::Path;
+
 use pyo3::create_exception;
-use pyo3::exceptions::{PyArithmeticError, PyValueError};
+use pyo3::exceptions::{PyArithmeticError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(
@@ -18,6 +21,23 @@ pub(crate) fn to_python(error: &sparsebayes::Error) -> PyErr {
         PyValueError::new_err(message)
     } else {
         NumericalError::new_err(message)
+    }
+}
+
+/// An error that concerns a file: an `OSError` of the kind that Python has for it, or a `ValueError` about its content.
+pub(crate) fn of_file(error: &sparsebayes::Error, path: &Path) -> PyErr {
+    match error {
+        sparsebayes::Error::Io(error) => match error.raw_os_error() {
+            Some(number) => {
+                let kind = error.kind().to_string();
+                PyOSError::new_err((number, kind, path.to_path_buf()))
+            }
+            None => io::Error::new(error.kind(), error.to_string()).into(),
+        },
+        sparsebayes::Error::Format { what } => {
+            PyValueError::new_err(format!("{}: {what}", path.display()))
+        }
+        error => to_python(error),
     }
 }
 

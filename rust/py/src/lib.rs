@@ -7,6 +7,7 @@ mod fit;
 mod kernel;
 mod outputs;
 mod posterior;
+mod predictor;
 mod probit;
 mod retargeted;
 mod watcher;
@@ -30,6 +31,8 @@ mod _core {
     use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
     use crate::posterior::PyPosterior;
+    #[pymodule_export]
+    use crate::predictor::PyPredictor;
     #[pymodule_export]
     use crate::probit::{probit_expectations, probit_log_probabilities, probit_probabilities};
     #[pymodule_export]

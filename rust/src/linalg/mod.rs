@@ -1,11 +1,16 @@
 //! Matrices and slices only: nothing here knows of alpha or beta.
 
+#[cfg(feature = "fit")]
 pub mod blas;
+#[cfg(feature = "fit")]
 mod cholesky;
+#[cfg(feature = "fit")]
 pub(crate) mod lanes;
 pub(crate) mod parallel;
+#[cfg(feature = "fit")]
 pub(crate) mod product;
 pub(crate) mod simd;
 
+#[cfg(feature = "fit")]
 pub use cholesky::{Cholesky, NotPositiveDefinite};
 pub use parallel::with_threads;

@@ -27,6 +27,7 @@ pub(crate) fn map_pieces<T: Send>(
     pieces(len, size).map(f).collect()
 }
 
+#[cfg(feature = "fit")]
 /// Calls `f` with each piece of `size` of `values` and where it begins, in parallel when the crate is built so.
 pub(crate) fn fill_pieces(
     values: &mut [f64],

@@ -1,0 +1,367 @@
+"""Fitted models for services: loaded in milliseconds, without scikit-learn or SciPy."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _core
+from ._types import FloatArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Predictor:
+    """A fitted model that predicts, and nothing else.
+
+    Made by an estimator's ``to_predictor()`` or by `sparsebayes.load`. Immutable, so that any number of
+    threads may use one at the same time; batches release the interpreter's lock. A row has the same
+    prediction, to the bit, alone and in a batch, and whatever ``n_jobs``. Predictors pickle.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Numbers in a row of X.
+    feature_names_in_ : ndarray of str, or None
+        Names of the columns of X, if it had any.
+    classes_ : ndarray, or None
+        Labels of the classes, as they were; None for regression.
+    n_functions_ : int
+        Basis functions that a prediction evaluates.
+    estimator : str
+        Name of the class that was fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import RVR
+    >>> X = np.linspace(-5, 5, 60)[:, None]
+    >>> served = RVR(gamma=0.5, noise_variance=1e-4).fit(X, np.sin(X[:, 0])).to_predictor()
+    >>> round(served.predict_one([0.5]), 2)
+    0.48
+    >>> mean, std = served.predict_std([[0.5], [1.0]])
+    >>> mean.shape, bool((std >= 0.01).all())
+    ((2,), True)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_core",
+        "_flat",
+        "classes_",
+        "estimator",
+        "feature_names_in_",
+        "n_features_in_",
+        "n_functions_",
+    )
+
+    def __init__(self, core: _core.Predictor) -> None:
+        header = json.loads(core.header)
+        fields: dict[str, Any] = {
+            "_core": core,
+            "_flat": header["flat"],
+            "estimator": header["estimator"],
+            "n_features_in_": core.n_features,
+            "n_functions_": core.n_functions,
+            "feature_names_in_": _names(header["feature_names"]),
+            "classes_": _labels(header["classes"]),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    if TYPE_CHECKING:
+        _core: _core.Predictor
+        _flat: bool
+        classes_: NDArray[Any] | None
+        estimator: str
+        feature_names_in_: NDArray[Any] | None
+        n_features_in_: int
+        n_functions_: int
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: a predictor never changes."""
+        raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Predictor], tuple[bytes]]:
+        """Return what a pickle holds: the bytes of a model file."""
+        return _from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        """Return what it is, in a line."""
+        kind = "" if self.classes_ is None else f", {len(self.classes_)} classes"
+        return (
+            f"<Predictor of {self.estimator}: {self.n_features_in_} features, "
+            f"{self.n_functions_} functions{kind}>"
+        )
+
+    def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[Any]:
+        """Predict targets: means of regression, or the labels of the most probable classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows. Columns of a data frame are checked against the names that the fit saw.
+        n_jobs : int, optional
+            Threads for large batches; None or -1: one per core.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_outputs)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that the fit saw.
+        """
+        rows, n_threads = self._rows(X), _threads(n_jobs)
+        if self.classes_ is None:
+            return self._shaped(self._core.predict(rows, n_threads=n_threads))
+        labels: NDArray[Any] = self.classes_[self._core.classify(rows, n_threads=n_threads)]
+        return labels
+
+    def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
+        """Predict means and standard deviations of regression targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        n_jobs : int, optional
+            As for ``predict``.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n,) or (n, n_outputs)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``predict``, and if the model predicts classes.
+        """
+        mean, std = self._core.predict_std(self._rows(X), n_threads=_threads(n_jobs))
+        return self._shaped(mean), self._shaped(std)
+
+    def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
+        """Return class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        n_jobs : int, optional
+            As for ``predict``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Columns as in ``classes_``; rows sum to 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``predict``, and if the model predicts no classes.
+        """
+        if self.classes_ is None:
+            raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
+        return self._core.predict(self._rows(X), n_threads=_threads(n_jobs))
+
+    def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
+        """Return linear predictors, as the estimator's ``decision_function``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        n_jobs : int, optional
+            As for ``predict``.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_outputs)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``predict``.
+        """
+        values = self._core.decision(self._rows(X), n_threads=_threads(n_jobs))
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict_one(self, x: ArrayLike, return_std: bool = False) -> Any:
+        """Predict one row, in a microsecond or two.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_features,)
+            The fastest is a contiguous array of float64.
+        return_std : bool, default=False
+            Whether to return the standard deviation too; regression only.
+
+        Returns
+        -------
+        mean : float, or ndarray
+            Regression: the mean, or with several outputs (n_outputs,) of them. Classes: their probabilities,
+            (n_classes,).
+        std : float, or ndarray
+            Only if ``return_std``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If x does not hold ``n_features_in_`` finite numbers.
+        """
+        if type(x) is not np.ndarray or x.dtype != np.float64 or not x.flags.c_contiguous:
+            x = np.ascontiguousarray(_numeric("x", x))
+        if x.ndim != 1:
+            raise ValueError(f"x must be one row, of shape ({self.n_features_in_},); got shape {x.shape}")
+        return self._core.predict_one(x, return_std)
+
+    def predict_into(self, X: ArrayLike, out: FloatArray, *, n_jobs: int | None = None) -> None:
+        """Write predictions into an array that is there: means, or the probabilities of classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        out : ndarray of float64, shape (n,), (n, n_outputs) or (n, n_classes)
+            In C order.
+        n_jobs : int, optional
+            As for ``predict``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``predict``, and if out is no such array or cannot be written to.
+        """
+        if not isinstance(out, np.ndarray) or out.dtype != np.float64:
+            raise TypeError(f"out must be an ndarray of float64, got {_kind(out)}")
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise ValueError("out must be writeable and in C order; pass np.empty(shape)")
+        rows = self._rows(X)
+        if np.may_share_memory(rows, out):
+            rows = rows.copy()
+        wanted = (len(rows),) if self._flat and self.classes_ is None else None
+        if wanted is not None and out.shape != wanted:
+            raise ValueError(f"out must have shape {wanted}, got {out.shape}")
+        table = out[:, np.newaxis] if out.ndim == 1 else out
+        if table.ndim != 2:
+            raise ValueError(f"out must have one or two dimensions, got shape {out.shape}")
+        self._core.predict_into(rows, table, n_threads=_threads(n_jobs))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a model file, whole or not at all: a file that was there stays until the new one is complete.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The format is safetensors, whatever the name; ``.safetensors`` is the custom.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        self._core.save(os.fspath(path))
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` writes."""
+        return self._core.to_bytes()
+
+    def _rows(self, X: ArrayLike) -> FloatArray:
+        names = getattr(X, "columns", None)
+        if names is not None and self.feature_names_in_ is not None:
+            got, expected = [str(name) for name in names], self.feature_names_in_.tolist()
+            if got != expected:
+                raise ValueError(f"X must have the columns {expected}, in this order; got {got}")
+        rows = _numeric("X", X)
+        if rows.ndim != 2:
+            raise ValueError(
+                f"X must be a matrix of shape (n, {self.n_features_in_}), got shape {rows.shape}; for a "
+                "single row use predict_one"
+            )
+        return np.ascontiguousarray(rows)
+
+    def _shaped(self, values: FloatArray) -> FloatArray:
+        return values[:, 0] if self._flat else values
+
+
+def load(path: str | os.PathLike[str]) -> Predictor:
+    """Load a model file.
+
+    Nothing in it is executed, and everything in it is checked, so that files of others are safe to load.
+
+    Parameters
+    ----------
+    path : str or path-like
+        As written by ``save`` of an estimator or a `Predictor`, here or by any earlier version.
+
+    Returns
+    -------
+    Predictor
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is not a model file, or a broken one, or of a later version than this library knows.
+    """
+    return Predictor(_core.Predictor.load(os.fspath(path)))
+
+
+def _from_bytes(content: bytes) -> Predictor:
+    return Predictor(_core.Predictor.from_bytes(content))
+
+
+def _numeric(name: str, values: ArrayLike) -> FloatArray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub" and array.dtype != object:
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    try:
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers: {error}") from None
+
+
+def _threads(n_jobs: int | None) -> int | None:
+    if n_jobs is None or n_jobs == -1:
+        return None
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)):
+        raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}")
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs must be positive, -1 or None (one thread per core); got {n_jobs!r}")
+    return int(n_jobs)
+
+
+def _names(names: list[str] | None) -> NDArray[Any] | None:
+    return None if names is None else _frozen(np.array(names, dtype=object))
+
+
+def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
+    """Return labels in the type that they had."""
+    if classes is None:
+        return None
+    values = classes["values"]
+    try:
+        dtype = np.dtype(classes["dtype"])
+        if dtype.kind in "Mm":
+            return _frozen(np.array(values, dtype=np.int64).view(dtype))
+        if dtype.kind == "O":
+            labels = np.empty(len(values), dtype=object)
+            labels[:] = values
+            return _frozen(labels)
+        if dtype.kind in "biufU":
+            return _frozen(np.array(values, dtype=dtype))
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"the labels of the classes are not of their type: {error}") from None
+    raise ValueError(f"labels of type {classes['dtype']!r} are none that a model can have")
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+def _kind(value: object) -> str:
+    return f"dtype {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

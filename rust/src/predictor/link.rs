@@ -1,0 +1,110 @@
+//! From linear predictors and their variances to means, standard deviations and probabilities.
+
+use std::f64::consts::PI;
+
+use serde::{Deserialize, Serialize};
+
+use super::spread::pair;
+
+/// What is made of the linear predictors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// The mean itself: a Gaussian likelihood.
+    Identity,
+    /// The logarithm of the mean of a count: a Poisson likelihood.
+    Log,
+    /// Log odds: of the second of two classes, or of each class against the rest.
+    Logistic,
+    /// The logits of a softmax.
+    Softmax,
+    /// The scores of a multinomial probit.
+    Probit,
+}
+
+impl Link {
+    /// Whether it leads to classes.
+    #[must_use]
+    pub fn is_classification(self) -> bool {
+        matches!(self, Self::Logistic | Self::Softmax | Self::Probit)
+    }
+
+    /// Mean of the target.
+    pub(super) fn mean(self, eta: f64) -> f64 {
+        if self == Self::Log { eta.exp() } else { eta }
+    }
+
+    /// Standard deviation of the target, given mean and variance of the linear predictor and the noise.
+    ///
+    /// A count whose log mean is Gaussian has the variance `e^(m + v/2) + (e^v - 1) e^(2m + v)`.
+    pub(super) fn std(self, eta: f64, variance: f64, noise: f64) -> f64 {
+        if self == Self::Log {
+            let own = (eta + 0.5 * variance).exp();
+            (own + variance.exp_m1() * (2.0 * eta + variance).exp()).sqrt()
+        } else {
+            (noise + variance).sqrt()
+        }
+    }
+}
+
+/// MacKay's factor: the mean of the sigmoid of a Gaussian variable is about the sigmoid of kappa times its mean.
+fn kappa(variance: f64) -> f64 {
+    1.0 / (1.0 + PI / 8.0 * variance).sqrt()
+}
+
+/// `ln sigmoid(z)`.
+fn log_sigmoid(z: f64) -> f64 {
+    z.min(0.0) - (-z.abs()).exp().ln_1p()
+}
+
+/// Two classes from the log odds of the second, or each against the rest: sigmoids divided by their sum.
+///
+/// Through logarithms: the ratios survive where every probability is too small for a float.
+pub(super) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
+    let moderated = |c: usize| eta[c] * variance.get(c).map_or(1.0, |&v| kappa(v));
+    if eta.len() == 1 {
+        let z = moderated(0);
+        out[0] = log_sigmoid(-z);
+        out[1] = log_sigmoid(z);
+    } else {
+        for (c, out) in out.iter_mut().enumerate() {
+            *out = log_sigmoid(moderated(c));
+        }
+    }
+    normalise(out);
+}
+
+/// The softmax, moderated where there are covariances of the pairs.
+///
+/// `1 / p_c = sum_d e^-(eta_c - eta_d)`, and the mean of each sigmoid of a difference is about that of kappa times its mean:
+/// `p_c` is proportional to `1 / sum_d e^(-kappa_cd (m_c - m_d))` (Daunizeau 2017).
+pub(super) fn softmax(eta: &[f64], pairs: &[f64], out: &mut [f64]) {
+    if pairs.is_empty() {
+        out.copy_from_slice(eta);
+        return normalise(out);
+    }
+    let covariance = |c: usize, d: usize| pairs[pair(c.min(d), c.max(d))];
+    for c in 0..eta.len() {
+        let exponent = |d: usize| {
+            let spread = covariance(c, c) + covariance(d, d) - 2.0 * covariance(c, d);
+            kappa(spread.max(0.0)) * (eta[d] - eta[c])
+        };
+        let highest = (0..eta.len()).fold(f64::NEG_INFINITY, |most, d| most.max(exponent(d)));
+        let sum = (0..eta.len()).fold(0.0, |sum, d| sum + (exponent(d) - highest).exp());
+        out[c] = -(highest + sum.ln());
+    }
+    normalise(out);
+}
+
+/// Makes probabilities of their logarithms, up to a constant.
+fn normalise(log_p: &mut [f64]) {
+    let highest = log_p.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+    let mut sum = 0.0;
+    for p in log_p.iter_mut() {
+        *p = (*p - highest).exp();
+        sum += *p;
+    }
+    for p in log_p.iter_mut() {
+        *p /= sum;
+    }
+}

@@ -1,0 +1,33 @@
+//! Memory that a thread keeps from one prediction to the next.
+
+use std::cell::Cell;
+
+use crate::kernel::Points;
+
+/// Room for numbers and points.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    values: Vec<f64>,
+    pub(super) points: Points,
+}
+
+/// Numbers that a thread keeps; what a larger model needs is given back.
+const KEPT: usize = 1 << 18;
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Calls `f` with room for `len` numbers, of no particular value, and for points.
+pub(super) fn with_scratch<T>(len: usize, f: impl FnOnce(&mut [f64], &mut Points) -> T) -> T {
+    // Taken out, so that a call within a call has its own.
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    if scratch.values.len() < len {
+        scratch.values.resize(len, 0.0);
+    }
+    let result = f(&mut scratch.values[..len], &mut scratch.points);
+    if scratch.values.len() <= KEPT {
+        SCRATCH.set(Some(scratch));
+    }
+    result
+}
