@@ -17,6 +17,7 @@ from ._types import StepRecord
 
 if TYPE_CHECKING:
     from . import inspection, kernels
+    from ._c_export import to_c
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -37,6 +38,7 @@ _LAZY = {
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
+    "to_c": "_c_export",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "__version__",
     "inspection",
     "kernels",
+    "to_c",
 ]
 
 
