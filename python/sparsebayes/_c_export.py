@@ -171,9 +171,9 @@ class _Header:
         table = self._source.table("weights", weights).name
         if all(np.array_equal(output.functions, np.arange(n)) for output in outputs):
             return [self._fill(links.DENSE_ETA, n=n, weights=table)]
-        self._at = self._source.table("at", np.concatenate([output.functions for output in outputs])).name
+        self._at = self._source.indices("at", np.concatenate([output.functions for output in outputs])).name
         sizes = [len(output.functions) for output in outputs]
-        starts = self._source.table("starts", np.cumsum([0, *sizes])).name
+        starts = self._source.indices("starts", np.cumsum([0, *sizes])).name
         return [self._fill(links.SPARSE_ETA, starts=starts, weights=table, at=self._at)]
 
     def _variances(self, roots: list[FloatArray]) -> list[str]:

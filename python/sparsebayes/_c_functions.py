@@ -97,8 +97,8 @@ class Functions:
             if block.size > 0:
                 body.append(self._statement(block, start))
                 start += block.size
-        if not body:
-            body = ["    (void)x;\n    (void)phi;\n"]
+        if all(isinstance(block, Constant) for block in blocks if block.size > 0):
+            body.append("    (void)x;\n    (void)phi;\n")
         self.definitions.append(self._source.fill(_FUNCTIONS, body="".join(body)))
 
     @singledispatchmethod
@@ -115,7 +115,7 @@ class Functions:
         if np.array_equal(block.columns, np.arange(first, first + n)):
             column = f"{first} + j"
         else:
-            column = f"{self._source.table('columns', block.columns).name}[j]"
+            column = f"{self._source.indices('columns', block.columns).name}[j]"
         return f"    for (size_t j = 0; j < {n}; j++)\n        phi[{start} + j] = x[{column}];\n"
 
     @_statement.register
@@ -125,7 +125,7 @@ class Functions:
         name = f"{self._source.prefix}_centres_{len(self.definitions)}_"
         gather, at = "", "x"
         if len(used) < self._n_features:
-            columns = self._source.table("columns", used).name
+            columns = self._source.indices("columns", used).name
             gather, at = self._source.fill(_GATHER, width=len(used), columns=columns), "at"
             self.scratch = max(self.scratch, len(used))
         value = self._value(block.kernel, used, points, at)
@@ -159,7 +159,7 @@ class Functions:
         # Positions among the columns used, so that kernels on as many leading columns share a function.
         index = "d"
         if not np.array_equal(columns, np.arange(len(columns))):
-            index = f"{self._source.table('columns', columns).name}[d]"
+            index = f"{self._source.indices('columns', columns).name}[d]"
         key = (inner, len(columns), index + type_)
         if key not in self._leaves:
             name = f"{self._source.prefix}_kernel_{len(self._leaves)}_"

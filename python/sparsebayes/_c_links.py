@@ -82,22 +82,21 @@ static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
 }
 """
 
-#: The variance is m + (e^v - 1) m^2 with m = exp(eta + v/2); its root is taken so that m^2 need be no number.
+#: The root of a^2 + b^2 with a^2 = exp(eta + v/2) and b^2 = (e^v - 1) exp(2 eta + v), which is (1 - e^-v)
+#: exp(2 eta + 2 v): no square has to be a number.
 COUNT_STD = """\
 /* Writes mean and standard deviation of the count. */
 static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
 {
-    $REAL phi[$functions], v[1], m, e;
+    $REAL phi[$functions], v[1], eta;
     ${NAME}_functions_(x, phi);
     ${NAME}_eta_(phi, mean);
     ${NAME}_variances_(phi, v);
-    m = $exp(mean[0] + v[0] / 2.0$f);
-    e = $expm1(v[0]);
-    mean[0] = $exp(mean[0]);
-    if (!(e > 0.0$f))
-        sd[0] = $sqrt(m);
-    else
-        sd[0] = m > 1.0$f ? m * $sqrt(1.0$f / m + e) : $sqrt(m + e * m * m);
+    eta = mean[0];
+    mean[0] = $exp(eta);
+    sd[0] = $exp(eta / 2.0$f + v[0] / 4.0$f);
+    if (v[0] > 0.0$f)
+        sd[0] = $hypot(sd[0], $exp(eta + v[0]) * $sqrt(-$expm1(-v[0])));
 }
 """
 

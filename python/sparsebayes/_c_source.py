@@ -19,11 +19,10 @@ _INTEGERS = (
     ("signed char", -127, 127, 1),
     ("unsigned short", 0, 65535, 2),
     ("short", -32767, 32767, 2),
-    ("unsigned long", 0, 2**32 - 1, 4),
 )
 #: So long a name keeps every identifier within the 63 characters that C99 tells apart.
 _LONGEST_NAME = 32
-_FUNCTIONS = ("erfc", "exp", "expm1", "fabs", "log", "log1p", "sqrt", "tanh")
+_FUNCTIONS = ("erfc", "exp", "expm1", "fabs", "hypot", "log", "log1p", "sqrt", "tanh")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ class Real:
         if np.any(outside):
             wider = ", or use dtype='double'" if self.name == "float" else ""
             raise ValueError(
-                f"{what} of {sizes[outside][0]:.3g} is out of the range of {self.name}; rescale the data{wider}"
+                f"{what} of {sizes[outside][0]:.3g} is out of the range of {self.name}; "
+                f"rescale the data{wider}"
             )
 
 
@@ -89,10 +89,24 @@ class Source:
     def table(self, role: str, values: ArrayLike) -> Table:
         """Return a table of these numbers, the earlier one if there is one with the same.
 
-        Integers are stored in the least type that holds them: pixels and indices take a byte.
+        Integers are stored in the least type that holds them: pixels take a byte.
         """
         flat = np.ravel(np.asarray(values, dtype=np.float64))
-        type_, size, texts = self._elements(role, flat)
+        integers = _integers(flat)
+        if integers is None:
+            # Small ones may vanish beside the largest.
+            self.real.check(f"a number among the {role}", np.abs(flat).max())
+            texts = [self.real.literal(value) for value in flat]
+            return self._table(role, flat, f"{self.prefix}_real", self.real.dtype.itemsize, texts)
+        return self._table(role, flat, *integers, [str(int(value)) for value in flat])
+
+    def indices(self, role: str, values: ArrayLike) -> Table:
+        """Return a table of integers that are not negative."""
+        flat = np.ravel(np.asarray(values, dtype=np.float64))
+        type_, size = _integers(flat) or ("unsigned long", 4)
+        return self._table(role, flat, type_, size, [str(int(value)) for value in flat])
+
+    def _table(self, role: str, flat: FloatArray, type_: str, size: int, texts: list[str]) -> Table:
         key = (type_, flat.tobytes())
         if key not in self.tables:
             name = f"{self.prefix}_{role}_{len(self.tables)}_"
@@ -101,24 +115,21 @@ class Source:
             self.tables[key] = Table(name, type_, len(flat), size * len(flat), definition)
         return self.tables[key]
 
-    def _elements(self, role: str, values: FloatArray) -> tuple[str, int, list[str]]:
-        assert len(values) > 0
-        if np.all(values == np.trunc(values)):
-            for type_, least, most, size in _INTEGERS:
-                # Beyond 2^24 a float would round what an integer keeps.
-                if least <= values.min() and values.max() <= most and np.abs(values).max() <= 2**24:
-                    return type_, size, [str(int(value)) for value in values]
-        # Small ones may vanish beside the largest.
-        self.real.check(f"a number among the {role}", np.abs(values).max())
-        texts = [self.real.literal(value) for value in values]
-        return f"{self.prefix}_real", self.real.dtype.itemsize, texts
-
     def fill(self, template: str, **parts: object) -> str:
         """Return a template with its names: ``$NAME``, ``$REAL``, ``$exp`` and so on, and these parts."""
         names: dict[str, object] = {name: name + self.real.suffix for name in _FUNCTIONS}
         names |= {"NAME": self.prefix, "REAL": f"{self.prefix}_real", "f": self.real.suffix}
         names["MACRO"] = self.prefix.upper()
         return Template(template).substitute(names | parts)
+
+
+def _integers(values: FloatArray) -> tuple[str, int] | None:
+    """Return the least type that holds these numbers, and its size; None if they are no small integers."""
+    if np.all(values == np.trunc(values)):
+        for type_, least, most, size in _INTEGERS:
+            if least <= values.min() and values.max() <= most:
+                return type_, size
+    return None
 
 
 def check_name(name: object) -> str:
@@ -160,7 +171,7 @@ _HARMLESS = frozenset(
 
 def encode(label: Any) -> bytes:
     """Return the bytes of that string, without its final zero."""
-    return bytes(label) if isinstance(label, bytes) else str(label).encode("utf-8", "backslashreplace")
+    return str(label).encode("utf-8", "backslashreplace")
 
 
 def plain(text: str) -> str:

@@ -97,9 +97,8 @@ def factor(covariance: FloatArray) -> FloatArray:
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     inverse = 1.0 / np.where(scale > 0.0, scale, 1.0)
     correlation = covariance * inverse[:, np.newaxis] * inverse
-    root: FloatArray
     try:
-        root = np.linalg.cholesky(correlation).T
+        root = np.asarray(np.linalg.cholesky(correlation).T, dtype=np.float64)
     except np.linalg.LinAlgError:  # semidefinite to rounding
         values, vectors = np.linalg.eigh(correlation)
         root = _triangle((vectors * np.sqrt(np.maximum(values, 0.0))).T)
@@ -107,9 +106,7 @@ def factor(covariance: FloatArray) -> FloatArray:
 
 
 def _triangle(matrix: FloatArray) -> FloatArray:
-    _, r = np.linalg.qr(matrix)
-    result: FloatArray = r
-    return result
+    return np.asarray(np.linalg.qr(matrix)[1], dtype=np.float64)
 
 
 def factors(model: ServedModel) -> list[FloatArray]:
