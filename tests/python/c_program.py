@@ -5,6 +5,9 @@ import subprocess
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
 
 STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 #: What careful projects ask for beside; gcc and clang know all of them.
