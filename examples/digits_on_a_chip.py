@@ -1,9 +1,9 @@
 """A recogniser of handwritten digits for a microcontroller.
 
-Relevance vector machines are trained on half of scikit-learn's digits, 8 x 8 pixels, and written as C headers
-in single precision. Bytes are those of all their tables: a relevance vector is 64 pixels and takes 64 of them.
-Where there is a C compiler the headers are compiled, classify the other half, and are timed on this machine. The
-support vector machine beside them is counted as if it were written in the same way.
+Relevance vector machines are trained on half of scikit-learn's digits, 8 x 8 pixels, and written as C
+headers in single precision. Bytes are those of all their tables: a relevance vector is 64 pixels and takes 64
+of them. Where there is a C compiler the headers are compiled, classify the other half, and are timed on this
+machine. The support vector machine beside them is counted as if it were written in the same way.
 
 Prints a table and writes digits.h, the smallest. Run it with ``make examples``; docs/embedding.md has the
 table.

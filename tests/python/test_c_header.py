@@ -6,6 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 
@@ -13,12 +15,15 @@ import sparsebayes
 from c_problems import every_link, labels, rows, target
 from c_program import PICKY, STRICT, ask, build, needs_compiler
 from sparsebayes import GREVM, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
+from sparsebayes._c_source import Real, quote
 from sparsebayes.kernels import Gaussian, Laplacian
 
 
-def test_equal_tables_are_stored_once():
+@needs_compiler
+def test_equal_tables_are_stored_once(tmp_path):
     X = rows(60)
     est = GREVM([Gaussian(2.0), Laplacian(0.3)]).fit(X, labels(X, 3))
+    ask(to_c(est), X, tmp_path)
     assert len(re.findall(r"static const model_real model_points_\d+_\[", to_c(est))) == 1
 
 
@@ -106,6 +111,30 @@ int main(void)
     return 0;
 }
 """
+
+
+@given(st.text())
+def test_text_is_quoted_reversibly_and_harmlessly(text):
+    inside = quote(text)[1:-1]
+    assert re.fullmatch(r"(?:[^\x00-\x1f\x7f-\U0010ffff\\?*/\"]|\\[0-7]{3})*", inside)
+    bytes_ = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), inside).encode("latin-1")
+    assert bytes_ == text.encode("utf-8", "backslashreplace")
+
+
+FINITE = {"allow_nan": False, "allow_infinity": False}
+
+
+@given(st.floats(**FINITE, width=32), st.floats(**FINITE))
+def test_literals_read_back_as_the_same_number(single, double):
+    text = Real("float").literal(single)
+    assert text.endswith("f")
+    assert np.float32(text[:-1]) == np.float32(single)
+    assert float(Real("double").literal(double)) == double
+    # Without a point or an exponent it would be an integer.
+    assert re.search("[.e]", text)
+    assert re.search("[.e]", Real("double").literal(double))
+
+
 HOSTILE = [
     "*/ int injected(void) { return 1; } /*",
     '"; int injected; char *s = "',
