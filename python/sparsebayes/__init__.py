@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import inspection, kernels
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
+    from ._c_export import to_c
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -42,6 +43,7 @@ _LAZY = {
     "kernels": "",
     "register_onnx_converters": "_onnx_sklearn",
     "to_onnx": "_onnx",
+    "to_c": "_c_export",
 }
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "load",
     "register_onnx_converters",
     "to_onnx",
+    "to_c",
 ]
 
 
