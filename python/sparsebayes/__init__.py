@@ -18,9 +18,9 @@ from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from . import inspection, kernels
+    from ._c_export import to_c
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
-    from ._c_export import to_c
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -66,8 +66,8 @@ __all__ = [
     "kernels",
     "load",
     "register_onnx_converters",
-    "to_onnx",
     "to_c",
+    "to_onnx",
 ]
 
 
