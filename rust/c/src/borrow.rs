@@ -85,7 +85,10 @@ fn too_long(what: &str, n: usize) -> Failure {
 
 fn check<T>(what: &str, pointer: *const T) -> Result<()> {
     if pointer.is_null() {
-        return Err(Failure::new(Status::NullPointer, format!("{what} is NULL")));
+        return Err(Failure::new(
+            Status::NullPointer,
+            format!("{what} must not be NULL"),
+        ));
     }
     if !pointer.is_aligned() {
         let message = format!("{what} must lie at a multiple of {} bytes", align_of::<T>());
