@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+RUST_SOURCES := $(shell find rust/src rust/py -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 # The rust-toolchain file names the channel; nothing here does.
 export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
@@ -70,7 +70,7 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 	cargo test --locked --quiet --package sparsebayes-c
 
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
-	CC=$(CC) CXX=$(CXX) tests/c/run.sh target/release
+	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
 test-python: install ## Run the Python tests and doctests
 	$(BIN)/python -m pytest

@@ -33,7 +33,7 @@ for kind in shared static; do
     fi
 done
 
-if command -v "${CXX:-c++}" > /dev/null; then
+if command -v ${CXX:-c++} > /dev/null; then
     ${CXX:-c++} -std=c++11 -Wall -Wextra -Werror -pedantic -Irust/c/include tests/c/test_header.cpp \
         -o $out/test-header $shared
     $out/test-header
