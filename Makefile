@@ -77,6 +77,7 @@ test-python: install ## Run the Python tests and doctests
 
 lint: install ## Lint Rust, Python and the Rust documentation
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --locked --quiet --no-default-features --all-targets -- -D warnings
 	cargo doc --locked --quiet --no-deps
 	$(BIN)/ruff check .
 
