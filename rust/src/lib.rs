@@ -40,8 +40,8 @@ mod stats;
 
 pub use error::{Error, Result};
 pub use fit::{
-    Action, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status, Step,
-    TopDownFit, Watch, fit, fit_outputs,
+    Action, Ascent, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status,
+    Step, TopDownFit, Watch, fit, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 pub use likelihood::{Likelihood, Working};
