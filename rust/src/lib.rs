@@ -51,8 +51,8 @@ mod stats;
 pub use error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use fit::{
-    Action, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status, Step,
-    TopDownFit, Watch, fit, fit_outputs,
+    Action, Ascent, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status,
+    Step, TopDownFit, Watch, fit, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 #[cfg(feature = "fit")]

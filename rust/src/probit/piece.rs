@@ -4,7 +4,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use std::ops::Range;
 
 use super::Table;
-use super::rule::{ABSENT, Integral, LANES, Lanes, Modes, Nodes};
+use super::rule::{ABSENT, Integral, LANES, Lanes, Modes, Nodes, curvature};
 use crate::linalg::simd::{Simd, WithSimd, is_fused};
 use crate::normal::{cdf, log_cdf};
 
@@ -17,6 +17,24 @@ pub(super) enum Wanted<'a> {
     LogProbabilities,
     /// The means of the noisy copies given these classes, and ln P of these.
     Expectations(&'a [usize]),
+    /// The same, and after the means minus the second derivatives of ln P: those of scores c and d <= c in column
+    /// [`packed`]`(c, d)`.
+    Curvatures(&'a [usize]),
+}
+
+impl Wanted<'_> {
+    /// Numbers for each row.
+    pub(super) fn n_columns(&self, n_classes: usize) -> usize {
+        match self {
+            Self::Curvatures(_) => n_classes + packed(n_classes, 0),
+            _ => n_classes,
+        }
+    }
+}
+
+/// Where the entry of row `c` and column `d <= c` of a symmetric matrix is when its lower triangle is written row after row.
+pub(crate) fn packed(c: usize, d: usize) -> usize {
+    c * (c + 1) / 2 + d
 }
 
 /// Rows of a table and what is asked of them, as work for one thread.
@@ -47,7 +65,7 @@ impl Piece<'_> {
     #[allow(clippy::inline_always)] // as `with_simd`
     fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
         let height = self.rows.len();
-        let mut out = vec![0.0; height * self.table.n_classes];
+        let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
         let mut column = Vec::new();
         let mut group = Group::new(self.nodes, self.table);
         for start in self.rows.clone().step_by(LANES) {
@@ -68,6 +86,10 @@ impl Piece<'_> {
                     group.set::<FUSED>(&rows, |row| labels[row]);
                     group.expectations::<FUSED>(to, height, &mut column);
                 }
+                Wanted::Curvatures(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.curvatures::<FUSED>(to, height, &mut column);
+                }
             }
         }
         if matches!(self.wanted, Wanted::LogProbabilities) {
@@ -87,6 +109,12 @@ struct Group<'a> {
     differences: Vec<Lanes>,
     modes: Modes,
     integral: Integral,
+    /// What the copy of each class other than the own one is lowered by in the mean, for the row last seen.
+    lost: Vec<f64>,
+    /// The means of minus the second derivatives of ln Phi, likewise.
+    means: Vec<f64>,
+    /// Sums of the rows of a matrix of classes.
+    sums: Vec<f64>,
 }
 
 impl<'a> Group<'a> {
@@ -99,6 +127,9 @@ impl<'a> Group<'a> {
             differences: vec![[ABSENT; LANES]; table.n_classes],
             modes: Modes::default(),
             integral: Integral::new(table.n_classes, nodes),
+            lost: vec![0.0; table.n_classes],
+            means: vec![0.0; table.n_classes],
+            sums: vec![0.0; table.n_classes],
         }
     }
 
@@ -187,19 +218,80 @@ impl<'a> Group<'a> {
         stride: usize,
         log_p: &mut Vec<f64>,
     ) {
-        for (l, row) in self.rows.clone().enumerate() {
+        for l in 0..self.rows.len() {
             log_p.push(self.integrate::<FUSED>(l));
-            let (own, pair) = (self.own[l], self.pair(l));
-            let mut gained = 0.0;
-            for class in (0..self.table.n_classes).filter(|&class| class != own) {
-                let lost = pair.map_or_else(
-                    || self.integral.mean_hazard(class),
-                    |x| cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2,
-                );
-                out[class * stride + l] = self.table.at(row, class) - lost;
-                gained += lost;
+            self.means::<FUSED>(l, out, stride);
+        }
+    }
+
+    /// The means of row `l`, whose integral was the last to be taken.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn means<const FUSED: bool>(&mut self, l: usize, out: &mut [f64], stride: usize) {
+        let (own, pair, row) = (self.own[l], self.pair(l), self.rows.start + l);
+        let mut gained = 0.0;
+        for class in (0..self.table.n_classes).filter(|&class| class != own) {
+            let lost = pair.map_or_else(
+                || self.integral.mean_hazard(class),
+                |x| cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2,
+            );
+            self.lost[class] = lost;
+            out[class * stride + l] = self.table.at(row, class) - lost;
+            gained += lost;
+        }
+        out[own * stride + l] = self.table.at(row, own) + gained;
+    }
+
+    /// The same and minus the Hessian of ln P in the scores.
+    ///
+    /// With a_c = phi / Phi at u + f_i - f_c for the classes other than the own one, i, `d ln P / d f_c = -E a_c` and
+    /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand; and as ln P
+    /// sees differences only, each row of the matrix sums to zero.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn curvatures<const FUSED: bool>(
+        &mut self,
+        out: &mut [f64],
+        stride: usize,
+        log_p: &mut Vec<f64>,
+    ) {
+        let n = self.table.n_classes;
+        for l in 0..self.rows.len() {
+            log_p.push(self.integrate::<FUSED>(l));
+            self.means::<FUSED>(l, out, stride);
+            let (own, to) = (self.own[l], &mut out[n * stride + l..]);
+            let at = |c: usize, d: usize| packed(c.max(d), c.min(d)) * stride;
+            for c in 0..n {
+                let at_mode = self.modes.at[l] + self.differences[c][l];
+                self.means[c] = match self.pair(l) {
+                    Some(x) => 0.5 * curvature(cdf::<FUSED>(x).hazard, x),
+                    None => self.integral.centre(c, self.lost[c], at_mode),
+                };
             }
-            out[own * stride + l] = self.table.at(row, own) + gained;
+            let mut own_curvature = 0.0;
+            self.sums.fill(0.0);
+            for c in (0..n).filter(|&c| c != own) {
+                for start in (0..=c).step_by(LANES) {
+                    let covariances = match self.pair(l) {
+                        Some(_) => [0.0; LANES],
+                        None => self.integral.covariances(c, start / LANES),
+                    };
+                    for d in (start..n.min(start + LANES)).filter(|&d| d <= c && d != own) {
+                        let mean = if d == c { self.means[c] } else { 0.0 };
+                        let value = mean - covariances[d - start];
+                        to[at(c, d)] = value;
+                        self.sums[c] += value;
+                        if d != c {
+                            self.sums[d] += value;
+                        }
+                    }
+                }
+            }
+            for c in (0..n).filter(|&c| c != own) {
+                to[at(own, c)] = -self.sums[c];
+                own_curvature += self.sums[c];
+            }
+            to[at(own, own)] = own_curvature;
         }
     }
 }

@@ -68,7 +68,7 @@ impl Nodes {
 /// Where the integrands of some rows have their modes, and their shape there.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Modes {
-    at: Lanes,
+    pub(super) at: Lanes,
     /// The root of minus the inverse second derivative of g; at most 1.
     width: Lanes,
     /// How the integrand leans to the right: c of the new variable.
@@ -168,29 +168,38 @@ fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, 
             let x = at[l] + d[l];
             let hazard = cdf::<FUSED>(x).hazard;
             slope[l] += hazard;
-            curvature[l] += if x < PARABOLIC {
-                1.0
-            } else {
-                hazard * (hazard + x)
-            };
+            curvature[l] += self::curvature(hazard, x);
         }
     }
     (slope, curvature)
+}
+
+/// Minus the second derivative of ln Phi at x, where the hazard is given.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Modes::find`
+pub(super) fn curvature(hazard: f64, x: f64) -> f64 {
+    if x < PARABOLIC {
+        1.0
+    } else {
+        hazard * (hazard + x)
+    }
 }
 
 /// The integral of one row at the nodes; reused from row to row.
 #[derive(Debug)]
 pub(super) struct Integral {
     /// Nodes relative to the mode.
-    offset: Vec<f64>,
+    pub(super) offset: Vec<f64>,
     /// Products of the scaled Phi; in the end the weights of the nodes, which sum to 1.
-    product: Vec<f64>,
+    pub(super) product: Vec<f64>,
     /// What belongs in the exponent, relative to that at the mode.
     exponent: Vec<f64>,
     /// The hazards, class after class, of the classes seen.
-    hazard: Vec<f64>,
+    pub(super) hazard: Vec<f64>,
+    /// How they differ from their means: for each group of classes, node after node.
+    pub(super) centred: Vec<Lanes>,
     /// Whether the factor of a class differs from 1 at any node.
-    seen: Vec<bool>,
+    pub(super) seen: Vec<bool>,
 }
 
 impl Integral {
@@ -201,6 +210,7 @@ impl Integral {
             product: zeros.clone(),
             exponent: zeros,
             hazard: vec![0.0; n_classes * nodes.len()],
+            centred: vec![[0.0; LANES]; n_classes.div_ceil(LANES) * nodes.len()],
             seen: vec![false; n_classes],
         }
     }
