@@ -1,7 +1,8 @@
 """Train the model that the service serves, and save it.
 
 Disease progression of 442 patients from ten measurements: the data come with scikit-learn, as a pandas data
-frame, whose column names the model keeps. A quarter of the rows is held back for a look at the error bars. Run it as ``python train.py diabetes.safetensors``.
+frame, whose column names the model keeps. A quarter of the rows is held back for a look at the error bars.
+Run it as ``python train.py diabetes.safetensors``.
 """
 
 from __future__ import annotations
