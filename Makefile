@@ -54,6 +54,7 @@ examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of exampl
 	$(BIN)/python examples/healing.py
 	$(BIN)/python examples/log_odds.py
 	$(BIN)/python examples/mrvm.py
+	$(BIN)/python examples/digits_on_a_chip.py
 
 test: test-core test-python ## Run the Rust and the Python tests
 

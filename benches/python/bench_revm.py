@@ -68,7 +68,8 @@ def main():
 def measure(one, machines):
     """For each machine: width, and REPEATS means of error, time and non-zero parameters at that width."""
     X, y = one.load()
-    fit_once(machines, X[:60], y[:60])  # imports and threads are nobody's time
+    some = np.random.default_rng(0).permutation(len(X))[:60]  # files may be sorted by class
+    fit_once(machines, X[some], y[some])  # imports and threads are nobody's time
     # Width, repeat, fold, machine, then error, seconds and parameters.
     found = np.empty((len(WIDTHS), REPEATS, 2, len(machines), 3))
     for w, width in enumerate(WIDTHS):

@@ -18,6 +18,9 @@ from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from . import inspection, kernels
+    from ._c_export import to_c
+    from ._onnx import to_onnx
+    from ._onnx_sklearn import register_onnx_converters
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -38,6 +41,9 @@ _LAZY = {
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
+    "register_onnx_converters": "_onnx_sklearn",
+    "to_onnx": "_onnx",
+    "to_c": "_c_export",
 }
 
 __all__ = [
@@ -59,6 +65,9 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "register_onnx_converters",
+    "to_c",
+    "to_onnx",
 ]
 
 

@@ -13,8 +13,9 @@ from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
 from ._extra import Beside, columns_at, fitted_extra, training_columns
 from ._joint_evidence import LearningData
 from ._learning import check_learnable, check_model, check_optimize_kernel, learn
-from ._resolve import is_precomputed, resolve
-from ._types import ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
+from ._on_kernels import OnKernels
+from ._resolve import is_precomputed
+from ._types import ExtraBasis, FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, check_square, check_X, distinct_rows
 from .kernels import Kernel, Linear
 
@@ -22,24 +23,12 @@ if TYPE_CHECKING:
     from . import _core
 
 
-class KernelBasis(SparseBayesEstimator):
+class KernelBasis(OnKernels, SparseBayesEstimator):
     """One function per kernel and training row, k(., x_n), after a bias and before any extra columns."""
 
     if TYPE_CHECKING:
-        kernel: KernelSpec
-        gamma: float | str
-        degree: int
-        coef0: float
-        fit_intercept: bool
         extra_basis: ExtraBasis
         optimize_kernel: bool
-        kernel_: Kernel | list[Kernel] | str
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn is to know about this estimator."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        return tags
 
     def _layout(self, training: Training) -> Layout:
         # Equal rows have equal functions; the first stands for all.
@@ -56,21 +45,10 @@ class KernelBasis(SparseBayesEstimator):
             return DenseDesign([training.X[:, layout.kept], extra], layout)
         return self._kernel_design(self._resolve(training), training, extra)
 
-    def _resolve(self, training: Training) -> list[Kernel]:
-        return resolve(
-            self.kernel,
-            X=training.X,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            sample_weight=training.weights,
-            feature_names=getattr(self, "feature_names_in_", None),
-        )
-
     def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
         """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
         layout, X = self._layout(training), training.X
-        self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+        self.kernel_ = self._as_given(kernels)
         centres = training.at(layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
@@ -113,9 +91,6 @@ class KernelBasis(SparseBayesEstimator):
         else:
             blocks = [kernel(X, training.at(layout.kept)) for kernel in self._kernels()]
         return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
-
-    def _kernels(self) -> list[Kernel]:
-        return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
 
     def _fit_extra(self, training: Training) -> FloatArray:
         """Return the extra columns at the training rows, N x p; publishes what makes them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, gammaln
@@ -38,13 +40,29 @@ def objective(
 
 
 def find_mode(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Likelihood) -> FloatArray:
-    """Find the posterior mode from a start at zero by Newton's method, halving the steps that overshoot."""
-    mode = np.zeros(scaled.shape[1])
+    """Find the posterior mode, times the roots of alpha."""
+
+    def local(mode: FloatArray) -> tuple[FloatArray, FloatArray]:
+        slope, curvature = derivatives(likelihood, scaled @ mode, t, w)
+        hessian = np.eye(len(mode)) + scaled.T @ (curvature[:, np.newaxis] * scaled)
+        return scaled.T @ slope - mode, hessian
+
+    return climb(scaled.shape[1], local, lambda mode: objective(likelihood, scaled, mode, t, w))
+
+
+def climb(
+    size: int,
+    local: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    objective: Callable[[FloatArray], float],
+) -> FloatArray:
+    """Climb a concave function from zero by Newton's method, halving the steps that overshoot.
+
+    ``local``: its gradient and its negative Hessian.
+    """
+    mode = np.zeros(size)
     last = np.inf
     for _ in range(_NEWTON_STEPS):
-        slope, curvature = derivatives(likelihood, scaled @ mode, t, w)
-        gradient = scaled.T @ slope - mode
-        hessian = np.eye(len(mode)) + scaled.T @ (curvature[:, np.newaxis] * scaled)
+        gradient, hessian = local(mode)
         step = cho_solve(cho_factor(hessian), gradient)
         # Twice what the step should gain, and the square of its length in posterior deviations.
         decrement = float(gradient @ step)
@@ -55,8 +73,8 @@ def find_mode(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Like
                 break
             last = decrement
             continue
-        value = objective(likelihood, scaled, mode, t, w)
-        while not objective(likelihood, scaled, mode + step, t, w) >= value:
+        value = objective(mode)
+        while not objective(mode + step) >= value:
             step = step / 2.0
         mode = mode + step
     return mode

@@ -13,6 +13,7 @@ from ._arguments import check_integer, check_real
 from ._background import in_background
 from ._eigen import Approximation, Axes, Rules, Solution, classify
 from ._eigen_machine import EigenMachine
+from ._one_vs_rest import normalised
 from ._types import FloatArray, KernelSpec
 from ._validation import Training, learn_classes
 
@@ -154,13 +155,7 @@ class EigenClassifier(ClassifierMixin, EigenMachine):  # type: ignore[misc] # sc
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
         logits, _ = self._predictor(X)
-        if logits.shape[1] == 1:
-            logits = np.hstack([-logits, logits])
-        # Through logarithms: the ratios survive where every probability is too small for a float.
-        log_p = -np.logaddexp(0.0, -logits)
-        p: FloatArray = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        return p
+        return normalised(logits)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._arguments import check_flag, check_integer, check_n_jobs
 from ._background import in_background
-from ._base import Trainable
 from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
-from ._resolve import is_precomputed, resolve
-from ._types import FloatArray, IntArray, KernelSpec
+from ._on_kernels import OnKernels
+from ._resolve import is_precomputed
+from ._types import FloatArray, IntArray
 from ._validation import Training, check_square, check_training, check_X, distinct_rows
-from .kernels import Kernel, Linear
+from .kernels import Linear
 
 #: How a fit may end, best first, and what to do about it.
 _REMEDIES = {
@@ -37,19 +37,13 @@ _LARGEST = 1e150
 _PREDICT_ROWS = 2048
 
 
-class EigenMachine(Trainable):
+class EigenMachine(OnKernels):
     """Template of the relevance eigen-vector machines."""
 
     if TYPE_CHECKING:
-        kernel: KernelSpec
-        gamma: float | str
-        degree: int
-        coef0: float
-        fit_intercept: bool
         n_jobs: int | None
         verbose: int
         # After a fit.
-        kernel_: Kernel | list[Kernel] | str
         relevance_: IntArray
         relevance_vectors_: FloatArray
         dual_coef_: FloatArray
@@ -60,12 +54,6 @@ class EigenMachine(Trainable):
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
     _prior: ClassVar[Prior]
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn is to know about this estimator."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        return tags
 
     @abstractmethod
     def _rules(self) -> Rules:
@@ -103,16 +91,8 @@ class EigenMachine(Trainable):
             check_square(training)
             self.kernel_ = "precomputed"
             return DenseDesign([training.X[:, layout.kept]], layout).Phi
-        kernels = resolve(
-            self.kernel,
-            X=training.X,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            sample_weight=training.weights,
-            feature_names=getattr(self, "feature_names_in_", None),
-        )
-        self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+        kernels = self._resolve(training)
+        self.kernel_ = self._as_given(kernels)
         self.relevance_vectors_ = training.at(layout.kept)
         return DenseDesign(self._blocks(training.X), layout).Phi
 
@@ -120,9 +100,8 @@ class EigenMachine(Trainable):
         """Return the functions of each kernel at these rows, each (n, n_relevance)."""
         if is_precomputed(self.kernel_):
             return [X[:, self.relevance_]]
-        kernels: Any = self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]
         n_threads = check_n_jobs(self.n_jobs)
-        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in kernels]
+        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
 
     def _report(self, k: int, n: int, solution: Solution) -> None:
         """Write a line about one fit to standard error, if wanted."""

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._arguments import check_flag, check_integer, check_n_jobs, check_real, check_watchers
 from ._background import one_blas_thread
-from ._base import Trainable
 from ._composite import Composite
 from ._design import Layout, evaluate
 from ._mrvm import Outcome, Task
-from ._resolve import is_precomputed, resolve
-from ._types import Callback, FloatArray, IntArray, KernelSpec
+from ._on_kernels import OnKernels
+from ._resolve import is_precomputed
+from ._types import Callback, FloatArray, IntArray
 from ._validation import (
     Training,
     check_square,
@@ -30,7 +30,7 @@ from ._validation import (
     learn_classes,
 )
 from ._watch import Watch
-from .kernels import Kernel, Linear
+from .kernels import Linear
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,22 +39,16 @@ if TYPE_CHECKING:
 _PREDICT_ROWS = 8192
 
 
-class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-learn carries no types
+class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-learn carries no types
     """A multinomial probit model over kernel functions about the training rows."""
 
     if TYPE_CHECKING:
-        kernel: KernelSpec
-        gamma: float | str
-        degree: int
-        coef0: float
-        fit_intercept: bool
         min_iter_factor: float
         n_quadrature: int | None
         tol: float
         n_jobs: int | None
         verbose: int
         callback: Callback | None
-        kernel_: Kernel | list[Kernel] | str
 
     @abstractmethod
     def _run(self, task: Task) -> Outcome:
@@ -63,12 +57,6 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
     @abstractmethod
     def _publish_paths(self, outcome: Outcome) -> None:
         """Publish what only this machine has."""
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn is to know about this estimator."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -141,16 +129,8 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
             self.kernel_ = "precomputed"
             layout = Layout(bias, training.n_samples, training.rows)
             return Composite([training.X[:, layout.kept]], bias, np.arange(len(layout.kept))), layout
-        kernels = resolve(
-            self.kernel,
-            X=training.X,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            sample_weight=training.weights,
-            feature_names=getattr(self, "feature_names_in_", None),
-        )
-        self.kernel_ = kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+        kernels = self._resolve(training)
+        self.kernel_ = self._as_given(kernels)
         # Equal rows have equal functions; the first stands for all.
         layout = Layout(bias, training.n_samples, distinct_rows(training))
         centres = training.at(layout.kept)
@@ -190,11 +170,10 @@ class ProbitMachine(ClassifierMixin, Trainable):  # type: ignore[misc] # scikit-
         if is_precomputed(self.kernel_):
             values: FloatArray = X[:, self.relevance_]
             return values
-        kernels = self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]
         n_threads = check_n_jobs(self.n_jobs)
         weighted = (
-            b * evaluate(kernel, X, self.relevance_vectors_, n_threads)  # type: ignore[arg-type] # no string here
-            for b, kernel in zip(self.kernel_weights_, kernels, strict=True)
+            b * evaluate(kernel, X, self.relevance_vectors_, n_threads)
+            for b, kernel in zip(self.kernel_weights_, self._kernels(), strict=True)
             if b > 0.0
         )
         return reduce(np.add, weighted)

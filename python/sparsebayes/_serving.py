@@ -135,9 +135,7 @@ def _(kernel: OnColumns) -> Any:
 def _labels(classes: NDArray[Any]) -> dict[str, Any]:
     """Return labels of any type in types that JSON has, and the name of their type."""
     kind = classes.dtype.kind
-    if kind == "S":
-        values = [label.decode("latin-1") for label in classes.tolist()]
-    elif kind in "Mm":
+    if kind in "Mm":
         values = classes.view(np.int64).tolist()
     elif kind in "biufU" or (kind == "O" and all(isinstance(v, (str, bool, int, float)) for v in classes)):
         values = classes.tolist()

@@ -11,13 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
+from ._certify_mode import climb
 from ._types import FloatArray, IntArray, Problem
-
-#: Newton steps at most; and the squared distance, in posterior deviations, from where on they are left alone.
-_NEWTON_STEPS = 500
-_CLOSE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -87,28 +83,14 @@ class SoftmaxRows:
         return float(-self.weights @ np.logaddexp.reduce(behind, axis=1) - 0.5 * mode @ mode)
 
     def mode(self) -> FloatArray:
-        """Find the mode, times the roots of alpha, from zero by Newton's method with steps halved at need."""
-        mode = np.zeros(len(self.active))
-        last = np.inf
-        for _ in range(_NEWTON_STEPS):
-            eta = self.logits(mode)
-            psi = self.whitened(self.active, eta) / np.sqrt(self.alpha)
-            gradient = self.slopes(eta)[self.active] / np.sqrt(self.alpha) - mode
-            step = cho_solve(cho_factor(np.eye(len(mode)) + psi.T @ psi), gradient)
-            # Twice what the step should gain, and the square of its length in posterior deviations.
-            decrement = float(gradient @ step)
-            if decrement < _CLOSE:
-                # The objective can no longer tell steps apart; here they need no halving.
-                mode = mode + step
-                if decrement < _CLOSE**2 or decrement > 0.1 * last:
-                    break
-                last = decrement
-                continue
-            value = self.objective(mode)
-            while not self.objective(mode + step) >= value:
-                step = step / 2.0
-            mode = mode + step
-        return mode
+        """Find the posterior mode, times the roots of alpha."""
+        return climb(len(self.active), self._local, self.objective)
+
+    def _local(self, mode: FloatArray) -> tuple[FloatArray, FloatArray]:
+        eta = self.logits(mode)
+        psi = self.whitened(self.active, eta) / np.sqrt(self.alpha)
+        gradient = self.slopes(eta)[self.active] / np.sqrt(self.alpha) - mode
+        return gradient, np.eye(len(mode)) + psi.T @ psi
 
 
 def _probabilities(eta: FloatArray) -> tuple[FloatArray, FloatArray]:

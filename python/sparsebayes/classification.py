@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
+from ._one_vs_rest import normalised
 from ._prediction import KernelClassification
 from ._types import Callback, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
 from ._validation import learn_classes
@@ -159,14 +160,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         if getattr(self, "_likelihood", None) == "multinomial":
             return predict_proba(self, X, moderate)
         means, variances = self._moments(X, variance=moderate)
-        logits = means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances)
-        if logits.shape[1] == 1:
-            logits = np.hstack([-logits, logits])
-        # Through logarithms: the ratios survive where every probability is too small for a float.
-        log_p = -np.logaddexp(0.0, -logits)
-        p: FloatArray = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        return p
+        return normalised(means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class, as `predict_proba` sees it.

@@ -345,8 +345,6 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
     values = classes["values"]
     try:
         dtype = np.dtype(classes["dtype"])
-        if dtype.kind == "S":
-            return _frozen(np.array([value.encode("latin-1") for value in values], dtype=dtype))
         if dtype.kind in "Mm":
             return _frozen(np.array(values, dtype=np.int64).view(dtype))
         if dtype.kind == "O":

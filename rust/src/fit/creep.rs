@@ -35,7 +35,8 @@ pub(super) fn creep(
             };
             *last = r;
             let from = state.together(k);
-            alphas.push(bounded(from.alpha * step.copysign(r).exp(), from.s));
+            let way = if r == 0.0 { 0.0 } else { step.copysign(r) };
+            alphas.push(bounded(from.alpha * way.exp(), from.s));
         }
         state.set_alphas(&alphas)?;
         find_mode(stats, state)?;

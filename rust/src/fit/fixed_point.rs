@@ -12,7 +12,7 @@
 //! were pruned too early.
 
 use super::Status;
-use super::action::ALPHA_FLOOR;
+use super::action::{ALPHA_FLOOR, Factors};
 use super::dictionary::Dictionary;
 use super::joint::NoiseRange;
 use super::laplace;
@@ -171,13 +171,24 @@ pub(super) fn prune(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Halt> {
     const REST: f64 = 0.1;
+    delete_where(state, recorder, |factors, alpha, gain| {
+        let settled = !factors.prior.is_flat() && moved <= REST;
+        let far = alpha >= PRUNABLE * factors.s;
+        (far || settled) && factors.optimal_alpha().is_none() && gain >= 0.0
+    })
+}
+
+/// Takes out the functions of which that holds, given their factors, their alpha and the gain; whether there were any.
+pub(super) fn delete_where(
+    state: &mut State,
+    recorder: &mut Recorder<'_>,
+    goes: impl Fn(&Factors, f64, f64) -> bool,
+) -> std::result::Result<bool, Halt> {
     let size = state.len();
     for k in (0..size).rev() {
         let (factors, alpha) = (state.factors(k), state.alpha[k]);
         let gain = factors.gain_of_deleting(alpha);
-        let settled = !factors.prior.is_flat() && moved <= REST;
-        let far = alpha >= PRUNABLE * factors.s;
-        if (far || settled) && factors.optimal_alpha().is_none() && gain >= 0.0 {
+        if goes(&factors, alpha, gain) {
             let j = state.active[k];
             state.delete(k);
             recorder.step(Action::Delete(j), Some(gain), state)?;

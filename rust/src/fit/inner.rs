@@ -76,6 +76,31 @@ impl Outlook {
     }
 }
 
+/// Rounds in a row that raise the objective by nothing but its last digits.
+pub(super) struct Plateau {
+    highest: f64,
+    length: usize,
+}
+
+impl Plateau {
+    pub(super) fn new() -> Self {
+        Self {
+            highest: f64::NEG_INFINITY,
+            length: 0,
+        }
+    }
+
+    /// Takes in the objective after one more round; how many there are now.
+    pub(super) fn length_at(&mut self, objective: f64) -> usize {
+        /// A rise by less than this part of the objective is rounding.
+        const ROUNDING: f64 = 1e-14;
+        let risen = objective > self.highest + ROUNDING * objective.abs();
+        self.length = if risen { 0 } else { self.length + 1 };
+        self.highest = self.highest.max(objective);
+        self.length
+    }
+}
+
 /// Brings the active set to a maximum: one function at a time while that pays, all together near the end.
 ///
 /// Every step raises the evidence. `noise` is given where beta may move.
@@ -86,12 +111,9 @@ pub(super) fn converge(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
-    /// Steps in a row that may raise nothing but the last digits.
     const MOST_LEVEL: usize = 50;
-    /// A rise by less than this part of the objective is rounding.
-    const ROUNDING: f64 = 1e-14;
     let mut damping = Damping::default();
-    let (mut failures, mut level, mut highest) = (0, 0, f64::NEG_INFINITY);
+    let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
@@ -103,14 +125,7 @@ pub(super) fn converge(
             return Ok(Settled::Converged);
         }
         // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
-        let objective = state.log_posterior();
-        level = if objective > highest + ROUNDING * objective.abs() {
-            0
-        } else {
-            level + 1
-        };
-        highest = highest.max(objective);
-        if level >= MOST_LEVEL {
+        if plateau.length_at(state.log_posterior()) >= MOST_LEVEL {
             return Ok(Settled::Stalled);
         }
         if joint::step(stats, state, noise, &mut damping)? {

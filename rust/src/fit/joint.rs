@@ -118,6 +118,16 @@ pub(super) fn noise_gradient(state: &State) -> f64 {
         + state.noise_prior.slope(state.beta)
 }
 
+/// Leaves the alphas out of the gradient that sit at their floor where the evidence would push them further down. In the
+/// step they would have no way to go, and yet damp the others until these hardly move.
+pub(super) fn hold(alpha: &[f64], gradient: &mut DVector<f64>) {
+    for (g, &a) in gradient.iter_mut().zip(alpha) {
+        if a <= ALPHA_FLOOR {
+            *g = g.max(0.0);
+        }
+    }
+}
+
 /// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
 fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -> bool {
     let now = state.log_posterior();
@@ -139,6 +149,7 @@ impl Local {
         if free_beta {
             gradient[m] = noise_gradient(state);
         }
+        hold(&state.alpha, &mut gradient);
         gradient
     }
 
@@ -157,10 +168,19 @@ impl Local {
         if free_beta {
             Self::add_noise_row(state, &mut hessian);
         }
-        Self {
-            gradient: Self::gradient_at(state, free_beta),
-            hessian,
+        Self::new(alpha, Self::gradient_at(state, free_beta), hessian)
+    }
+
+    /// From a gradient out of [`hold`].
+    pub(super) fn new(alpha: &[f64], gradient: DVector<f64>, mut hessian: DMatrix<f64>) -> Self {
+        for k in 0..alpha.len() {
+            if alpha[k] <= ALPHA_FLOOR && gradient[k] == 0.0 {
+                hessian.row_mut(k).fill(0.0);
+                hessian.column_mut(k).fill(0.0);
+                hessian[(k, k)] = -1.0;
+            }
         }
+        Self { gradient, hessian }
     }
 
     fn add_noise_row(state: &State, hessian: &mut DMatrix<f64>) {
@@ -206,5 +226,38 @@ impl Local {
             direction *= LONGEST / longest;
         }
         Some(direction)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Minus the matrix whose inverse couples all of three alphas.
+    fn curvature() -> DMatrix<f64> {
+        -DMatrix::from_row_slice(3, 3, &[2.0, 1.0, 0.5, 1.0, 3.0, 1.0, 0.5, 1.0, 1.5])
+    }
+
+    fn direction(alpha: &[f64], slopes: [f64; 3]) -> DVector<f64> {
+        let mut gradient = DVector::from_row_slice(&slopes);
+        hold(alpha, &mut gradient);
+        let local = Local::new(alpha, gradient, curvature());
+        local.direction(0.0).unwrap()
+    }
+
+    #[test]
+    fn an_alpha_held_at_its_floor_leaves_the_step_to_the_others() {
+        let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, -0.4, 0.2]);
+        // [2 1/2; 1/2 3/2] d = [1/10; 1/5].
+        let expected = [0.05 / 2.75, 0.35 / 2.75];
+        assert_eq!(found[1].to_bits(), 0.0_f64.to_bits());
+        assert!((found[0] - expected[0]).abs() < 1e-15 && (found[2] - expected[1]).abs() < 1e-15);
+    }
+
+    #[test]
+    fn an_alpha_at_its_floor_that_gains_by_rising_is_not_held() {
+        let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, 0.4, 0.2]);
+        let right = DVector::from_row_slice(&[0.1, 0.4, 0.2]);
+        assert!((-curvature() * found - right).amax() < 1e-15);
     }
 }

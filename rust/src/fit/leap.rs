@@ -20,8 +20,11 @@ pub(super) fn leap_closer(
 ) -> Result<bool> {
     const MOST_LEAPS: usize = 32;
     const STEPS: usize = 5;
+    /// Closer than this no other choice of functions is any nearer, and what is in the way is rounding.
+    const NEAR: f64 = 1e-3;
+    let most = if here.norm() < NEAR { 1 } else { MOST_LEAPS };
     let before = state.clone();
-    for step in leaps(jacobian_here, here).take(MOST_LEAPS) {
+    for step in leaps(jacobian_here, here).take(most) {
         let alphas: Vec<f64> = (0..before.n_alphas())
             .map(|k| {
                 let from = before.together(k);
@@ -35,7 +38,7 @@ pub(super) fn leap_closer(
                 if there.norm() < 0.9 * here.norm() {
                     return Ok(true);
                 }
-                let jacobian = jacobian(stats, state)?;
+                let jacobian = there.hold(jacobian(stats, state)?);
                 if !advance(stats, state, &jacobian, &there)? {
                     break;
                 }

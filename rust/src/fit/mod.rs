@@ -17,6 +17,7 @@ mod record;
 mod search;
 mod sequential;
 mod settings;
+mod settled;
 mod shared;
 mod shared_candidates;
 mod shared_classes;

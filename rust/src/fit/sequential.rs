@@ -17,9 +17,9 @@ use super::settings::{
     CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
     SEARCHES, WHOLE, trials,
 };
+use super::settled::{fell, go_back, unless_indefinite};
 use super::state::State;
-use crate::Error;
-use crate::stats::{Statistics, check_flag};
+use crate::stats::Statistics;
 
 /// Runs from the state given to convergence.
 pub(super) fn maximise(
@@ -68,15 +68,16 @@ pub(super) fn complete(
 ) -> Result<Status, Halt> {
     let mut good = state.clone();
     let limits = (rules, range);
-    match go_on(stats, state, &mut good, dictionary, start, limits, recorder) {
-        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
-            check_flag(stats.cancel_flag().as_deref())?;
-            state.clone_from(&good);
-            recorder.step(Action::Joint, None, state)?;
-            Ok(Status::Stalled)
-        }
-        outcome => outcome,
-    }
+    let outcome = go_on(stats, state, &mut good, dictionary, start, limits, recorder);
+    let cancel = stats.cancel_flag();
+    unless_indefinite(
+        outcome,
+        state,
+        &good,
+        Action::Joint,
+        cancel.as_deref(),
+        recorder,
+    )
 }
 
 /// [`complete`]; `good` is kept at the last settled model.
@@ -122,9 +123,7 @@ fn go_on(
         look_again(stats, state, dictionary)?;
         let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
         if fell(state, good) {
-            state.clone_from(good);
-            recorder.step(Action::Joint, None, state)?;
-            return Ok(Status::Stalled);
+            return go_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
         dictionary.reprice(state);
@@ -144,13 +143,6 @@ fn go_on(
         }
         return Ok(status(settled, state, rules, range));
     }
-}
-
-/// Whether the evidence is less than it was, which no step makes it: then rounding rules.
-pub(super) fn fell(state: &State, before: &State) -> bool {
-    const SLACK: f64 = 1e-6;
-    let (now, then) = (state.log_posterior(), before.log_posterior());
-    now < then - SLACK * (1.0 + then.abs())
 }
 
 /// A first model, from a sample of the dictionary: what is left to gain outside is little. If the sample is all there is

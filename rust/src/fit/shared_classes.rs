@@ -12,11 +12,11 @@ use super::laplace::settle;
 use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{FINE_STEP, FREE, LOOSE_TOL, Rules};
+use super::settled::unless_indefinite;
 use super::shared_candidates::SharedCandidates;
 use super::state::State;
 use super::stationary::polish;
-use crate::Error;
-use crate::stats::{Statistics, check_flag};
+use crate::stats::Statistics;
 
 /// Rounds of mode and alphas between two passes over the dictionary.
 const ROUNDS: usize = 3;
@@ -32,16 +32,16 @@ pub(super) fn maximise(
 ) -> Result<Status, Halt> {
     state.sharing = stats.n_predictors();
     let mut good = state.clone();
-    match go_on(stats, state, &mut good, rules, recorder) {
-        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
-            // A factorisation that was told to end early looks like one that broke down.
-            check_flag(stats.cancel_flag().as_deref())?;
-            state.clone_from(&good);
-            recorder.step(Action::Mode, None, state)?;
-            Ok(Status::Stalled)
-        }
-        outcome => outcome,
-    }
+    let outcome = go_on(stats, state, &mut good, rules, recorder);
+    let cancel = stats.cancel_flag();
+    unless_indefinite(
+        outcome,
+        state,
+        &good,
+        Action::Mode,
+        cancel.as_deref(),
+        recorder,
+    )
 }
 
 /// [`maximise`]; `good` is kept at the last model before functions were added.

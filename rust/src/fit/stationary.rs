@@ -13,7 +13,7 @@
 //! A Gamma prior of shape a and rate b makes it `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
 //!
 //! As alpha_j grows without bound R_j tends to ln(s / q^2), which vanishes only on the border of relevance: unlike the
-//! gradient of the evidence, R has no false root at infinity.
+//! gradient of the evidence, R has no false root at infinity. An alpha at its floor with R below zero stays there.
 
 use nalgebra::{DMatrix, DVector};
 
@@ -45,6 +45,8 @@ pub(super) fn bounded(alpha: f64, s: f64) -> f64 {
 /// R of each function in the model, and which of them are on their way out: at the bound of alpha, and wanting more.
 pub(super) struct Residual {
     pub(super) values: Vec<f64>,
+    /// Which alphas sit at their floor and would go further down. R of these is put at zero.
+    held: Vec<bool>,
     leaving: Vec<bool>,
 }
 
@@ -53,6 +55,7 @@ impl Residual {
     pub(super) fn of(state: &State) -> Self {
         let mut this = Self {
             values: Vec::new(),
+            held: Vec::new(),
             leaving: Vec::new(),
         };
         for k in 0..state.n_alphas() {
@@ -69,7 +72,9 @@ impl Residual {
                 (gamma + 2.0 * prior.shape).ln() - (mu * mu + 2.0 * prior.rate).ln() - alpha.ln()
             };
             let departed = value > 0.0 && alpha >= 0.999 * DEPARTED * s;
-            this.values.push(value);
+            let held = value < 0.0 && alpha <= ALPHA_FLOOR;
+            this.values.push(if held { 0.0 } else { value });
+            this.held.push(held);
             this.leaving.push(departed || state.better_without(k));
         }
         this
@@ -83,6 +88,15 @@ impl Residual {
     /// Positions of these.
     fn positions(&self) -> impl Iterator<Item = usize> {
         (0..self.leaving.len()).filter(|&k| !self.leaving[k])
+    }
+
+    /// The Jacobian of what is left of R: alphas that are held do not move.
+    pub(super) fn hold(&self, mut jacobian: DMatrix<f64>) -> DMatrix<f64> {
+        for k in (0..self.held.len()).filter(|&k| self.held[k]) {
+            jacobian.row_mut(k).fill(0.0);
+            jacobian[(k, k)] = -1.0;
+        }
+        jacobian
     }
 
     /// Length of R over the functions that stay.
@@ -119,7 +133,7 @@ pub(super) fn polish(
             remove(stats, state, &here.leaving, recorder)?;
             continue;
         }
-        let jacobian = jacobian(stats, state)?;
+        let jacobian = here.hold(jacobian(stats, state)?);
         let moved = advance(stats, state, &jacobian, &here)?
             || leap_closer(stats, state, &jacobian, &here)?;
         if !moved {

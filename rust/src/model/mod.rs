@@ -2,6 +2,7 @@
 
 mod outputs;
 mod posterior;
+mod served;
 
 pub use outputs::OutputPosterior;
 pub use posterior::Posterior;

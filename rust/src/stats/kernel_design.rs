@@ -51,6 +51,37 @@ impl KernelDesign {
         })
     }
 
+    /// Numbers in a row.
+    #[must_use]
+    pub fn n_features(&self) -> usize {
+        self.points.n_features()
+    }
+
+    /// Centres of each kernel.
+    #[must_use]
+    pub fn n_centres(&self) -> usize {
+        self.n_centres
+    }
+
+    /// The kernels.
+    #[must_use]
+    pub fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    /// Whether the first function is constant.
+    #[must_use]
+    pub fn has_bias(&self) -> bool {
+        self.bias
+    }
+
+    /// Centre number `c`.
+    #[must_use]
+    pub fn centre(&self, c: usize) -> &[f64] {
+        let d = self.n_features();
+        &self.centres[c * d..][..d]
+    }
+
     /// Evaluates everything once: faster where N x K values fit in memory, and the same model to the bit.
     ///
     /// # Errors

@@ -186,15 +186,18 @@ impl<'a> OutputObservations<'a> {
         self.weights.as_deref()
     }
 
-    /// The unit-norm columns of these functions, N x |active|.
-    pub(crate) fn active_columns(&mut self, active: &[usize]) -> Vec<f64> {
-        self.gather(active)
+    /// The unit-norm columns of functions that are active or about to be, N x |js|.
+    pub(crate) fn active_columns(&mut self, js: &[usize]) -> Vec<f64> {
+        let mut columns = Vec::new();
+        self.columns
+            .gather(&*self.design, &self.norms, js, &mut columns);
+        columns
     }
 
     /// Phi mu at every row, N x C column after column, in the unit of the targets.
     pub fn predictions(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Vec<f64> {
         let n = self.n_rows();
-        let columns = self.gather(active);
+        let columns = self.active_columns(active);
         let mut predictions = vec![0.0; n * self.n_outputs()];
         for (c, prediction) in predictions.chunks_exact_mut(n).enumerate() {
             fill_pieces(prediction, ROW_BLOCK, |start, part| {
@@ -281,13 +284,6 @@ impl<'a> OutputObservations<'a> {
         }
         (residuals, squares)
     }
-
-    fn gather(&mut self, js: &[usize]) -> Vec<f64> {
-        let mut columns = Vec::new();
-        self.columns
-            .gather(&*self.design, &self.norms, js, &mut columns);
-        columns
-    }
 }
 
 /// The root mean variance of the outputs that are not zero throughout, and each output's variance in that unit.
@@ -346,7 +342,7 @@ impl OutputStatistics for OutputObservations<'_> {
     }
 
     fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>> {
-        let mut columns = self.gather(js);
+        let mut columns = self.active_columns(js);
         if let Some(w) = &self.weights {
             for column in columns.chunks_exact_mut(w.len()) {
                 column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
@@ -357,7 +353,7 @@ impl OutputStatistics for OutputObservations<'_> {
 
     fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
         self.check_cancel()?;
-        let columns = self.gather(active);
+        let columns = self.active_columns(active);
         let (residuals, squares) = self.weighted_residuals(&columns, mu);
         let projections = self.project(&residuals, self.n_outputs())?;
         Ok(Residuals {
@@ -369,7 +365,7 @@ impl OutputStatistics for OutputObservations<'_> {
     fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
         self.check_cancel()?;
         let n = self.n_rows();
-        let columns = self.gather(active);
+        let columns = self.active_columns(active);
         let (residuals, squares) = self.weighted_residuals(&columns, mu);
         let onto_active = |residual: &[f64]| -> Vec<f64> {
             let columns = columns.chunks_exact(n);

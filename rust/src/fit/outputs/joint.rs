@@ -10,7 +10,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::super::action::ALPHA_FLOOR;
-use super::super::joint::{Damping, Local, MOST_DAMPING};
+use super::super::joint::{Damping, Local, MOST_DAMPING, hold};
 use super::inner::Noise;
 use super::state::{Level, OutputState};
 use crate::Result;
@@ -87,6 +87,7 @@ fn gradient(state: &OutputState, free: &[usize]) -> DVector<f64> {
     for (b, &l) in free.iter().enumerate() {
         gradient[m + b] = noise_gradient(state, l);
     }
+    hold(&state.alpha, &mut gradient);
     gradient
 }
 
@@ -100,10 +101,7 @@ fn at(state: &OutputState, free: &[usize]) -> Local {
     for (b, &l) in free.iter().enumerate() {
         add_noise_row(state, l, m + b, &mut hessian);
     }
-    Local {
-        gradient: gradient(state, free),
-        hessian,
-    }
+    Local::new(&state.alpha, gradient(state, free), hessian)
 }
 
 fn add_alphas(state: &OutputState, l: usize, level: &Level, hessian: &mut DMatrix<f64>) {

@@ -10,6 +10,7 @@ use super::super::settings::{
     BLOCK, BLOCK_RATIO, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LEAST_IMPROVEMENT, LOOSE_TOL,
     Rules,
 };
+use super::super::settled::unless_indefinite;
 use super::candidates::Candidates;
 use super::inner::{Noise, best_step, converge};
 use super::state::OutputState;
@@ -30,14 +31,16 @@ pub(super) fn maximise(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let mut good = state.clone();
-    match go_on(stats, state, &mut good, rules, noise, recorder) {
-        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
-            state.clone_from(&good);
-            recorder.step(Action::Joint, None, state)?;
-            Ok(Status::Stalled)
-        }
-        outcome => outcome,
-    }
+    let outcome = go_on(stats, state, &mut good, rules, noise, recorder);
+    let cancel = stats.cancel_flag();
+    unless_indefinite(
+        outcome,
+        state,
+        &good,
+        Action::Joint,
+        cancel.as_deref(),
+        recorder,
+    )
 }
 
 /// [`maximise`]; `good` is kept at the last settled model.

@@ -30,11 +30,11 @@ use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::prior::{Gamma, Priors};
 use super::record::{Action, Halt, Offset, Recorder};
-use super::sequential::fell;
 use super::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
+use super::settled::{fell, go_back, unless_indefinite};
 use super::state::State;
+use crate::Result;
 use crate::stats::{Statistics, check_flag};
-use crate::{Error, Result};
 
 /// Updates of everything end where no ln E\[alpha\] nor ln E\[beta\] moves by more; the rest is done on what is left.
 const NEAR: f64 = 0.1;
@@ -57,15 +57,16 @@ pub(super) fn maximise(
     recorder.begin(state);
     approach(stats, state, noise, recorder)?;
     let mut good = state.clone();
-    match finish(stats, state, &mut good, priors, rules, noise, recorder) {
-        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
-            check_flag(stats.cancel_flag().as_deref())?;
-            state.clone_from(&good);
-            recorder.step(Action::Joint, None, state)?;
-            Ok(Status::Stalled)
-        }
-        outcome => outcome,
-    }
+    let outcome = finish(stats, state, &mut good, priors, rules, noise, recorder);
+    let cancel = stats.cancel_flag();
+    unless_indefinite(
+        outcome,
+        state,
+        &good,
+        Action::Joint,
+        cancel.as_deref(),
+        recorder,
+    )
 }
 
 /// What the bound has beside the objective of the other schemes.
@@ -244,9 +245,7 @@ fn finish(
             touching::settle(stats, state, effort, recorder)?
         };
         if fell(state, good) {
-            state.clone_from(good);
-            recorder.step(Action::Joint, None, state)?;
-            return Ok(Status::Stalled);
+            return go_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
         stats.bound(&state.active, &state.mu, &state.sigma)?;

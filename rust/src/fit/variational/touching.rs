@@ -8,7 +8,8 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::fit::inner::{self, Settled};
+use crate::fit::fixed_point::delete_where;
+use crate::fit::inner::{self, Plateau, Settled};
 use crate::fit::record::{Action, Halt, Recorder};
 use crate::fit::settings::Effort;
 use crate::fit::state::State;
@@ -47,9 +48,6 @@ fn look(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64>) 
     state.set_data(&mu, &gradient, deviance, Some(gram))
 }
 
-/// A rise of the bound by less than this part of it is rounding.
-const LEVEL: f64 = 1e-14;
-
 /// Brings the E\[alpha\] of the active set and the bound to the maximum of both together.
 ///
 /// Functions that have next to nothing to gain by staying are not stayed for.
@@ -72,21 +70,9 @@ pub(super) fn settle(
 fn drop_faint(state: &mut State, recorder: &mut Recorder<'_>) -> std::result::Result<bool, Halt> {
     const FAINT: f64 = 1e4;
     const WORTHLESS: f64 = 1e-8;
-    let size = state.len();
-    for k in (0..size).rev() {
-        let (factors, alpha) = (state.factors(k), state.alpha[k]);
-        let gain = factors.gain_of_deleting(alpha);
-        if alpha >= FAINT * factors.s && gain >= -WORTHLESS {
-            let j = state.active[k];
-            state.delete(k);
-            recorder.step(Action::Delete(j), Some(gain), state)?;
-        }
-    }
-    if state.len() < size {
-        // Rank-one updates drift.
-        state.recompute()?;
-    }
-    Ok(state.len() < size)
+    delete_where(state, recorder, |factors, alpha, gain| {
+        alpha >= FAINT * factors.s && gain >= -WORTHLESS
+    })
 }
 
 /// [`settle`] for all that are there.
@@ -103,7 +89,7 @@ fn settle_all(
     };
     inner::converge(stats, state, None, fine, recorder)?;
     let (mut nearest, mut since, mut slow) = (f64::INFINITY, 0, 1.0_f64);
-    let (mut highest, mut level, mut still) = (f64::NEG_INFINITY, 0, false);
+    let (mut plateau, mut at_rest) = (Plateau::new(), true);
     while since < PATIENCE {
         let Some((path, change)) = two_rounds(stats, state, fine, &mut gram, recorder)? else {
             continue;
@@ -116,12 +102,8 @@ fn settle_all(
             break;
         }
         // At the level of rounding strides are noise, and so is the distance made of them.
-        let bound = state.log_posterior();
-        let risen = bound > highest + LEVEL * highest.abs().min(f64::MAX);
-        level = if risen { 0 } else { level + 1 };
-        highest = highest.max(bound);
-        if level >= PATIENCE {
-            still = change <= SAFETY * effort.tol;
+        if plateau.length_at(state.log_posterior()) >= PATIENCE {
+            at_rest = change <= SAFETY * effort.tol;
             break;
         }
         since = if distance < nearest { 0 } else { since + 1 };
@@ -131,7 +113,7 @@ fn settle_all(
             extrapolate(stats, state, &moments, fine, &mut gram, recorder)?;
         }
     }
-    let ended = since < PATIENCE && (level < PATIENCE || still);
+    let ended = since < PATIENCE && at_rest;
     let converged = ended && inner::residual(state, None) <= effort.tol;
     Ok(if converged {
         Settled::Converged

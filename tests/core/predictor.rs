@@ -1,0 +1,442 @@
+//! Models as they are served: the same numbers alone and in company, nothing taken, nothing believed unchecked.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sparsebayes::linalg::with_threads;
+use sparsebayes::predictor::{
+    BlockHeader, Classes, FORMAT_VERSION, Header, Link, Parts, Table, Uncertainty,
+};
+use sparsebayes::{Error, Kernel, Predictor};
+
+use crate::alloc::allocations;
+
+const D: usize = 3;
+
+/// Numbers that look random and are not.
+fn numbers(n: usize, seed: u32) -> Vec<f64> {
+    (0..n)
+        .map(|i| (f64::from(u32::try_from(i).unwrap()) * 0.7 + f64::from(seed)).sin())
+        .collect()
+}
+
+fn kernels() -> Vec<Kernel> {
+    let gaussian = Kernel::Gaussian {
+        inverse_square_widths: vec![0.5],
+    };
+    let spline = Kernel::OnColumns {
+        columns: vec![2, 0],
+        kernel: Box::new(Kernel::LinearSpline),
+    };
+    vec![
+        gaussian.clone(),
+        Kernel::Laplacian { gamma: 0.3 },
+        Kernel::Polynomial {
+            degree: 3,
+            gamma: 0.5,
+            coef0: 1.0,
+        },
+        Kernel::Sigmoid {
+            gamma: 0.4,
+            coef0: 0.1,
+        },
+        Kernel::Sum(vec![
+            Kernel::Linear,
+            Kernel::Product(vec![gaussian, spline]),
+        ]),
+    ]
+}
+
+fn table(shape: &[usize], values: Vec<f64>) -> Table {
+    Table {
+        shape: shape.to_vec(),
+        values,
+    }
+}
+
+/// A covariance: A A^T.
+fn covariance(m: usize, seed: u32) -> Table {
+    let a = numbers(m * m, seed);
+    let entry = |at: usize| {
+        let (i, j) = (at / m, at % m);
+        0.01 * (0..m).map(|k| a[i * m + k] * a[j * m + k]).sum::<f64>()
+    };
+    table(&[m, m], (0..m * m).map(entry).collect())
+}
+
+/// A model of a constant, a column and five functions of `kernel`, each output weighing its own choice of these.
+fn parts(kernel: &Kernel, link: Link, uncertainty: Uncertainty, n_outputs: usize) -> Parts {
+    let n_classes = match (link, n_outputs) {
+        (Link::Identity | Link::Log, _) => None,
+        (Link::Logistic, 1) => Some(2),
+        (_, n) => Some(n),
+    };
+    let chosen = |c: usize| match uncertainty {
+        Uncertainty::Each | Uncertainty::Joint if c > 0 => Some(vec![0, 2, 1 + c + 2]),
+        _ => None,
+    };
+    let outputs: Vec<_> = (0..n_outputs).map(chosen).collect();
+    let sizes: Vec<usize> = outputs
+        .iter()
+        .map(|chosen: &Option<Vec<usize>>| chosen.as_ref().map_or(7, Vec::len))
+        .collect();
+    let mut tables: BTreeMap<String, Table> = BTreeMap::new();
+    tables.insert("points.2".into(), table(&[5, D], numbers(5 * D, 1)));
+    for (c, &m) in sizes.iter().enumerate() {
+        let seed = u32::try_from(c).unwrap() + 2;
+        tables.insert(format!("weights.{c}"), table(&[m], numbers(m, seed)));
+        if uncertainty == Uncertainty::Each {
+            tables.insert(format!("covariance.{c}"), covariance(m, seed));
+        }
+    }
+    match uncertainty {
+        Uncertainty::Shared => drop(tables.insert("covariance.0".into(), covariance(7, 9))),
+        Uncertainty::Joint => {
+            tables.insert("covariance.0".into(), covariance(sizes.iter().sum(), 9));
+        }
+        Uncertainty::Directions => {
+            tables.insert("covariance.0".into(), table(&[7, 4], numbers(28, 9)));
+        }
+        Uncertainty::None | Uncertainty::Each => {}
+    }
+    if link == Link::Identity {
+        tables.insert("noise_variance".into(), table(&[1], vec![0.04]));
+    }
+    let labels = |n| (0..n).map(|c: usize| serde_json::json!(format!("class {c}")));
+    let header = Header {
+        format_version: FORMAT_VERSION,
+        library_version: "0.1.0".into(),
+        estimator: "Test".into(),
+        n_features: D,
+        feature_names: Some(vec!["a".into(), "b".into(), "c".into()]),
+        classes: n_classes.map(|n| Classes {
+            dtype: "<U7".into(),
+            values: labels(n).collect(),
+        }),
+        flat: n_outputs == 1,
+        blocks: vec![
+            BlockHeader::Constant,
+            BlockHeader::Columns(vec![1]),
+            BlockHeader::Centres(kernel.clone()),
+        ],
+        outputs,
+        link,
+        uncertainty,
+        n_quadrature: None,
+    };
+    Parts { header, tables }
+}
+
+/// Every link with every uncertainty that it can have.
+fn all_parts() -> Vec<Parts> {
+    use Link::{Identity, Log, Logistic, Probit, Softmax};
+    use Uncertainty::{Directions, Each, Joint, None, Shared};
+    let kinds = [
+        (Identity, Shared, 1),
+        (Identity, Shared, 3),
+        (Identity, Each, 3),
+        (Identity, Directions, 1),
+        (Identity, None, 1),
+        (Log, Shared, 1),
+        (Logistic, Shared, 1),
+        (Logistic, None, 1),
+        (Logistic, Each, 4),
+        (Logistic, None, 4),
+        (Softmax, Joint, 3),
+        (Softmax, None, 3),
+        (Probit, None, 2),
+        (Probit, None, 4),
+    ];
+    let kernels = kernels();
+    let with_kernel = |(k, &(link, uncertainty, n)): (usize, &(Link, Uncertainty, usize))| {
+        parts(&kernels[k % kernels.len()], link, uncertainty, n)
+    };
+    kinds.iter().enumerate().map(with_kernel).collect()
+}
+
+fn models() -> Vec<Predictor> {
+    let models = all_parts().into_iter().map(Predictor::from_parts);
+    models.collect::<Result<_, _>>().unwrap()
+}
+
+/// All that a model says about some rows.
+fn answers(model: &Predictor, x: &[f64]) -> Vec<f64> {
+    let rows = x.len() / D;
+    let mut all = vec![0.0; rows * model.n_predicted()];
+    model.predict_into(x, &mut all).unwrap();
+    let mut decisions = vec![0.0; rows * model.n_decisions()];
+    model.decision_into(x, &mut decisions).unwrap();
+    all.extend(decisions);
+    if model.is_classifier() {
+        let mut classes = vec![0; rows];
+        model.classify_into(x, &mut classes).unwrap();
+        all.extend(
+            classes
+                .iter()
+                .map(|&c| f64::from(u32::try_from(c).unwrap())),
+        );
+    } else {
+        let mut mean = vec![0.0; rows * model.n_outputs()];
+        let mut std = mean.clone();
+        model.predict_std_into(x, &mut mean, &mut std).unwrap();
+        all.extend(mean.iter().chain(&std));
+    }
+    all
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn predictors_are_shared_between_threads() {
+    fn shared<T: Send + Sync + Unpin + 'static>() {}
+    shared::<Predictor>();
+}
+
+#[test]
+fn a_row_predicts_the_same_alone_in_company_and_on_any_number_of_threads() {
+    let rows = 3000;
+    let x = numbers(rows * D, 5);
+    for model in models() {
+        let together = answers(&model, &x);
+        let threads = with_threads(Some(3), || answers(&model, &x)).unwrap();
+        assert_eq!(bits(&together), bits(&threads));
+        let width = model.n_predicted();
+        for row in [0, 1, 511, 512, rows - 1] {
+            let mut out = vec![0.0; width];
+            model.predict_into(&x[row * D..][..D], &mut out).unwrap();
+            assert_eq!(bits(&out), bits(&together[row * width..][..width]));
+        }
+        let some = 100..113;
+        let mut out = vec![0.0; some.len() * width];
+        model
+            .predict_into(&x[some.start * D..some.end * D], &mut out)
+            .unwrap();
+        assert_eq!(
+            bits(&out),
+            bits(&together[some.start * width..some.end * width])
+        );
+    }
+}
+
+/// The formulas written out.
+#[test]
+fn predictions_are_those_of_the_formulas() {
+    let x = numbers(20 * D, 7);
+    for kernel in kernels() {
+        let model = parts(&kernel, Link::Identity, Uncertainty::Shared, 1);
+        let centres = model.tables["points.2"].values.clone();
+        let (w, s) = (
+            model.tables["weights.0"].values.clone(),
+            model.tables["covariance.0"].values.clone(),
+        );
+        let model = Predictor::from_parts(model).unwrap();
+        let (mut mean, mut std) = (vec![0.0; 20], vec![0.0; 20]);
+        model.predict_std_into(&x, &mut mean, &mut std).unwrap();
+        for (r, x) in x.chunks_exact(D).enumerate() {
+            let mut phi = vec![1.0, x[1]];
+            phi.extend(centres.chunks_exact(D).map(|z| kernel.eval(x, z)));
+            let eta: f64 = phi.iter().zip(&w).map(|(p, w)| p * w).sum();
+            let v: f64 = (0..49).map(|at| phi[at / 7] * s[at] * phi[at % 7]).sum();
+            assert!((mean[r] - eta).abs() < 1e-13);
+            assert!((std[r] - (0.04 + v).sqrt()).abs() < 1e-13);
+        }
+    }
+}
+
+#[test]
+fn probabilities_sum_to_one_and_the_winner_is_the_most_probable() {
+    let rows = 40;
+    let x = numbers(rows * D, 8);
+    for model in models().iter().filter(|model| model.is_classifier()) {
+        let n = model.n_classes();
+        let (mut p, mut classes) = (vec![0.0; rows * n], vec![0; rows]);
+        model.predict_proba_into(&x, &mut p).unwrap();
+        model.classify_into(&x, &mut classes).unwrap();
+        for (p, &class) in p.chunks_exact(n).zip(&classes) {
+            assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            assert!(p.iter().all(|&other| other <= p[class] + 1e-9));
+        }
+    }
+}
+
+#[test]
+fn predicting_rows_one_by_one_takes_no_memory() {
+    let x = numbers(D, 3);
+    for model in models().iter().filter(|m| m.header().link != Link::Probit) {
+        let mut out = vec![0.0; model.n_predicted()];
+        let (mut mean, mut std) = (vec![0.0; model.n_outputs()], vec![0.0; model.n_outputs()]);
+        let mut class = [0];
+        let mut all = || {
+            model.predict_into(&x, &mut out).unwrap();
+            let _ = model.predict_std_into(&x, &mut mean, &mut std);
+            let _ = model.classify_into(&x, &mut class);
+        };
+        // The thread's first predictions make room.
+        all();
+        if model.is_classifier() {
+            // The error of predict_std_into says what was wrong in words.
+            let taken = allocations(|| {
+                model.predict_into(&x, &mut out).unwrap();
+                model.classify_into(&x, &mut class).unwrap();
+            });
+            assert_eq!(taken, 0, "{:?}", model.header().link);
+        } else {
+            let taken = allocations(|| {
+                model.predict_into(&x, &mut out).unwrap();
+                model.predict_std_into(&x, &mut mean, &mut std).unwrap();
+            });
+            assert_eq!(taken, 0, "{:?}", model.header().uncertainty);
+        }
+    }
+}
+
+#[test]
+fn wrong_questions_are_refused() {
+    let regression = Predictor::from_parts(all_parts().swap_remove(0)).unwrap();
+    let classes = Predictor::from_parts(all_parts().swap_remove(6)).unwrap();
+    let (x, mut one, mut two) = (numbers(D, 1), [0.0], [0.0; 2]);
+    let shape = |result| matches!(result, Err(Error::Shape { .. }));
+    let invalid = |result| matches!(result, Err(Error::Invalid { .. }));
+    assert!(shape(regression.predict_into(&x[..2], &mut one)));
+    assert!(shape(regression.predict_into(&x, &mut two)));
+    assert!(shape(regression.predict_std_into(&x, &mut one, &mut two)));
+    assert!(invalid(regression.predict_proba_into(&x, &mut two)));
+    assert!(invalid(regression.classify_into(&x, &mut [0])));
+    assert!(invalid(classes.predict_std_into(&x, &mut one, &mut [0.0])));
+    assert!(shape(classes.predict_into(&x, &mut one)));
+    let bad = [1.0, f64::NAN, 0.0];
+    assert!(matches!(
+        regression.predict_one(&bad),
+        Err(Error::NonFinite { .. })
+    ));
+    assert!(classes.predict_one(&x).unwrap() > 0.0);
+    // No rows are a fair question.
+    regression.predict_into(&[], &mut []).unwrap();
+    let several = Predictor::from_parts(all_parts().swap_remove(1)).unwrap();
+    assert!(several.predict_one(&x).is_err());
+}
+
+#[test]
+fn a_file_gives_back_the_same_model() {
+    let x = numbers(60 * D, 4);
+    for model in models() {
+        let bytes = model.to_bytes().unwrap();
+        let again = Predictor::from_bytes(&bytes).unwrap();
+        assert_eq!(again.parts(), model.parts());
+        assert_eq!(again.to_bytes().unwrap(), bytes);
+        assert_eq!(bits(&answers(&again, &x)), bits(&answers(&model, &x)));
+    }
+}
+
+#[cfg(feature = "save")]
+#[test]
+fn saving_replaces_a_file_whole_and_leaves_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let models = models();
+    models[0].save(&path).unwrap();
+    models[1].save(&path).unwrap();
+    assert_eq!(Predictor::load(&path).unwrap().parts(), models[1].parts());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let nowhere = folder.path().join("missing").join("model");
+    assert!(matches!(models[0].save(nowhere), Err(Error::Io(_))));
+    assert!(matches!(
+        Predictor::load(folder.path().join("other")),
+        Err(Error::Io(_))
+    ));
+    assert!(Predictor::load(folder.path()).is_err());
+}
+
+/// One thing wrong in each.
+#[test]
+fn parts_that_do_not_fit_are_refused() {
+    type Change = fn(&mut Parts);
+    let changes: [(usize, Change); 22] = [
+        (0, |p| p.header.n_features = 0),
+        (0, |p| p.header.n_features = 4),
+        (0, |p| p.header.feature_names = Some(vec![])),
+        (0, |p| p.header.outputs.clear()),
+        (0, |p| p.header.outputs.push(None)),
+        (0, |p| p.header.outputs[0] = Some(vec![0, 0])),
+        (0, |p| p.header.outputs[0] = Some(vec![7])),
+        (0, |p| p.header.link = Link::Probit),
+        (1, |p| p.header.uncertainty = Uncertainty::Each),
+        (6, |p| p.header.classes = None),
+        (8, |p| p.header.link = Link::Softmax),
+        (12, |p| p.header.n_quadrature = Some(0)),
+        (12, |p| p.header.n_quadrature = Some(usize::MAX)),
+        (0, |p| {
+            p.header.blocks[1] = BlockHeader::Columns(vec![D]);
+        }),
+        (0, |p| {
+            p.header.blocks[2] = BlockHeader::Centres(Kernel::Laplacian { gamma: -1.0 });
+        }),
+        (0, |p| drop(p.tables.remove("points.2"))),
+        (0, |p| drop(p.tables.remove("covariance.0"))),
+        (0, |p| {
+            p.tables.insert("more".into(), table(&[0], vec![]));
+        }),
+        (0, |p| {
+            p.tables.get_mut("weights.0").unwrap().values[0] = f64::INFINITY;
+        }),
+        (0, |p| {
+            p.tables.get_mut("weights.0").unwrap().shape = vec![1, 7];
+        }),
+        (0, |p| {
+            p.tables.get_mut("points.2").unwrap().shape = vec![usize::MAX, 3];
+        }),
+        (0, |p| {
+            p.tables.get_mut("noise_variance").unwrap().values[0] = -1.0;
+        }),
+    ];
+    for (i, (which, change)) in changes.iter().enumerate() {
+        let mut parts = all_parts().swap_remove(*which);
+        change(&mut parts);
+        let result = Predictor::from_parts(parts);
+        assert!(matches!(result, Err(Error::Format { .. })), "change {i}");
+    }
+}
+
+#[test]
+fn a_later_version_is_named() {
+    let header = r#"{"format_version": 2, "something": "new"}"#;
+    let error = Parts::new(header, BTreeMap::new()).unwrap_err().to_string();
+    assert!(
+        error.contains("format version 2") && error.contains("newer"),
+        "{error}"
+    );
+    assert!(Parts::new(r#"{"format_version": 1}"#, BTreeMap::new()).is_err());
+    assert!(Parts::new("[]", BTreeMap::new()).is_err());
+}
+
+#[test]
+fn a_file_cut_short_is_refused() {
+    let bytes = models()[0].to_bytes().unwrap();
+    for end in 0..bytes.len() {
+        assert!(Predictor::from_bytes(&bytes[..end]).is_err(), "{end}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_file_with_wrong_bytes_is_refused_or_a_sound_model(
+        which in 0..14_usize,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes = Predictor::from_parts(all_parts().swap_remove(which)).unwrap().to_bytes().unwrap();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Ok(model) = Predictor::from_bytes(&bytes) {
+            let x = vec![0.5; model.n_features()];
+            let mut out = vec![0.0; model.n_predicted()];
+            // Scores of a probit may be too large by now, which is an error and no harm.
+            let _ = model.predict_into(&x, &mut out);
+        }
+    }
+}
