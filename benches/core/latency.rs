@@ -4,49 +4,24 @@
 //! constant. Times are less the median cost of the clock itself. A busy machine shows in the last percentiles first.
 #![allow(clippy::print_stdout)] // the JSON is what it is for
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../tests/core/alloc.rs"]
+mod alloc;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use sparsebayes::Predictor;
 use sparsebayes::predictor::{Parts, Table};
 
+use alloc::allocations;
+
 const CALLS: usize = 1_000_000;
 const ROUNDS: usize = 5;
 /// Rows that the calls take in turns.
 const ROWS: usize = 1024;
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as promised by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as promised by the caller.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as promised by the caller.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 /// Uniform numbers in [-1, 1) from a linear congruential generator.
 fn uniform(n: usize, mut seed: u64) -> Vec<f64> {
@@ -83,16 +58,16 @@ fn standard() -> sparsebayes::Result<Predictor> {
 }
 
 /// Nanoseconds of each of so many calls, and the allocations of all together.
-fn timed(times: &mut Vec<u64>, rows: &[&[f64]], mut call: impl FnMut(&[f64]) -> f64) -> u64 {
+fn timed(times: &mut Vec<u64>, rows: &[&[f64]], mut call: impl FnMut(&[f64]) -> f64) -> usize {
     times.clear();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    for x in rows.iter().cycle().take(CALLS) {
-        let start = Instant::now();
-        black_box(call(black_box(x)));
-        let nanoseconds = start.elapsed().as_nanos();
-        times.push(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
-    }
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    allocations(|| {
+        for x in rows.iter().cycle().take(CALLS) {
+            let start = Instant::now();
+            black_box(call(black_box(x)));
+            let nanoseconds = start.elapsed().as_nanos();
+            times.push(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+        }
+    })
 }
 
 /// Nanoseconds for a call where no clock is read in between.
