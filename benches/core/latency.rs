@@ -86,7 +86,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// The median over the rounds of what each says; the histogram is that of all.
 fn measured(rows: &[&[f64]], clock: u64, mut call: impl FnMut(&[f64]) -> f64) -> Value {
-    const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+    const RANKS: [(&str, usize); 4] = [
+        ("p50", CALLS / 2),
+        ("p99", CALLS / 100 * 99),
+        ("p99.9", CALLS / 1000 * 999),
+        ("max", CALLS - 1),
+    ];
     black_box(call(rows[0])); // what a thread keeps it asks for once
     let mut times = Vec::with_capacity(CALLS);
     let (mut allocations, mut plain) = (0, Vec::new());
@@ -95,10 +100,11 @@ fn measured(rows: &[&[f64]], clock: u64, mut call: impl FnMut(&[f64]) -> f64) ->
     for _ in 0..ROUNDS {
         plain.push(untimed(rows, &mut call));
         allocations += timed(&mut times, rows, &mut call);
-        times.iter_mut().for_each(|t| *t = t.saturating_sub(clock));
+        for t in &mut times {
+            *t = t.saturating_sub(clock);
+        }
         times.sort_unstable();
-        for (found, (_, share)) in found.iter_mut().zip(SHARES) {
-            let rank = (CALLS - 1).min((share * CALLS as f64).floor() as usize);
+        for (found, (_, rank)) in found.iter_mut().zip(RANKS) {
             found.push(times[rank] as f64);
         }
         for &t in &times {
@@ -110,7 +116,7 @@ fn measured(rows: &[&[f64]], clock: u64, mut call: impl FnMut(&[f64]) -> f64) ->
         "allocations": allocations,
         "histogram": histogram.into_iter().collect::<Vec<_>>(),
     });
-    for (found, (name, _)) in found.into_iter().zip(SHARES) {
+    for (found, (name, _)) in found.into_iter().zip(RANKS) {
         result[name] = json!(median(found));
     }
     result
