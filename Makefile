@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+RUST_SOURCES := $(shell find rust/src rust/py -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 # The rust-toolchain file names the channel; nothing here does.
 export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
@@ -13,7 +13,7 @@ export RUSTDOCFLAGS ?= -D warnings
 SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
+.PHONY: help install build build-c header demo examples test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
 
 help: ## List the targets
@@ -43,6 +43,12 @@ install: $(VENV)/dev.stamp ## Create .venv with everything needed for developmen
 
 build: install ## Compile the extension into .venv (release mode)
 
+build-c: ## Compile the libraries for C into target/release
+	cargo build --release --locked --quiet --package sparsebayes-c
+
+header: ## Write rust/c/include/sparsebayes.h anew
+	WRITE_HEADER=1 cargo test --locked --quiet --package sparsebayes-c --test header
+
 # --- the two commands ------------------------------------------------------------------------------------------------
 
 demo: $(VENV)/demo.stamp ## Train on real data beside scikit-learn's SVMs and print a table
@@ -56,19 +62,25 @@ examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of exampl
 	$(BIN)/python examples/mrvm.py
 	$(BIN)/python examples/digits_on_a_chip.py
 
-test: test-core test-python ## Run the Rust and the Python tests
+test: test-core test-c test-python ## Run the Rust, the C and the Python tests
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
-test-core: ## Run the Rust tests, with threads and without
+test-core: ## Run the Rust tests: with all features, without threads, of the predictor alone, of the C interface
 	cargo test --locked --quiet
+	cargo test --locked --quiet --no-default-features --features fit --lib --tests
 	cargo test --locked --quiet --no-default-features --lib --tests
+	cargo test --locked --quiet --package sparsebayes-c
+
+test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
+	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
 test-python: install ## Run the Python tests and doctests
 	$(BIN)/python -m pytest
 
 lint: install ## Lint Rust, Python and the Rust documentation
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --locked --quiet --no-default-features --all-targets -- -D warnings
 	cargo doc --locked --quiet --no-deps
 	cargo clippy --locked --quiet $(SERVICE) --all-targets -- -D warnings
 	$(BIN)/ruff check .
