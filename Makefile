@@ -9,9 +9,12 @@ RUST_SOURCES := $(shell find rust/src rust/py -name '*.rs' -o -name Cargo.toml) 
 export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
 
+# The example service has a lock file of its own, so that no web server is in the package's.
+SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
+
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm wheel lock clean ci
+	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -79,15 +82,18 @@ lint: install ## Lint Rust, Python and the Rust documentation
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	cargo clippy --locked --quiet --no-default-features --all-targets -- -D warnings
 	cargo doc --locked --quiet --no-deps
+	cargo clippy --locked --quiet $(SERVICE) --all-targets -- -D warnings
 	$(BIN)/ruff check .
 
 format: install ## Format Rust and Python in place
 	cargo fmt --all
+	cargo fmt --manifest-path examples/service/rust/Cargo.toml
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 format-check: install ## Fail if anything is not formatted
 	cargo fmt --all --check
+	cargo fmt --manifest-path examples/service/rust/Cargo.toml --check
 	$(BIN)/ruff format --check .
 
 typecheck: install ## Check the types of the Python package
@@ -126,6 +132,14 @@ bench-fastrvm: install ## Time and evidence beside fastrvm
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
 
+bench-serving: install ## What a prediction costs beside SVR, NumPy and onnxruntime (docs/serving.md)
+	$(BIN)/python benches/python/bench_serving.py
+
+test-service: install ## Test both example services; installs what the one in Python needs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
+	$(BIN)/python -m pytest tests/python/test_service.py
+	cargo test --locked --quiet $(SERVICE)
+
 wheel: install ## Build a wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist
 
@@ -137,6 +151,7 @@ lock: ## Renew the lock files (needs uv)
 	$(LOCK) --group development -o requirements/dev.txt
 	$(LOCK) --group build --group demo -o requirements/demo.txt
 	cargo update
+	cargo update --manifest-path examples/service/rust/Cargo.toml
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import sparsebayes
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -66,3 +68,12 @@ def test_probit_machines_keep_a_handful_of_rows(tmp_path):
         assert int(often) <= int(different) <= 3 * float(vectors) + 0.2
     assert picture.stat().st_size < 200_000
     assert "<svg" in picture.read_text()
+
+
+def test_the_model_of_the_service_knows_its_columns(tmp_path):
+    path = tmp_path / "diabetes.safetensors"
+    vectors, quality = run("service/train.py", path)
+    served = sparsebayes.load(path)
+    assert served.feature_names_in_.tolist()[:4] == ["age", "sex", "bmi", "bp"]
+    assert served.n_functions_ <= int(vectors.split()[0]) + 1
+    assert 0.3 < float(quality.split("R2")[1].split(",")[0]) < 0.6

@@ -13,9 +13,13 @@ use crate::{Error, Result};
 
 /// Fewer rows than this are predicted one by one: side by side they would leave most of a vector empty.
 const FEW: usize = 8;
-/// Rows side by side at most, and the numbers for them, which are to stay in the second-level cache.
+/// Rows side by side: all numbers for them are to stay in the second-level cache, and their features in the first, for
+/// every centre passes over them.
 const MOST_ROWS: usize = 512;
 const CACHED: usize = 1 << 15;
+const NEAR: usize = 1 << 11;
+/// A multiple of the points that a kernel takes together.
+const WHOLE: usize = 32;
 /// Kernel terms that are worth a thread's while.
 const WORTH_A_THREAD: usize = 1 << 18;
 
@@ -83,7 +87,7 @@ impl Predictor {
     /// # Errors
     /// [`Error::Shape`] if `x` is not a number of whole rows, or `out` has not
     /// [`n_predicted`](Predictor::n_predicted) numbers for each; [`Error::NonFinite`] if a number in `x` is NaN or
-    /// infinite.
+    /// infinite, and then some of `out` may have been written.
     pub fn predict_into(&self, x: &[f64], out: &mut [f64]) -> Result<()> {
         let rows = self.check_rows(x)?;
         Error::check_len("out", rows * self.n_predicted(), out.len())?;
@@ -165,7 +169,6 @@ impl Predictor {
             // No rows at all are a fair question.
             if x.is_empty() { Ok(()) } else { Err(error) }
         })?;
-        Error::check_finite("x", x)?;
         Ok(rows)
     }
 
@@ -196,6 +199,8 @@ impl Predictor {
     }
 
     fn piece(&self, x: &[f64], rows: usize, mut answers: Answers<'_>) -> Result<()> {
+        // Here, where what is read stays in the cache until it is used.
+        Error::check_finite("x", x)?;
         let with_spread = self.needs_spread(&answers);
         if rows < FEW {
             for row in 0..rows {
@@ -205,7 +210,8 @@ impl Predictor {
             return Ok(());
         }
         let numbers = self.n_functions + self.n_outputs() + self.width(with_spread) + 1;
-        let height = (CACHED / numbers).clamp(1, MOST_ROWS);
+        let height = (NEAR / self.n_features()).min(MOST_ROWS) / WHOLE * WHOLE;
+        let height = height.max(WHOLE).min(CACHED / numbers).max(1);
         for start in (0..rows).step_by(height) {
             let range = start..(start + height).min(rows);
             self.some(x, range, with_spread, &mut answers)?;
