@@ -84,7 +84,9 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+mod answers;
 mod file;
+mod finish;
 mod link;
 mod parts;
 mod rows;

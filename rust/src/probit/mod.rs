@@ -17,9 +17,8 @@ use crate::linalg::parallel::map_pieces;
 use crate::linalg::simd::dispatch;
 use crate::{Error, Result};
 
-#[cfg(feature = "fit")]
-pub(crate) use piece::packed;
-use piece::{Piece, Wanted};
+use piece::{Piece, Probabilities, Wanted};
+pub(crate) use piece::{Room, packed};
 use rule::Nodes;
 
 /// Rows that one thread takes at a time.
@@ -115,6 +114,24 @@ impl Probit {
     pub fn probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
         let table = Table::new(scores, n_classes)?;
         Ok(self.ask(table, Wanted::Probabilities).0)
+    }
+
+    /// The same by this thread alone and into room that is there.
+    pub(crate) fn probabilities_into(
+        &self,
+        scores: &[f64],
+        n_classes: usize,
+        room: &mut Room,
+        out: &mut [f64],
+    ) -> Result<()> {
+        let table = Table::new(scores, n_classes)?;
+        dispatch(Probabilities {
+            nodes: &self.nodes,
+            table,
+            room,
+            out,
+        });
+        Ok(())
     }
 
     /// Their logarithms, right in relative terms however small the probabilities: one integral for each row and class.

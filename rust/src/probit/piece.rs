@@ -67,7 +67,8 @@ impl Piece<'_> {
         let height = self.rows.len();
         let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
         let mut column = Vec::new();
-        let mut group = Group::new(self.nodes, self.table);
+        let mut room = Room::default();
+        let mut group = Group::new(self.nodes, self.table, &mut room);
         for start in self.rows.clone().step_by(LANES) {
             let rows = start..self.rows.end.min(start + LANES);
             let to = &mut out[start - self.rows.start..];
@@ -99,15 +100,58 @@ impl Piece<'_> {
     }
 }
 
+/// P of all classes at all rows of a table, in room that is there, as work for one thread.
+pub(super) struct Probabilities<'a> {
+    pub(super) nodes: &'a Nodes,
+    pub(super) table: Table<'a>,
+    pub(super) room: &'a mut Room,
+    /// Column after column.
+    pub(super) out: &'a mut [f64],
+}
+
+impl WithSimd for Probabilities<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Piece`
+    fn with_simd<S: Simd>(self, simd: S) {
+        if is_fused(simd) {
+            self.run::<true>();
+        } else {
+            self.run::<false>();
+        }
+    }
+}
+
+impl Probabilities<'_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Piece`
+    fn run<const FUSED: bool>(self) {
+        let height = self.table.n_rows;
+        let mut group = Group::new(self.nodes, self.table, self.room);
+        for start in (0..height).step_by(LANES) {
+            let rows = start..height.min(start + LANES);
+            group.set::<FUSED>(&rows, |row| self.table.largest(row));
+            group.probabilities::<FUSED>(&mut self.out[start..], height);
+        }
+    }
+}
+
 /// Up to [`LANES`] rows, each with a class: their modes are sought side by side.
 struct Group<'a> {
     nodes: &'a Nodes,
     table: Table<'a>,
     rows: Range<usize>,
     own: [usize; LANES],
+    modes: Modes,
+    room: &'a mut Room,
+}
+
+/// What the integrals of a few rows take room for; it may serve one table after another.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
     /// How far the own score is above the others.
     differences: Vec<Lanes>,
-    modes: Modes,
     integral: Integral,
     /// What the copy of each class other than the own one is lowered by in the mean, for the row last seen.
     lost: Vec<f64>,
@@ -117,19 +161,26 @@ struct Group<'a> {
     sums: Vec<f64>,
 }
 
+impl Room {
+    fn fit(&mut self, n_classes: usize, nodes: &Nodes) {
+        self.differences.resize(n_classes, [ABSENT; LANES]);
+        self.integral.fit(n_classes, nodes);
+        for values in [&mut self.lost, &mut self.means, &mut self.sums] {
+            values.resize(n_classes, 0.0);
+        }
+    }
+}
+
 impl<'a> Group<'a> {
-    fn new(nodes: &'a Nodes, table: Table<'a>) -> Self {
+    fn new(nodes: &'a Nodes, table: Table<'a>, room: &'a mut Room) -> Self {
+        room.fit(table.n_classes, nodes);
         Self {
             nodes,
             table,
             rows: 0..0,
             own: [0; LANES],
-            differences: vec![[ABSENT; LANES]; table.n_classes],
             modes: Modes::default(),
-            integral: Integral::new(table.n_classes, nodes),
-            lost: vec![0.0; table.n_classes],
-            means: vec![0.0; table.n_classes],
-            sums: vec![0.0; table.n_classes],
+            room,
         }
     }
 
@@ -142,7 +193,7 @@ impl<'a> Group<'a> {
             self.own[l] = own(row);
             score[l] = self.table.at(row, self.own[l]);
         }
-        for (class, to) in self.differences.iter_mut().enumerate() {
+        for (class, to) in self.room.differences.iter_mut().enumerate() {
             *to = [ABSENT; LANES];
             for (l, other) in self.table.of(rows, class).iter().enumerate() {
                 to[l] = if self.own[l] == class {
@@ -153,7 +204,7 @@ impl<'a> Group<'a> {
             }
         }
         if self.table.n_classes > 2 {
-            self.modes = Modes::find::<FUSED>(&self.differences);
+            self.modes = Modes::find::<FUSED>(&self.room.differences);
         }
     }
 
@@ -163,15 +214,18 @@ impl<'a> Group<'a> {
     fn integrate<const FUSED: bool>(&mut self, l: usize) -> f64 {
         match self.pair(l) {
             Some(x) => log_cdf(x),
-            None => self
-                .integral
-                .take::<FUSED>(self.nodes, &self.modes, l, &self.differences),
+            None => {
+                self.room
+                    .integral
+                    .take::<FUSED>(self.nodes, &self.modes, l, &self.room.differences)
+            }
         }
     }
 
     /// Of two classes, x with P = Phi(x): all that is asked then has a closed form.
     fn pair(&self, l: usize) -> Option<f64> {
-        (self.table.n_classes == 2).then(|| self.differences[1 - self.own[l]][l] * FRAC_1_SQRT_2)
+        (self.table.n_classes == 2)
+            .then(|| self.room.differences[1 - self.own[l]][l] * FRAC_1_SQRT_2)
     }
 
     #[inline(always)]
@@ -189,12 +243,14 @@ impl<'a> Group<'a> {
             let (own, p) = (self.own[l], self.integrate::<FUSED>(l).exp());
             let pair = self.pair(l);
             if pair.is_none() {
-                self.integral.divide_by_own_hazard::<FUSED>(&self.modes, l);
+                self.room
+                    .integral
+                    .divide_by_own_hazard::<FUSED>(&self.modes, l);
             }
             let mut sum = p;
             for class in (0..self.table.n_classes).filter(|&class| class != own) {
                 let other = pair.map_or_else(
-                    || p * self.integral.mean_hazard(class),
+                    || p * self.room.integral.mean_hazard(class),
                     |x| log_cdf(-x).exp(),
                 );
                 out[class * stride + l] = other;
@@ -232,10 +288,10 @@ impl<'a> Group<'a> {
         let mut gained = 0.0;
         for class in (0..self.table.n_classes).filter(|&class| class != own) {
             let lost = pair.map_or_else(
-                || self.integral.mean_hazard(class),
+                || self.room.integral.mean_hazard(class),
                 |x| cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2,
             );
-            self.lost[class] = lost;
+            self.room.lost[class] = lost;
             out[class * stride + l] = self.table.at(row, class) - lost;
             gained += lost;
         }
@@ -262,34 +318,34 @@ impl<'a> Group<'a> {
             let (own, to) = (self.own[l], &mut out[n * stride + l..]);
             let at = |c: usize, d: usize| packed(c.max(d), c.min(d)) * stride;
             for c in 0..n {
-                let at_mode = self.modes.at[l] + self.differences[c][l];
-                self.means[c] = match self.pair(l) {
+                let at_mode = self.modes.at[l] + self.room.differences[c][l];
+                self.room.means[c] = match self.pair(l) {
                     Some(x) => 0.5 * curvature(cdf::<FUSED>(x).hazard, x),
-                    None => self.integral.centre(c, self.lost[c], at_mode),
+                    None => self.room.integral.centre(c, self.room.lost[c], at_mode),
                 };
             }
             let mut own_curvature = 0.0;
-            self.sums.fill(0.0);
+            self.room.sums.fill(0.0);
             for c in (0..n).filter(|&c| c != own) {
                 for start in (0..=c).step_by(LANES) {
                     let covariances = match self.pair(l) {
                         Some(_) => [0.0; LANES],
-                        None => self.integral.covariances(c, start / LANES),
+                        None => self.room.integral.covariances(c, start / LANES),
                     };
                     for d in (start..n.min(start + LANES)).filter(|&d| d <= c && d != own) {
-                        let mean = if d == c { self.means[c] } else { 0.0 };
+                        let mean = if d == c { self.room.means[c] } else { 0.0 };
                         let value = mean - covariances[d - start];
                         to[at(c, d)] = value;
-                        self.sums[c] += value;
+                        self.room.sums[c] += value;
                         if d != c {
-                            self.sums[d] += value;
+                            self.room.sums[d] += value;
                         }
                     }
                 }
             }
             for c in (0..n).filter(|&c| c != own) {
-                to[at(own, c)] = -self.sums[c];
-                own_curvature += self.sums[c];
+                to[at(own, c)] = -self.room.sums[c];
+                own_curvature += self.room.sums[c];
             }
             to[at(own, own)] = own_curvature;
         }

@@ -186,7 +186,7 @@ pub(super) fn curvature(hazard: f64, x: f64) -> f64 {
 }
 
 /// The integral of one row at the nodes; reused from row to row.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Integral {
     /// Nodes relative to the mode.
     pub(super) offset: Vec<f64>,
@@ -203,16 +203,15 @@ pub(super) struct Integral {
 }
 
 impl Integral {
-    pub(super) fn new(n_classes: usize, nodes: &Nodes) -> Self {
-        let zeros = vec![0.0; nodes.len()];
-        Self {
-            offset: zeros.clone(),
-            product: zeros.clone(),
-            exponent: zeros,
-            hazard: vec![0.0; n_classes * nodes.len()],
-            centred: vec![[0.0; LANES]; n_classes.div_ceil(LANES) * nodes.len()],
-            seen: vec![false; n_classes],
+    /// Makes room for so many classes and nodes.
+    pub(super) fn fit(&mut self, n_classes: usize, nodes: &Nodes) {
+        for values in [&mut self.offset, &mut self.product, &mut self.exponent] {
+            values.resize(nodes.len(), 0.0);
         }
+        self.hazard.resize(n_classes * nodes.len(), 0.0);
+        let centred = n_classes.div_ceil(LANES) * nodes.len();
+        self.centred.resize(centred, [0.0; LANES]);
+        self.seen.resize(n_classes, false);
     }
 
     /// ln E_u[prod_j Phi(u + d_j)] for row `l` of those whose modes are given.
