@@ -1,4 +1,4 @@
-"""The example service: what it answers, and what it refuses. Skipped without its requirements."""
+"""The example service: what it answers, and what it refuses."""
 
 import asyncio
 import importlib.util
