@@ -1,7 +1,11 @@
 """Kernels about some rows or about given centres: against explicit matrices, and with all the rest."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -288,6 +292,33 @@ def test_many_rows_are_sampled_first_and_the_fit_stays_certified():
     assert_certified(model, X, y)
     again = RVR(gamma=0.2, candidates=120, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.alpha_, model.alpha_)
+
+
+FIT_AND_TELL_MEMORY = """
+import resource, sys
+import numpy as np
+from problems import sinc_2d
+from sparsebayes import RVC, RVR
+X, y = sinc_2d(30_000)
+model = {"RVR": RVR, "RVC": RVC}[sys.argv[1]](gamma=0.2, candidates=800, random_state=0, n_jobs=1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model.fit(X, y if sys.argv[1] == "RVR" else y > 0.1)
+used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(used * (1 if sys.platform == "darwin" else 1024), len(model.active_), model.status_)
+"""
+
+
+@pytest.mark.parametrize("name", ["RVR", "RVC"])
+def test_memory_is_that_of_the_active_functions(name):
+    command = [sys.executable, "-c", FIT_AND_TELL_MEMORY, name]
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    out = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    used, n_active, status = out.stdout.split()
+    assert status == "converged"
+    assert int(n_active) < 120
+    assert int(used) < 30_000 * 800 * 8 / 2
 
 
 def test_chosen_rows_do_nearly_as_well_as_all():
