@@ -305,6 +305,14 @@ class RVR(KernelRegression, _Regression):
     >>> bool(abs(mean[0] - 1.0) < 3 * std[0])
     True
 
+    Kernels about 25 rows in place of all, or about centres of one's own:
+
+    >>> some = RVR(gamma=0.1, candidates=25, random_state=0).fit(X, y)
+    >>> len(some.candidate_rows_), set(some.relevance_) <= set(some.candidate_rows_)
+    (25, True)
+    >>> RVR(gamma=0.1, candidates=[[-3.0], [0.0], [3.0]]).fit(X, y).relevance_vectors_.ravel()
+    array([-3.,  0.,  3.])
+
     Two outputs at once:
 
     >>> noise = 0.2 * np.sin(53 * np.arange(100) ** 2)

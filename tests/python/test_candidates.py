@@ -299,7 +299,7 @@ import resource, sys
 import numpy as np
 from problems import sinc_2d
 from sparsebayes import RVC, RVR
-X, y = sinc_2d(30_000)
+X, y = sinc_2d(20_000)
 model = {"RVR": RVR, "RVC": RVC}[sys.argv[1]](gamma=0.2, candidates=800, random_state=0, n_jobs=1)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model.fit(X, y if sys.argv[1] == "RVR" else y > 0.1)
@@ -318,7 +318,7 @@ def test_memory_is_that_of_the_active_functions(name):
     used, n_active, status = out.stdout.split()
     assert status == "converged"
     assert int(n_active) < 120
-    assert int(used) < 30_000 * 800 * 8 / 2
+    assert int(used) < 20_000 * 800 * 8 / 2
 
 
 def test_chosen_rows_do_nearly_as_well_as_all():
