@@ -18,6 +18,7 @@ from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from . import inspection, kernels
+    from ._statistics import SufficientStatistics
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -35,6 +36,7 @@ _LAZY = {
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
     "SparseBayesRegressor": "regression",
+    "SufficientStatistics": "_statistics",
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
@@ -55,6 +57,7 @@ __all__ = [
     "SparseBayesClassifier",
     "SparseBayesRegressor",
     "StepRecord",
+    "SufficientStatistics",
     "__version__",
     "inspection",
     "kernels",

@@ -330,9 +330,12 @@ fn sums_are_a_commutative_monoid() {
         sum
     };
     assert_eq!(merged(&a, &b).parts(), merged(&b, &a).parts());
-    assert_eq!(merged(&SufficientStatistics::new(9), &a).parts(), a.parts());
+    assert_eq!(
+        merged(&SufficientStatistics::new(9).unwrap(), &a).parts(),
+        a.parts()
+    );
     let (left, right) = (merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
-    let mut grown = SufficientStatistics::new(9);
+    let mut grown = SufficientStatistics::new(9).unwrap();
     for rows in [0..300, 300..301, 301..1700] {
         let design =
             RowMajorDesign::new(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
@@ -369,7 +372,7 @@ fn threads_do_not_show_in_sums() {
 #[test]
 fn sums_refuse_what_they_cannot_hold() {
     let design = DenseDesign::new(vec![1.0, 2.0], 2, 1).unwrap();
-    let mut sums = SufficientStatistics::new(1);
+    let mut sums = SufficientStatistics::new(1).unwrap();
     assert!(Summary::new(&sums, true).is_err());
     sums.update(&design, &[1.0, 2.0], Some(&[0.0, 3.0]))
         .unwrap();
@@ -382,11 +385,13 @@ fn sums_refuse_what_they_cannot_hold() {
         sums.update(&design, &[1.0], None),
         sums.update(&design, &[1.0, f64::NAN], None),
         sums.update(&design, &[1.0, 1.0], Some(&[1.0, -1.0])),
-        sums.merge(&SufficientStatistics::new(2)),
+        sums.merge(&SufficientStatistics::new(2).unwrap()),
         SufficientStatistics::from_parts(1, 2, &before[1..]).map(|_| ()),
     ] {
         assert!(outcome.unwrap_err().is_invalid_input());
     }
+    assert!(SufficientStatistics::new(usize::MAX - 1).is_err());
+    assert!(SufficientStatistics::from_parts(usize::MAX, 0, &before).is_err());
     assert_eq!(sums.parts(), before);
     assert_eq!(sums.n_rows(), 2);
     assert!((sums.weight() - 3.0).abs() < 1e-15);

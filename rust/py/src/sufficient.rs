@@ -85,8 +85,9 @@ impl PySufficientStatistics {
 impl PySufficientStatistics {
     /// Sums of no rows.
     #[new]
-    fn new(n_basis: usize) -> Self {
-        Self::holding(SufficientStatistics::new(n_basis))
+    fn new(n_basis: usize) -> PyResult<Self> {
+        let sums = SufficientStatistics::new(n_basis);
+        sums.map(Self::holding).map_err(|error| to_python(&error))
     }
 
     /// Adds rows of `Phi`, in C or Fortran order.

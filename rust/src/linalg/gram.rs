@@ -103,11 +103,13 @@ pub(crate) struct Gram {
 }
 
 impl Gram {
-    pub(crate) fn zeros(size: usize) -> Self {
-        Self {
-            size,
-            values: vec![0.0; 2 * size * size],
-        }
+    /// `None` where there is no memory for it.
+    pub(crate) fn zeros(size: usize) -> Option<Self> {
+        let length = size.checked_mul(size)?.checked_mul(2)?;
+        let mut values = Vec::new();
+        values.try_reserve_exact(length).ok()?;
+        values.resize(length, 0.0);
+        Some(Self { size, values })
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -163,8 +165,8 @@ impl Gram {
     }
 
     /// From [`Gram::packed`], `size (size + 1)` values.
-    pub(crate) fn unpacked(size: usize, packed: &[f64]) -> Self {
-        let mut gram = Self::zeros(size);
+    pub(crate) fn unpacked(size: usize, packed: &[f64]) -> Option<Self> {
+        let mut gram = Self::zeros(size)?;
         let (high, low) = packed.split_at(packed.len() / 2);
         let mut parts = high.iter().zip(low);
         for j in 0..size {
@@ -172,32 +174,32 @@ impl Gram {
                 gram.set(i, j, Twofold { high, low });
             }
         }
-        gram
+        Some(gram)
     }
 }
 
 /// Adds the share of a strip to the columns of the sum from `first` on.
 fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
     let (width, below, n) = (out.len() / (2 * size), size - first, strip.n_rows);
-    let part = |values, n_columns| Tall::new(tail(values, first), STRIDE, n_columns);
+    let start = first * STRIDE;
     let (mut exact, mut rest) = (vec![0.0; below * width], vec![0.0; below * width]);
     add_transpose_product(
-        part(&strip.coarse, below),
-        part(&strip.coarse, width),
+        Tall::new(&strip.coarse[start..], STRIDE, below),
+        Tall::new(&strip.coarse[start..], STRIDE, width),
         n,
         &mut exact,
         below,
     );
     add_transpose_product(
-        part(&strip.coarse, below),
-        part(&strip.rest, width),
+        Tall::new(&strip.coarse[start..], STRIDE, below),
+        Tall::new(&strip.rest[start..], STRIDE, width),
         n,
         &mut rest,
         below,
     );
     add_transpose_product(
-        part(&strip.rest, below),
-        part(&strip.whole, width),
+        Tall::new(&strip.rest[start..], STRIDE, below),
+        Tall::new(&strip.whole[start..], STRIDE, width),
         n,
         &mut rest,
         below,
@@ -212,10 +214,6 @@ fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
             &rest[share],
         );
     }
-}
-
-fn tail(values: &[f64], first: usize) -> &[f64] {
-    &values[first * STRIDE..]
 }
 
 /// Adds numbers in two parts to others.
@@ -238,7 +236,7 @@ mod tests {
     }
 
     fn gram_of(starts: &[usize], size: usize) -> Gram {
-        let (mut gram, mut strip) = (Gram::zeros(size), Strip::new(size));
+        let (mut gram, mut strip) = (Gram::zeros(size).unwrap(), Strip::new(size));
         for rows in starts.windows(2) {
             strip.fill(rows[1] - rows[0], |first, columns| {
                 for (j, column) in columns.iter_mut().enumerate() {
@@ -277,7 +275,7 @@ mod tests {
         let whole = gram_of(&[0, 512, 1024, 1300], size);
         let mut parts = gram_of(&[700, 1100, 1300], size);
         parts.add(&gram_of(&[0, 1, 2, 400, 700], size));
-        let again = Gram::unpacked(size, &parts.packed());
+        let again = Gram::unpacked(size, &parts.packed()).unwrap();
         for i in 0..size {
             for j in 0..size {
                 let (a, b) = (whole.at(i, j), parts.at(i, j));

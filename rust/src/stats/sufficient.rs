@@ -65,13 +65,16 @@ impl SufficientStatistics {
     const N_SCALARS: usize = 7;
 
     /// Those of no rows.
-    #[must_use]
-    pub fn new(n_basis: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more functions than there is memory for: 16 bytes for every two.
+    pub fn new(n_basis: usize) -> Result<Self> {
+        let gram = n_basis.checked_add(2).and_then(Gram::zeros);
+        Ok(Self {
             n_rows: 0,
-            gram: Gram::zeros(n_basis + 2),
+            gram: gram.ok_or_else(|| too_many(n_basis))?,
             targets: Targets::default(),
-        }
+        })
     }
 
     /// Those of some rows. Weights may be zero, and there may be no rows.
@@ -85,19 +88,11 @@ impl SufficientStatistics {
         cancel: Option<&AtomicBool>,
     ) -> Result<Self> {
         check(design.n_rows(), target, weights)?;
-        let mut this = Self::new(design.n_basis());
+        let mut this = Self::new(design.n_basis())?;
         let mut strip = Strip::new(this.gram.size());
         for rows in pieces(target.len(), STRIP) {
-            let roots = roots(weights, &rows);
-            this.load(&mut strip, design, target, &roots, &rows)?;
-            this.gram
-                .add_strip(&mut strip, || check_flag(cancel).is_ok());
-            check_flag(cancel)?;
+            this.take(&mut strip, design, target, weights, rows, cancel)?;
         }
-        for (row, &t) in target.iter().enumerate() {
-            this.targets.take(t, weights.map_or(1.0, |w| w[row]));
-        }
-        this.n_rows = target.len();
         Ok(this)
     }
 
@@ -117,15 +112,8 @@ impl SufficientStatistics {
         }
         // Nothing can go wrong once the rows are loaded, so they are added where they belong.
         check(design.n_rows(), target, weights)?;
-        let (rows, mut strip) = (0..target.len(), Strip::new(self.gram.size()));
-        let roots = roots(weights, &rows);
-        self.load(&mut strip, design, target, &roots, &rows)?;
-        self.gram.add_strip(&mut strip, || true);
-        for (row, &t) in target.iter().enumerate() {
-            self.targets.take(t, weights.map_or(1.0, |w| w[row]));
-        }
-        self.n_rows += target.len();
-        Ok(())
+        let mut strip = Strip::new(self.gram.size());
+        self.take(&mut strip, design, target, weights, 0..target.len(), None)
     }
 
     /// Adds the rows of `other`.
@@ -140,7 +128,35 @@ impl SufficientStatistics {
         Ok(())
     }
 
-    /// Brings some rows to `strip`: sqrt(w) (1, phi, t).
+    /// Adds at most a strip of rows; unless `cancel` is raised on the way, all of them or none.
+    fn take(
+        &mut self,
+        strip: &mut Strip,
+        design: &dyn Design,
+        target: &[f64],
+        weights: Option<&[f64]>,
+        rows: Range<usize>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let roots: Vec<f64> = match weights {
+            None => vec![1.0; rows.len()],
+            Some(w) => w[rows.clone()].iter().map(|w| w.sqrt()).collect(),
+        };
+        self.load(strip, design, target, &roots, &rows)?;
+        self.gram.add_strip(strip, || check_flag(cancel).is_ok());
+        check_flag(cancel)?;
+        self.n_rows += rows.len();
+        for row in rows {
+            self.targets
+                .take(target[row], weights.map_or(1.0, |w| w[row]));
+        }
+        Ok(())
+    }
+
+    /// Brings some rows to `strip`, each times the root of its weight: 1, the functions, the target.
     fn load(
         &self,
         strip: &mut Strip,
@@ -167,7 +183,12 @@ impl SufficientStatistics {
             });
         });
         for j in 0..=last {
-            check_size(if j == last { "y" } else { "Phi" }, strip.column(j))?;
+            let name = match j {
+                0 => "sample_weight",
+                j if j == last => "y",
+                _ => "Phi",
+            };
+            check_size(name, strip.column(j))?;
         }
         Ok(())
     }
@@ -236,8 +257,9 @@ impl SufficientStatistics {
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for what cannot have come from there.
     pub fn from_parts(n_basis: usize, n_rows: usize, parts: &[f64]) -> Result<Self> {
-        let size = n_basis + 2;
-        Error::check_len("parts", Self::N_SCALARS + size * (size + 1), parts.len())?;
+        let size = n_basis.saturating_add(2);
+        let length = Self::N_SCALARS.saturating_add(size.saturating_mul(size.saturating_add(1)));
+        Error::check_len("parts", length, parts.len())?;
         Error::check_finite("parts", parts)?;
         let (scalars, packed) = parts.split_at(Self::N_SCALARS);
         let twofold = |k: usize| Twofold {
@@ -246,7 +268,7 @@ impl SufficientStatistics {
         };
         let this = Self {
             n_rows,
-            gram: Gram::unpacked(size, packed),
+            gram: Gram::unpacked(size, packed).ok_or_else(|| too_many(n_basis))?,
             targets: Targets {
                 weight: twofold(0),
                 sum: twofold(2),
@@ -263,12 +285,11 @@ impl SufficientStatistics {
     }
 }
 
-/// The square root of each row's weight.
-fn roots(weights: Option<&[f64]>, rows: &Range<usize>) -> Vec<f64> {
-    weights.map_or_else(
-        || vec![1.0; rows.len()],
-        |w| w[rows.clone()].iter().map(|w| w.sqrt()).collect(),
-    )
+fn too_many(n_basis: usize) -> Error {
+    let what = format!(
+        "n_basis={n_basis}: there is no memory for that many functions squared; choose fewer"
+    );
+    Error::Invalid { what }
 }
 
 fn check(n_rows: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
