@@ -305,7 +305,7 @@ def spoiled(array, value):
         ("Phi", (PHI + 1j, T)),
         ("Phi", (None, T)),
         ("t", (PHI, spoiled(T, np.nan))),
-        ("y", (PHI, spoiled(T, 1e200))),
+        ("t", (PHI, spoiled(T, 1e200))),
         ("t", (PHI, T[:-1])),
         ("t", (PHI, PHI)),
         ("t", (PHI, None)),
@@ -314,6 +314,7 @@ def spoiled(array, value):
         ("sample_weight", (PHI, T, T[:-1])),
         ("sample_weight", (PHI, T, spoiled(T, np.nan))),
         ("sample_weight", (PHI, T, "many")),
+        ("sample_weight", (PHI, T, spoiled(T, 1e300))),
     ],
 )
 def test_bad_rows_are_refused_by_name_and_leave_the_sums_alone(name, arguments):
@@ -487,6 +488,7 @@ def test_a_partial_fit_that_fails_takes_no_rows_in():
         (lambda: model.partial_fit(Phi[200:, :3], t[200:]), ValueError),
         (lambda: model.partial_fit(Phi[200:], t[200:-1]), ValueError),
         (lambda: model.partial_fit(Phi[200:], None), ValueError),
+        (lambda: model.partial_fit(1e200 * Phi[200:], t[200:]), ValueError),
         (lambda: model.partial_fit(Phi[200:], np.c_[t, t][200:]), ValueError),
         (lambda: model.set_params(callback=fail).partial_fit(Phi[200:], t[200:]), ZeroDivisionError),
     ]:

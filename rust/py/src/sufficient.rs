@@ -18,8 +18,6 @@ use crate::watcher::run;
 
 /// Products that take a moment: above this a thread of its own listens for Ctrl-C, and several share the work.
 const LONG: usize = 100_000_000;
-/// Rows that the core adds in place.
-const FEW: usize = 512;
 
 /// Sums over rows, safe to use from many threads.
 ///
@@ -57,10 +55,9 @@ impl PySufficientStatistics {
         n_threads: Option<usize>,
     ) -> PyResult<()> {
         let work = design.n_rows().saturating_mul(self.n_basis * self.n_basis);
-        if design.n_rows() <= FEW && work <= LONG {
+        if work <= LONG {
             return self.change(py, Some(1), |sums| sums.update(design, target, weights));
         }
-        let n_threads = if work <= LONG { Some(1) } else { n_threads };
         let chunk = run(py, None, |line| {
             with_threads(n_threads, || {
                 SufficientStatistics::of(design, target, weights, Some(&line.cancel))

@@ -13,24 +13,29 @@ use super::twofold::{Twofold, two_sum};
 
 /// Rows cut in two and added at a time; no more, or the sums of H^T H would not be exact.
 pub(crate) const STRIP: usize = RUN;
-/// Distance between columns; no power of two, which all columns would share their places in the cache by.
-const STRIDE: usize = STRIP + 8;
+/// Places between columns: at a distance of a power of two all would share their places in the cache.
+const GAP: usize = 8;
 /// Columns that one thread handles at a time.
 const COLUMNS: usize = 24;
 
 /// A few rows of A, at most [`STRIP`], column after column.
 pub(crate) struct Strip {
     n_rows: usize,
+    /// Distance between columns.
+    stride: usize,
     whole: Vec<f64>,
     coarse: Vec<f64>,
     rest: Vec<f64>,
 }
 
 impl Strip {
-    pub(crate) fn new(n_columns: usize) -> Self {
-        let zeros = vec![0.0; n_columns * STRIDE];
+    /// Room for `n_rows` rows, up to [`STRIP`].
+    pub(crate) fn new(n_columns: usize, n_rows: usize) -> Self {
+        let stride = n_rows.min(STRIP) + GAP;
+        let zeros = vec![0.0; n_columns * stride];
         Self {
             n_rows: 0,
+            stride,
             coarse: zeros.clone(),
             rest: zeros.clone(),
             whole: zeros,
@@ -43,30 +48,31 @@ impl Strip {
         n_rows: usize,
         fill: impl Fn(usize, &mut [&mut [f64]]) + Sync + Send,
     ) {
+        let stride = self.stride;
         self.n_rows = n_rows;
-        fill_pieces(&mut self.whole, COLUMNS * STRIDE, |start, values| {
-            let columns = values.chunks_exact_mut(STRIDE);
+        fill_pieces(&mut self.whole, COLUMNS * stride, |start, values| {
+            let columns = values.chunks_exact_mut(stride);
             let mut columns: Vec<&mut [f64]> = columns.map(|c| &mut c[..n_rows]).collect();
-            fill(start / STRIDE, &mut columns);
+            fill(start / stride, &mut columns);
         });
     }
 
     /// The values of one column.
     pub(crate) fn column(&self, j: usize) -> &[f64] {
-        &self.whole[j * STRIDE..j * STRIDE + self.n_rows]
+        &self.whole[j * self.stride..][..self.n_rows]
     }
 
     /// Cuts each column in two.
     fn cut(&mut self) {
-        let (whole, n) = (&self.whole, self.n_rows);
-        fill_pieces(&mut self.coarse, COLUMNS * STRIDE, |start, coarse| {
-            let whole = whole[start..].chunks_exact(STRIDE);
-            for (coarse, whole) in coarse.chunks_exact_mut(STRIDE).zip(whole) {
+        let (whole, n, stride) = (&self.whole, self.n_rows, self.stride);
+        fill_pieces(&mut self.coarse, COLUMNS * stride, |start, coarse| {
+            let whole = whole[start..].chunks_exact(stride);
+            for (coarse, whole) in coarse.chunks_exact_mut(stride).zip(whole) {
                 round(&whole[..n], &mut coarse[..n]);
             }
         });
         let coarse = &self.coarse;
-        fill_pieces(&mut self.rest, COLUMNS * STRIDE, |start, rest| {
+        fill_pieces(&mut self.rest, COLUMNS * stride, |start, rest| {
             let parts = whole[start..].iter().zip(&coarse[start..]);
             for (rest, (whole, coarse)) in rest.iter_mut().zip(parts) {
                 *rest = whole - coarse;
@@ -181,25 +187,25 @@ impl Gram {
 /// Adds the share of a strip to the columns of the sum from `first` on.
 fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
     let (width, below, n) = (out.len() / (2 * size), size - first, strip.n_rows);
-    let start = first * STRIDE;
+    let (start, stride) = (first * strip.stride, strip.stride);
     let (mut exact, mut rest) = (vec![0.0; below * width], vec![0.0; below * width]);
     add_transpose_product(
-        Tall::new(&strip.coarse[start..], STRIDE, below),
-        Tall::new(&strip.coarse[start..], STRIDE, width),
+        Tall::new(&strip.coarse[start..], stride, below),
+        Tall::new(&strip.coarse[start..], stride, width),
         n,
         &mut exact,
         below,
     );
     add_transpose_product(
-        Tall::new(&strip.coarse[start..], STRIDE, below),
-        Tall::new(&strip.rest[start..], STRIDE, width),
+        Tall::new(&strip.coarse[start..], stride, below),
+        Tall::new(&strip.rest[start..], stride, width),
         n,
         &mut rest,
         below,
     );
     add_transpose_product(
-        Tall::new(&strip.rest[start..], STRIDE, below),
-        Tall::new(&strip.whole[start..], STRIDE, width),
+        Tall::new(&strip.rest[start..], stride, below),
+        Tall::new(&strip.whole[start..], stride, width),
         n,
         &mut rest,
         below,
@@ -236,7 +242,7 @@ mod tests {
     }
 
     fn gram_of(starts: &[usize], size: usize) -> Gram {
-        let (mut gram, mut strip) = (Gram::zeros(size).unwrap(), Strip::new(size));
+        let (mut gram, mut strip) = (Gram::zeros(size).unwrap(), Strip::new(size, STRIP));
         for rows in starts.windows(2) {
             strip.fill(rows[1] - rows[0], |first, columns| {
                 for (j, column) in columns.iter_mut().enumerate() {

@@ -89,7 +89,7 @@ impl SufficientStatistics {
     ) -> Result<Self> {
         check(design.n_rows(), target, weights)?;
         let mut this = Self::new(design.n_basis())?;
-        let mut strip = Strip::new(this.gram.size());
+        let mut strip = Strip::new(this.gram.size(), target.len());
         for rows in pieces(target.len(), STRIP) {
             this.take(&mut strip, design, target, weights, rows, cancel)?;
         }
@@ -112,7 +112,7 @@ impl SufficientStatistics {
         }
         // Nothing can go wrong once the rows are loaded, so they are added where they belong.
         check(design.n_rows(), target, weights)?;
-        let mut strip = Strip::new(self.gram.size());
+        let mut strip = Strip::new(self.gram.size(), target.len());
         self.take(&mut strip, design, target, weights, 0..target.len(), None)
     }
 
@@ -185,8 +185,8 @@ impl SufficientStatistics {
         for j in 0..=last {
             let name = match j {
                 0 => "sample_weight",
-                j if j == last => "y",
-                _ => "Phi",
+                j if j == last => "y (t)",
+                _ => "X (Phi)",
             };
             check_size(name, strip.column(j))?;
         }
@@ -307,11 +307,10 @@ fn check(n_rows: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
 }
 
 fn check_size(name: &'static str, column: &[f64]) -> Result<()> {
-    Error::check_finite(name, column)?;
-    if column.iter().any(|v| v.abs() > LARGEST) {
-        let what =
-            format!("{name} holds values beyond {LARGEST:e}, too large to square; rescale {name}");
-        return Err(Error::Invalid { what });
+    if column.iter().all(|v| v.abs() <= LARGEST) {
+        return Ok(());
     }
-    Ok(())
+    Error::check_finite(name, column)?;
+    let what = format!("{name} holds values beyond {LARGEST:e}, too large to square; rescale it");
+    Err(Error::Invalid { what })
 }
