@@ -113,7 +113,7 @@ class Streaming(ColumnBasis):
         return self
 
     def _train_on_sums(self, train: Callable[[], None]) -> None:
-        self._wholly(train)
+        self._wholly(train)  # which counts this call: `_wholly` names the line two calls further out
 
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         super()._train_anew(X, y, sample_weight)
@@ -144,9 +144,11 @@ class Streaming(ColumnBasis):
         check_variational(settings, "gaussian", learning=False)
         n_basis = int(layout.bias) + stats.n_basis
         watch = Watch(type(self).__name__, self.callback, bool(self.verbose), layout, True, 1, n_basis)
-        posterior = stats._core.fit(bias=layout.bias, callback=watch.begin(), **settings.of_one_target())
+        # Others may add rows meanwhile.
+        sums = stats._core.snapshot()
+        posterior = sums.fit(bias=layout.bias, callback=watch.begin(), **settings.of_one_target())
         watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-        self._publish_fit(settings, "gaussian", stats.n_samples, n_basis, layout, [posterior])
+        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior])
         self._publish_columns()
 
     def _check_gaussian(self, method: str) -> None:

@@ -269,6 +269,15 @@ def test_many_threads_may_share_statistics():
     np.testing.assert_allclose(shared.gram, expected.gram, rtol=1e-15)
 
 
+def test_rows_added_during_a_fit_are_not_in_its_model():
+    Phi, t = waves(0)
+    stats = sums(Phi, t)
+    model = SparseBayesRegressor(callback=lambda record: stats.update(Phi, t) and False).fit_statistics(stats)
+    assert stats.n_samples == (model.n_iter_ + 1) * 400
+    assert_same_model(model, SparseBayesRegressor().fit_statistics(sums(Phi, t)), rtol=1e-15)
+    assert certificate(model, Phi, t).max_gain_outside < 1e-6
+
+
 def test_two_that_merge_one_another_do_not_wait_for_ever():
     a, b = sums(*waves(0)), sums(*waves(1))
 

@@ -122,6 +122,14 @@ impl PySufficientStatistics {
         self.change(py, n_threads, |sums| sums.merge(&other))
     }
 
+    /// The sums as they are now, whatever is added later; nothing is copied until then.
+    fn snapshot(&self) -> Self {
+        Self {
+            n_basis: self.n_basis,
+            sums: Mutex::new(self.now()),
+        }
+    }
+
     /// Number of basis functions.
     #[getter]
     fn n_basis(&self) -> usize {
