@@ -4,14 +4,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+RUST_SOURCES := $(shell find rust/src rust/py -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 # The rust-toolchain file names the channel; nothing here does.
 export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
 
+# The example service has a lock file of its own, so that no web server is in the package's.
+SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
+
 .DEFAULT_GOAL := help
-.PHONY: help install build demo examples test test-core test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm wheel lock clean ci
+.PHONY: help install build build-c header demo examples test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
+	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -40,6 +43,12 @@ install: $(VENV)/dev.stamp ## Create .venv with everything needed for developmen
 
 build: install ## Compile the extension into .venv (release mode)
 
+build-c: ## Compile the libraries for C into target/release
+	cargo build --release --locked --quiet --package sparsebayes-c
+
+header: ## Write rust/c/include/sparsebayes.h anew
+	WRITE_HEADER=1 cargo test --locked --quiet --package sparsebayes-c --test header
+
 # --- the two commands ------------------------------------------------------------------------------------------------
 
 demo: $(VENV)/demo.stamp ## Train on real data beside scikit-learn's SVMs and print a table
@@ -51,30 +60,40 @@ examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of exampl
 	$(BIN)/python examples/healing.py
 	$(BIN)/python examples/log_odds.py
 	$(BIN)/python examples/mrvm.py
+	$(BIN)/python examples/digits_on_a_chip.py
 
-test: test-core test-python ## Run the Rust and the Python tests
+test: test-core test-c test-python ## Run the Rust, the C and the Python tests
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
-test-core: ## Run the Rust tests, with threads and without
+test-core: ## Run the Rust tests: with all features, without threads, of the predictor alone, of the C interface
 	cargo test --locked --quiet
+	cargo test --locked --quiet --no-default-features --features fit --lib --tests
 	cargo test --locked --quiet --no-default-features --lib --tests
+	cargo test --locked --quiet --package sparsebayes-c
+
+test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
+	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
 test-python: install ## Run the Python tests and doctests
 	$(BIN)/python -m pytest
 
 lint: install ## Lint Rust, Python and the Rust documentation
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --locked --quiet --no-default-features --all-targets -- -D warnings
 	cargo doc --locked --quiet --no-deps
+	cargo clippy --locked --quiet $(SERVICE) --all-targets -- -D warnings
 	$(BIN)/ruff check .
 
 format: install ## Format Rust and Python in place
 	cargo fmt --all
+	cargo fmt --manifest-path examples/service/rust/Cargo.toml
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 format-check: install ## Fail if anything is not formatted
 	cargo fmt --all --check
+	cargo fmt --manifest-path examples/service/rust/Cargo.toml --check
 	$(BIN)/ruff format --check .
 
 typecheck: install ## Check the types of the Python package
@@ -113,6 +132,14 @@ bench-fastrvm: install ## Time and evidence beside fastrvm
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
 
+bench-serving: install ## What a prediction costs beside SVR, NumPy and onnxruntime (docs/serving.md)
+	$(BIN)/python benches/python/bench_serving.py
+
+test-service: install ## Test both example services; installs what the one in Python needs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
+	$(BIN)/python -m pytest tests/python/test_service.py
+	cargo test --locked --quiet $(SERVICE)
+
 wheel: install ## Build a wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist
 
@@ -124,6 +151,7 @@ lock: ## Renew the lock files (needs uv)
 	$(LOCK) --group development -o requirements/dev.txt
 	$(LOCK) --group build --group demo -o requirements/demo.txt
 	cargo update
+	cargo update --manifest-path examples/service/rust/Cargo.toml
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,9 +20,6 @@ from mrvm_folds import DENSE, MACHINES, PEERS, Task
 from sets2001 import FOLDER
 from sets2010 import SETS
 
-#: The tables stand between these lines of the document.
-BEGIN, END = "<!-- make bench-mrvm: begin -->\n", "<!-- make bench-mrvm: end -->"
-
 
 def main():
     options = parse()
@@ -38,7 +35,7 @@ def main():
         lines += ["", *mrvm_times.times_table(options.runs).lines(markdown)]
     print("\n".join(lines))
     if options.write:
-        rewrite(options.write, lines)
+        report.rewrite(options.write, "make bench-mrvm", lines)
 
 
 def chosen(words):
@@ -86,15 +83,6 @@ def notes(folds, sets, options):
         texts.append(f"Left out of table VI, for time: {', '.join(left_out)}.")
     for text in [*texts, *mrvm_tables.summary(folds, sets)]:
         yield f"- {text}"
-
-
-def rewrite(path, lines):
-    """Put the lines between the marks of the document."""
-    before, begin, rest = path.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{path} has no lines {BEGIN.strip()} and {END}")
-    path.write_text("\n".join((before + begin, *lines, "", end + after)))
 
 
 def parse():

@@ -44,6 +44,16 @@ class Table:
             yield "| " + " | ".join(cell.strip() for cell in row) + " |"
 
 
+def rewrite(path, name, lines):
+    """Put lines between the marks of that name in a document."""
+    begin, end = (f"<!-- {name}: {where} -->\n" for where in ("begin", "end"))
+    before, found_begin, rest = path.read_text().partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not (found_begin and found_end):
+        raise SystemExit(f"{path} has no lines {begin.strip()} and {end.strip()}")
+    path.write_text("\n".join((before + begin, *lines, "", end + after)))
+
+
 def number(value):
     """Three digits, and never an exponent for what a person reads."""
     if value is None:

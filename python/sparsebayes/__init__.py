@@ -18,6 +18,9 @@ from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from . import inspection, kernels
+    from ._c_export import to_c
+    from ._onnx import to_onnx
+    from ._onnx_sklearn import register_onnx_converters
     from ._statistics import SufficientStatistics
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
@@ -40,6 +43,9 @@ _LAZY = {
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
+    "register_onnx_converters": "_onnx_sklearn",
+    "to_onnx": "_onnx",
+    "to_c": "_c_export",
 }
 
 __all__ = [
@@ -62,6 +68,9 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "register_onnx_converters",
+    "to_c",
+    "to_onnx",
 ]
 
 

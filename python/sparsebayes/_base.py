@@ -1,6 +1,6 @@
 """What all estimators share: validate, build the design, fit in the core, publish attributes.
 
-Two axes, free of one another: the *basis* (`KernelBasis`: one function per training row; `ColumnBasis`: the
+Two axes, free of one another: the *basis* (`KernelBasis`: one function per candidate; `ColumnBasis`: the
 columns of X) and the *task* (regression, classification; see their modules).
 """
 

@@ -1,4 +1,4 @@
-"""The two kinds of basis: kernels about the training rows, and the columns of X."""
+"""The two kinds of basis: kernels about the candidates, and the columns of X."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import _candidates
 from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
@@ -15,8 +16,8 @@ from ._joint_evidence import LearningData
 from ._learning import check_learnable, check_model, check_optimize_kernel, learn
 from ._on_kernels import OnKernels
 from ._resolve import is_precomputed
-from ._types import ExtraBasis, FloatArray, IntArray, Likelihood, Settings
-from ._validation import Training, check_square, check_X, distinct_rows
+from ._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
+from ._validation import Training, check_square, check_X
 from .kernels import Kernel, Linear
 
 if TYPE_CHECKING:
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
 
 
 class KernelBasis(OnKernels, SparseBayesEstimator):
-    """One function per kernel and training row, k(., x_n), after a bias and before any extra columns."""
+    """One function per kernel and candidate, k(., z_m), after a bias and before any extra columns."""
 
     if TYPE_CHECKING:
         extra_basis: ExtraBasis
         optimize_kernel: bool
+        candidates: Candidates
+        random_state: Any
 
     def _layout(self, training: Training) -> Layout:
-        # Equal rows have equal functions; the first stands for all.
-        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
+        size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
         n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        return Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept, n_kernels)
 
     def _design(self, training: Training) -> Design:
         extra = self._fit_extra(training)
@@ -49,7 +51,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
         layout, X = self._layout(training), training.X
         self.kernel_ = self._as_given(kernels)
-        centres = training.at(layout.kept)
+        centres = _candidates.points(self, training, layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
             return KernelDesign(X, centres, cores, layout, extra)
@@ -60,6 +62,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
     ) -> tuple[Design, list[Any]]:
+        _candidates.place(self, training)
         if not check_optimize_kernel(self.optimize_kernel, self.kernel):
             return super()._infer(training, targets, likelihood, settings)
         check_model(training.y, likelihood, settings)
@@ -73,7 +76,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         layout, X = self._layout(training), training.X
         data = LearningData(
             X=X,
-            centres=training.at(layout.kept),
+            centres=_candidates.points(self, training, layout.kept),
             fixed=np.hstack([np.ones((len(X), int(layout.bias))), extra]),
             n_before=int(layout.bias),
             targets=targets,
@@ -89,7 +92,8 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         if is_precomputed(self.kernel_):
             blocks = [X[:, layout.kept]]
         else:
-            blocks = [kernel(X, training.at(layout.kept)) for kernel in self._kernels()]
+            centres = _candidates.points(self, training, layout.kept)
+            blocks = [kernel(X, centres) for kernel in self._kernels()]
         return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
 
     def _fit_extra(self, training: Training) -> FloatArray:
@@ -105,17 +109,18 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
 
     def _active_extra(self) -> IntArray:
         """Return the extra column of each active function; negative for kernels and the bias."""
-        return self.active_ - len(self._kernels()) * self._n_samples
+        return self.active_ - len(self._kernels()) * self._block_size
 
     def _publish_basis(self, training: Training) -> None:
+        self._block_size = _candidates.block_size(self, training)
         columns = self._active_extra()
         kernels = (self.active_ >= 0) & (columns < 0)
-        self.relevance_: IntArray = np.unique(self.active_[kernels] % training.n_samples)
+        self.relevance_: IntArray = np.unique(self.active_[kernels] % self._block_size)
         self.intercept_ = self._bias_weights()
         for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
-            self.relevance_vectors_ = training.at(self.relevance_)
+            self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         if not isinstance(self.kernel_, list):
             self.dual_coef_ = self._output_weights()[:, kernels]
             if isinstance(self.kernel_, Linear):
@@ -135,7 +140,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         if is_precomputed(self.kernel_):
             phi[:, (self.active_ >= 0) & (columns < 0)] = X[:, self.relevance_]
             return phi
-        block, row = np.divmod(self.active_, self._n_samples)
+        block, row = np.divmod(self.active_, self._block_size)
         for p, kernel in enumerate(self._kernels()):
             columns = np.flatnonzero(block == p)
             if len(columns) > 0:

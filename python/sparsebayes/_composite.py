@@ -33,6 +33,8 @@ class Composite:
 
     def Phi(self, kernel_weights: FloatArray, columns: IntArray | None = None) -> FloatArray:
         """Return the columns asked for (all if None) with these weights of the kernels, in Fortran order."""
+        if columns is None and np.array_equal(kernel_weights, [1.0]):
+            return self._as_it_is()
         if columns is None:
             columns = np.arange(self.n_basis)
         values = np.ones((self.n_rows, len(columns)), order="F")
@@ -41,6 +43,14 @@ class Composite:
         values[:, kernels] = sum(
             b * block[:, at] for b, block in zip(kernel_weights, self.blocks, strict=True) if b > 0.0
         )
+        return values
+
+    def _as_it_is(self) -> FloatArray:
+        """Return all columns of a single kernel, copied once at most."""
+        if not self.bias:
+            return np.asfortranarray(self.blocks[0])
+        values = np.ones((self.n_rows, self.n_basis), order="F")
+        values[:, 1:] = self.blocks[0]
         return values
 
     def aligned_weights(self, targets: FloatArray, row_weights: FloatArray | None) -> FloatArray:

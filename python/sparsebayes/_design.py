@@ -23,8 +23,8 @@ class Layout:
 
     Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second, and so
     on, and after ``blocks`` of these the extra columns. A block is a kernel and its functions are training
-    rows, or the block is X and they are its columns. Names count all ``size`` functions of a block, kept or
-    not, and go on with the extra columns; the bias is -1.
+    rows or other centres, or the block is X and they are its columns. Names count all ``size`` functions of a
+    block, kept or not, and go on with the extra columns; the bias is -1.
     """
 
     bias: bool
@@ -152,7 +152,7 @@ class DenseDesign:
 
 @dataclass(frozen=True)
 class KernelDesign:
-    """Kernel functions about training rows, all of them kernels of the core, before any extra columns."""
+    """Kernel functions about some centres, all of them kernels of the core, before any extra columns."""
 
     X: FloatArray
     centres: FloatArray

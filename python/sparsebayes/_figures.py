@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
+from ._candidates import are_given
 from ._types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -293,7 +294,13 @@ def relevance_counts(est: Any, X: ArrayLike, y: ArrayLike, cv: Any = None) -> In
     for train, _ in check_cv(cv, y, classifier=is_classifier(est)).split(X, y):
         rows = np.arange(len(y))[train]
         X_train, y_train = _safe_split(est, X, y, rows)
-        counts[rows[clone(est).fit(X_train, y_train).relevance_]] += 1
+        fitted = clone(est).fit(X_train, y_train)
+        if are_given(fitted):
+            raise ValueError(
+                "candidates must be None or an integer for relevance_counts, which counts training rows; "
+                "given centres are none"
+            )
+        counts[rows[fitted.relevance_]] += 1
     return counts
 
 

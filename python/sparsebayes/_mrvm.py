@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import minimize
 
 from . import _core
 from ._composite import Composite, learn_kernel_weights
@@ -32,12 +31,15 @@ _PRUNE = 1e5
 _COARSE_GAIN, _COARSE_TOL = 1.0, 0.1
 _FINE_GAIN = 1e-7
 
-#: A joint climb moves no ln alpha further than this and ends where a step gains less than this part of the
-#: bound. It has few steps until the functions survive one: those on their way out make it long, and an
-#: M-step drops them at once.
-_BOX = 4.0
-_SHORT_CLIMB, _LONG_CLIMB = 50, 1000
+#: A joint climb ends where a step gains less than this, in nats: after an M-step that changed the functions,
+#: and after one that moved a ln alpha by more than `_NEAR`. M-steps drop at once what makes climbs long.
+_FIRST_GAIN, _COARSE_CLIMB, _NEAR = 20.0, 1.0, 0.3
+#: Then it goes to the top, to this part of the bound.
 _CLIMB_TOL = 1e-13
+#: The radii of the first trust regions, there and before.
+_FINE_RADIUS, _COARSE_RADIUS = 30.0, 3.0
+#: With the weights of several kernels climbs have this many steps.
+_SHORT_CLIMB, _LONG_CLIMB = 50, 1000
 
 #: Kernel weights that change by less have settled: what they are short of by then moves no ln alpha by 1e-5.
 _KERNEL_TOL = 5e-6
@@ -92,7 +94,33 @@ class Outcome:
     bounds: list[float] = field(default_factory=list)
 
 
-class Constructive:
+class _Machine:
+    """What both machines have: targets, a model, and the step on the kernel weights."""
+
+    task: Task
+    targets: FloatArray
+    out: Outcome
+
+    def _restart(self) -> None:
+        """Take up the functions of now, for the kernel weights of now."""
+        raise NotImplementedError
+
+    def _learn_kernel_weights(self) -> float:
+        """Make the step on the kernel weights, if there are several; return the largest change of one."""
+        composite, out = self.task.composite, self.out
+        if len(composite.blocks) == 1 or len(out.columns) == 0:
+            return 0.0
+        learned = learn_kernel_weights(
+            composite, out.columns, out.mu, out.sigma, self.targets, self.task.row_weights
+        )
+        change = float(np.abs(learned - out.kernel_weights).max())
+        if change > 0.0:
+            out.kernel_weights = learned
+            self._restart()
+        return change
+
+
+class Constructive(_Machine):
     """mRVM1: Algorithm 1. M-steps by the sequential scheme with C targets and shared alphas.
 
     An M-step maximises the evidence of the targets, equation (6), over functions and alphas, not by one
@@ -114,15 +142,14 @@ class Constructive:
             kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="converged",
         )
-        self.fit = self._begin()
+        self._restart()
         #: Whether M-steps go to the end: the functions have stayed as they were once.
         self.fine = False
         #: Whether the last M-step began at the top of a climb.
         self.climbed = False
 
-    def _begin(self) -> _core.RetargetedFit:
-        """Return a fit with the functions and alphas of now, for the kernel weights of now."""
-        return _core.RetargetedFit(
+    def _restart(self) -> None:
+        self.fit = _core.RetargetedFit(
             self.task.composite.Phi(self.out.kernel_weights),
             self.targets,
             self.task.row_weights,
@@ -139,13 +166,14 @@ class Constructive:
             self.out.bounds.append(log_likelihood + self.fit.log_occam_factor())
             if self.out.status not in ("converged", "alpha_floor"):
                 return self.out
-            settled = self._learn_kernel_weights() and change < self.task.tol and self.fine
+            settled = self._learn_kernel_weights() < _KERNEL_TOL and change < self.task.tol and self.fine
             if settled and (self._n_iter() >= self.min_iter or n_updates == 0):
                 return self.out
-            climbs = np.isfinite(change) and not settled
+            # With several kernels a climb is too long to begin before the functions have settled.
+            climbs = not settled and (np.isfinite(change) or len(self.task.composite.blocks) == 1)
             if climbs:
-                self._climb_together(_LONG_CLIMB if self.climbed else _SHORT_CLIMB)
-                self.fine = True
+                self._climb_together(change)
+                self.fine |= bool(np.isfinite(change))
             self.climbed = climbs
 
     def _n_iter(self) -> int:
@@ -179,53 +207,26 @@ class Constructive:
             return None
         return lambda iteration, *step: callback(n_iter + iteration, *step)
 
-    def _learn_kernel_weights(self) -> bool:
-        """Make the step on the kernel weights, if there are several; tell whether they have settled."""
-        composite, out = self.task.composite, self.out
-        if len(composite.blocks) == 1 or len(out.columns) == 0:
-            return True
-        learned = learn_kernel_weights(
-            composite, out.columns, out.mu, out.sigma, self.targets, self.task.row_weights
-        )
-        change = float(np.abs(learned - out.kernel_weights).max())
-        if change > 0.0:
-            out.kernel_weights = learned
-            self.fit = self._begin()
-        return change < _KERNEL_TOL
+    def _climb_together(self, change: float) -> None:
+        """Climb the bound with weights and alphas together; targets and alphas are then those of its end.
 
-    def _climb_together(self, n_steps: int) -> None:
-        """Climb the bound with weights and alphas together; targets and alphas are then those of the top."""
-        n_alpha = len(self.out.alpha)
-        if n_alpha == 0:
+        ``change`` is what the M-step returned.
+        """
+        task = self.task
+        if len(self.out.alpha) == 0:
             return  # nothing to move
-        if len(self.task.composite.blocks) > 1:
-            self._climb_with_kernel_weights(n_steps)
+        if len(task.composite.blocks) > 1:
+            self._climb_with_kernel_weights(_LONG_CLIMB if self.climbed else _SHORT_CLIMB)
             return
-        start = self.fit.begin_together()
-        limit = _BOX * np.sqrt(self.task.n_classes / 2.0)
-
-        def descent(x: FloatArray) -> tuple[float, FloatArray]:
-            bound, gradient = self.fit.bound(x, self.task.labels, n_nodes=self.task.n_quadrature)
-            return -bound, -gradient
-
+        if change < _NEAR:
+            gain, radius = _CLIMB_TOL * (1.0 + abs(self.out.bounds[-1])), _FINE_RADIUS
+        else:
+            gain, radius = _COARSE_CLIMB if np.isfinite(change) else _FIRST_GAIN, _COARSE_RADIUS
         try:
-            found = minimize(
-                descent,
-                start,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(None, None)] * (len(start) - n_alpha) + [(-limit, limit)] * n_alpha,
-                options={
-                    "maxiter": n_steps,
-                    "maxcor": 20,
-                    "ftol": _CLIMB_TOL,
-                    "gtol": 1e-7,
-                },
-            )
+            self.targets = self.fit.climb(task.labels, gain=gain, radius=radius, n_nodes=task.n_quadrature)
         except _core.NumericalError:
             # Rounding stands in the way of moving far at once; E- and M-steps go on by themselves.
             return
-        self.targets, _ = self.task.expectations(self.fit.end_together(found.x))
 
     def _climb_with_kernel_weights(self, n_steps: int) -> None:
         """Climb the bound with the weights of the kernels as well."""
@@ -236,10 +237,10 @@ class Constructive:
             return
         scores, out.alpha, out.kernel_weights = top
         self.targets, _ = task.expectations(np.asfortranarray(scores))
-        self.fit = self._begin()
+        self._restart()
 
 
-class TopDown:
+class TopDown(_Machine):
     r"""mRVM2: Algorithm 2. A precision for each weight, by EM from all functions.
 
     Auxiliary targets and precisions are both integrated out by EM, so what never falls is the log of the
@@ -260,12 +261,11 @@ class TopDown:
             kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="max_iter",
         )
-        self.fit = self._begin()
+        self._restart()
 
-    def _begin(self) -> _core.TopDownFit:
-        """Return a fit of the functions of now, for the kernel weights of now."""
+    def _restart(self) -> None:
         Phi = self.task.composite.Phi(self.out.kernel_weights, self.out.columns)
-        return _core.TopDownFit(Phi, self.task.row_weights, n_threads=self.task.n_threads)
+        self.fit = _core.TopDownFit(Phi, self.task.row_weights, n_threads=self.task.n_threads)
 
     def run(self) -> Outcome:
         """Run until the rule for convergence is met."""
@@ -312,15 +312,3 @@ class TopDown:
             out.columns, out.mu = out.columns[kept], out.mu[kept]
             out.alpha = np.asfortranarray(out.alpha[kept])
             self.fit.keep(kept)
-
-    def _learn_kernel_weights(self) -> None:
-        """Make the step on the kernel weights, if there are several kernels."""
-        composite, out = self.task.composite, self.out
-        if len(composite.blocks) == 1 or len(out.columns) == 0:
-            return
-        learned = learn_kernel_weights(
-            composite, out.columns, out.mu, None, self.targets, self.task.row_weights
-        )
-        if not np.array_equal(learned, out.kernel_weights):
-            out.kernel_weights = learned
-            self.fit = self._begin()

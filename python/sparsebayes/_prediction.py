@@ -189,7 +189,7 @@ class KernelRegression(KernelBasis):
                 X=training.X,
                 weights=np.ones(len(training.X)) if training.weights is None else training.weights,
                 Phi=Phi,
-                block=np.where(self.active_ < 0, -1, self.active_ // self._n_samples),
+                block=np.where(self.active_ < 0, -1, self.active_ // self._block_size),
                 target=target,
                 alpha=self.alpha_,
                 mu=mu,

@@ -280,7 +280,7 @@ def _(est: KernelBasis) -> list[Block]:
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
     else:
-        block, row = np.divmod(est.active_[kernels], est._n_samples)
+        block, row = np.divmod(est.active_[kernels], est._block_size)
         for p, kernel in enumerate(est._kernels()):
             at = np.searchsorted(est.relevance_, row[block == p])
             if len(at) > 0:

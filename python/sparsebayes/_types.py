@@ -24,6 +24,9 @@ KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
 #: What ``extra_basis=`` takes: "linear", a transformer, a callable, or an array; None: nothing.
 ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | ArrayLike | None"
 
+#: What ``candidates=`` takes: a number of training rows, or centres; None: every row.
+Candidates: TypeAlias = "int | ArrayLike | None"
+
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:

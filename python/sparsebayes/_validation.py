@@ -99,11 +99,15 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
 
 def distinct_rows(training: Training) -> IntArray:
     """Return the first of each set of equal rows of X, as in the data given, ascending."""
-    X, rows = training.X, training.rows
+    return training.rows[first_of_equal(training.X)]
+
+
+def first_of_equal(X: FloatArray) -> IntArray:
+    """Return the first of each set of equal rows, ascending."""
     # Whole rows take long to sort, and where the first column has no value twice no row is there twice.
     if len(np.unique(X[:, 0])) == len(X):
-        return rows
-    first: IntArray = rows[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+        return np.arange(len(X))
+    first: IntArray = np.sort(np.unique(X, axis=0, return_index=True)[1])
     return first
 
 

@@ -14,7 +14,7 @@ from ._basis import ColumnBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
 from ._one_vs_rest import normalised
 from ._prediction import KernelClassification
-from ._types import Callback, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
+from ._types import Callback, Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
 from ._validation import learn_classes
 
 if TYPE_CHECKING:
@@ -243,6 +243,15 @@ class RVC(KernelClassification, _Classification):
         Of ``multi_class="softmax"``: whether a function has one prior precision for its weights in all
         classes, so that it serves all of them or none. Only with ``scheme="sequential"`` and a flat
         ``alpha_prior``. Two classes are one logit with one precision either way.
+    candidates : int or array-like of shape (n_candidates, n_features), optional
+        Centres of the kernel functions in the dictionary. None: every training row. An int: that many
+        training rows, or all where there are no more, spread over the inputs by k-means++ (distinct rows of
+        positive weight alike; inputs should be of comparable scale), so that time and memory grow with N and
+        not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
+        int chooses columns of X, and an array is an error.
+    random_state : int, RandomState instance or None, default=None
+        Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
+        else is random.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -300,6 +309,12 @@ class RVC(KernelClassification, _Classification):
         Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
     extra_basis_ : transformer, callable, "linear", "array" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
+    candidates_ : ndarray of shape (n_candidates, n_features)
+        The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
+        they were given, ``active_`` and ``relevance_`` count rows of this array in place of training rows,
+        and n_candidates takes the place of n_samples in ``active_``.
+    candidate_rows_ : ndarray of shape (n_candidates,), int
+        The training rows chosen, ascending; only where ``candidates`` is an int.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters, as learned with ``optimize_kernel=True``.
     n_features_in_, feature_names_in_
@@ -381,6 +396,8 @@ class RVC(KernelClassification, _Classification):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         share_alpha: bool = False,
+        candidates: Candidates = None,
+        random_state: int | np.random.RandomState | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -398,6 +415,8 @@ class RVC(KernelClassification, _Classification):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.share_alpha = share_alpha
+        self.candidates = candidates
+        self.random_state = random_state
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -232,7 +232,8 @@ class Predictor:
         Raises
         ------
         TypeError, ValueError
-            As for ``predict``, and if out is no such array or cannot be written to.
+            As for ``predict``, and if out is no such array or cannot be written to. Where X holds NaN or
+            infinities, part of out may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             raise TypeError(f"out must be an ndarray of float64, got {_kind(out)}")

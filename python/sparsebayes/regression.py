@@ -15,7 +15,7 @@ from ._arguments import check_prior
 from ._base import SparseBayesEstimator
 from ._prediction import KernelRegression
 from ._streaming import Streaming
-from ._types import Callback, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
+from ._types import Callback, Candidates, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -180,6 +180,15 @@ class RVR(KernelRegression, _Regression):
         from its peak.
     noise_prior : (shape, rate), default=(0.0, 0.0)
         Gamma prior of :math:`\beta`; (0, 0) is uniform in :math:`\ln \beta`.
+    candidates : int or array-like of shape (n_candidates, n_features), optional
+        Centres of the kernel functions in the dictionary. None: every training row. An int: that many
+        training rows, or all where there are no more, spread over the inputs by k-means++ (distinct rows of
+        positive weight alike; inputs should be of comparable scale), so that time and memory grow with N and
+        not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
+        int chooses columns of X, and an array is an error.
+    random_state : int, RandomState instance or None, default=None
+        Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
+        else is random.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -230,6 +239,12 @@ class RVR(KernelRegression, _Regression):
         Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
     extra_basis_ : transformer, callable, "linear", "array" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
+    candidates_ : ndarray of shape (n_candidates, n_features)
+        The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
+        they were given, ``active_`` and ``relevance_`` count rows of this array in place of training rows,
+        and n_candidates takes the place of n_samples in ``active_``.
+    candidate_rows_ : ndarray of shape (n_candidates,), int
+        The training rows chosen, ascending; only where ``candidates`` is an int.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters, as learned with ``optimize_kernel=True``.
     n_features_in_, feature_names_in_
@@ -290,6 +305,14 @@ class RVR(KernelRegression, _Regression):
     >>> bool(abs(mean[0] - 1.0) < 3 * std[0])
     True
 
+    Kernels about 25 rows in place of all, or about centres of one's own:
+
+    >>> some = RVR(gamma=0.1, candidates=25, random_state=0).fit(X, y)
+    >>> len(some.candidate_rows_), set(some.relevance_) <= set(some.candidate_rows_)
+    (25, True)
+    >>> RVR(gamma=0.1, candidates=[[-3.0], [0.0], [3.0]]).fit(X, y).relevance_vectors_.ravel()
+    array([-3.,  0.,  3.])
+
     Two outputs at once:
 
     >>> noise = 0.2 * np.sin(53 * np.arange(100) ** 2)
@@ -316,6 +339,8 @@ class RVR(KernelRegression, _Regression):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
+        candidates: Candidates = None,
+        random_state: int | np.random.RandomState | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -335,6 +360,8 @@ class RVR(KernelRegression, _Regression):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior
+        self.candidates = candidates
+        self.random_state = random_state
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

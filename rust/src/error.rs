@@ -77,7 +77,8 @@ impl Error {
     }
 
     pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<()> {
-        if values.iter().all(|v| v.is_finite()) {
+        // Without a way out in between, which a loop over vectors cannot have.
+        if values.iter().fold(true, |all, v| all & v.is_finite()) {
             Ok(())
         } else {
             Err(Self::NonFinite { what })

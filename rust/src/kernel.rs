@@ -31,10 +31,23 @@ impl Points {
         self.len = n_points;
         self.n_features = n_features;
         self.values.resize(n_points * n_features, 0.0);
-        let rows = rows[..self.values.len()].chunks_exact(n_features.max(1));
-        for (i, row) in rows.enumerate() {
-            for (d, &value) in row.iter().enumerate() {
-                self.values[d * n_points + i] = value;
+        let rows = &rows[..self.values.len()];
+        // Some points at a time, which stay in the cache while one feature after the other is read.
+        for start in (0..n_points).step_by(CHUNK / NARROW) {
+            let end = (start + CHUNK / NARROW).min(n_points);
+            for (d, feature) in self.values.chunks_exact_mut(n_points).enumerate() {
+                let (strips, rest) = feature[start..end].as_chunks_mut::<NARROW>();
+                let mut at = start * n_features + d;
+                for strip in strips {
+                    let rows = &rows[at..];
+                    for (k, to) in strip.iter_mut().enumerate() {
+                        *to = rows[k * n_features];
+                    }
+                    at += NARROW * n_features;
+                }
+                for (k, to) in rest.iter_mut().enumerate() {
+                    *to = rows[at + k * n_features];
+                }
             }
         }
     }
@@ -106,6 +119,9 @@ pub enum Kernel {
 
 /// Points evaluated at a time: their partial sums stay in the first-level cache.
 const CHUNK: usize = 512;
+/// Points whose sums are in registers together: four of the widest vectors, which hides how long an addition takes, or one.
+const WIDE: usize = 32;
+const NARROW: usize = 8;
 
 /// A run of points: the values of feature d are `values[d * stride + start..][..len]`.
 #[derive(Clone, Copy)]
@@ -287,38 +303,32 @@ impl Kernel {
             Self::Gaussian {
                 inverse_square_widths: w,
             } => {
-                accumulate(x, z, out, |d, x, z| {
-                    let weight = if w.len() == 1 { 1.0 } else { w[d] };
-                    let difference = x - z;
-                    weight * (difference * difference)
-                });
-                let scale = if w.len() == 1 { w[0] } else { 1.0 };
-                for v in out.iter_mut() {
-                    *v = exp::<FUSED>(-scale * *v);
+                if let [scale] = w[..] {
+                    let square = |_, x: f64, z: f64| (x - z) * (x - z);
+                    accumulate(x, z, out, square, |v| exp::<FUSED>(-scale * v));
+                } else {
+                    let square = |d: usize, x: f64, z: f64| w[d] * ((x - z) * (x - z));
+                    accumulate(x, z, out, square, |v| exp::<FUSED>(-v));
                 }
             }
             Self::Laplacian { gamma } => {
-                accumulate(x, z, out, |_, x, z| (x - z).abs());
-                for v in out.iter_mut() {
-                    *v = exp::<FUSED>(-gamma * *v);
-                }
+                let distance = |_, x: f64, z: f64| (x - z).abs();
+                accumulate(x, z, out, distance, |v| exp::<FUSED>(-gamma * v));
             }
-            Self::Linear => accumulate(x, z, out, |_, x, z| x * z),
+            Self::Linear => accumulate(x, z, out, |_, x, z| x * z, |v| v),
             Self::Polynomial {
                 degree,
                 gamma,
                 coef0,
-            } => {
-                accumulate(x, z, out, |_, x, z| x * z);
-                for v in out.iter_mut() {
-                    *v = power(gamma * *v + coef0, *degree);
-                }
-            }
+            } => accumulate(
+                x,
+                z,
+                out,
+                |_, x, z| x * z,
+                |v| power(gamma * v + coef0, *degree),
+            ),
             Self::Sigmoid { gamma, coef0 } => {
-                accumulate(x, z, out, |_, x, z| x * z);
-                for v in out.iter_mut() {
-                    *v = (gamma * *v + coef0).tanh();
-                }
+                accumulate(x, z, out, |_, x, z| x * z, |v| (gamma * v + coef0).tanh());
             }
             Self::LinearSpline => {
                 out.fill(1.0);
@@ -364,16 +374,59 @@ impl WithSimd for Fill<'_> {
     }
 }
 
-/// `out_n = sum_d term(d, x_nd, z_d)`.
+/// `out_n = finish(sum_d term(d, x_nd, z_d))`.
+///
+/// Strip by strip, whose sums stay in registers. The last strip may go over points of the one before again, which does no
+/// harm: a point's value does not depend on its place.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `fill`
-fn accumulate(x: Run<'_>, z: Centre<'_>, out: &mut [f64], term: impl Fn(usize, f64, f64) -> f64) {
-    out.fill(0.0);
+fn accumulate(
+    x: Run<'_>,
+    z: Centre<'_>,
+    out: &mut [f64],
+    term: impl Fn(usize, f64, f64) -> f64 + Copy,
+    finish: impl Fn(f64) -> f64 + Copy,
+) {
+    let mut at = 0;
+    while at + WIDE <= out.len() {
+        strip::<WIDE>(x, z, &mut out[at..], at, term, finish);
+        at += WIDE;
+    }
+    while at + NARROW <= out.len() {
+        strip::<NARROW>(x, z, &mut out[at..], at, term, finish);
+        at += NARROW;
+    }
+    if at < out.len() && out.len() >= NARROW {
+        at = out.len() - NARROW;
+        strip::<NARROW>(x, z, &mut out[at..], at, term, finish);
+    } else {
+        for at in at..out.len() {
+            strip::<1>(x, z, &mut out[at..], at, term, finish);
+        }
+    }
+}
+
+/// The first `N` of `out`, for the points from `at` on.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `fill`
+fn strip<const N: usize>(
+    x: Run<'_>,
+    z: Centre<'_>,
+    out: &mut [f64],
+    at: usize,
+    term: impl Fn(usize, f64, f64) -> f64,
+    finish: impl Fn(f64) -> f64,
+) {
+    let mut sums = [0.0; N];
     for d in 0..z.len() {
         let (feature, z) = z.at(d);
-        out.iter_mut()
-            .zip(x.feature(feature))
-            .for_each(|(v, &x)| *v += term(d, x, z));
+        let x = &x.feature(feature)[at..][..N];
+        for (v, &x) in sums.iter_mut().zip(x) {
+            *v += term(d, x, z);
+        }
+    }
+    for (out, v) in out[..N].iter_mut().zip(sums) {
+        *out = finish(v);
     }
 }
 

@@ -27,6 +27,11 @@
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
 //! * [`fit_outputs`]: the same for several targets that share their functions; it asks [`OutputStatistics`].
 //! * [`Probit`]: the multinomial probit likelihood, for models whose noisy scores compete for the class.
+//! * [`Predictor`]: fitted models out of files, for services; [`predictor`] shows one.
+//!
+//! Features, all on by default: `fit` trains, `parallel` uses several threads, `save` writes model files. Without default
+//! features the crate is [`Predictor`] alone and needs 22 crates, and 7 that only the compiler runs, where it otherwise needs
+//! 52: `cargo tree --no-default-features --edges normal`.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -47,8 +52,8 @@ mod stats;
 pub use error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use fit::{
-    Action, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status, Step,
-    TopDownFit, Watch, fit, fit_outputs,
+    Action, Ascent, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status,
+    Step, TopDownFit, Watch, fit, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 #[cfg(feature = "fit")]

@@ -2,11 +2,18 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on had better say where
 
 mod alloc;
+#[cfg(feature = "fit")]
 mod dense;
+#[cfg(feature = "fit")]
 mod fits;
+#[cfg(feature = "fit")]
 mod invariants;
+#[cfg(feature = "fit")]
 mod outputs;
 mod predictor;
+#[cfg(feature = "fit")]
 mod problems;
+#[cfg(feature = "fit")]
 mod providers;
+#[cfg(feature = "fit")]
 mod refusals;

@@ -45,6 +45,8 @@ def known_failures(estimator):
         RVR(["rbf", "linear"], fit_intercept=False),
         RVR(extra_basis="linear", keep_rows=True),
         RVC(extra_basis="linear", tol=1e-8),
+        RVR(candidates=20),
+        RVC(candidates=20, tol=1e-8),
         RVR(scheme="em", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
         RVC(scheme="mackay", tol=1e-8),
         SparseBayesRegressor(shared_noise=True),

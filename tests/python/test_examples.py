@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import sparsebayes
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -36,6 +38,18 @@ def test_healed_error_bars_are_less_surprised_in_a_gap(tmp_path):
     assert "<svg" in picture.read_text()
 
 
+def test_digits_fit_a_chip_and_a_support_vector_machine_hardly(tmp_path):
+    header = tmp_path / "digits.h"
+    _, rvc, mrvm, svm, *_ = run("digits_on_a_chip.py", "--splits", "1", "--header", header)
+    # Functions, error, %, bytes; microseconds where there is a compiler.
+    rvc, mrvm, svm = (row.split()[1:5] for row in (rvc, mrvm, svm))
+    for functions, error, _, size in (rvc, mrvm):
+        assert int(functions) < int(svm[0]) / 4
+        assert 0.0 < float(error) < 6.0
+        assert 1000 < int(size) < 65536 / 4 < int(svm[3])
+    assert f"Constant data: {mrvm[3]} bytes" in header.read_text()
+
+
 def test_probit_machines_keep_a_handful_of_rows(tmp_path):
     picture = tmp_path / "mrvm.svg"
     lines = run("mrvm.py", "--folds", "3", "--repeats", "1", "--picture", picture)
@@ -54,3 +68,12 @@ def test_probit_machines_keep_a_handful_of_rows(tmp_path):
         assert int(often) <= int(different) <= 3 * float(vectors) + 0.2
     assert picture.stat().st_size < 200_000
     assert "<svg" in picture.read_text()
+
+
+def test_the_model_of_the_service_knows_its_columns(tmp_path):
+    path = tmp_path / "diabetes.safetensors"
+    vectors, quality = run("service/train.py", path)
+    served = sparsebayes.load(path)
+    assert served.feature_names_in_.tolist()[:4] == ["age", "sex", "bmi", "bp"]
+    assert served.n_functions_ <= int(vectors.split()[0]) + 1
+    assert 0.3 < float(quality.split("R2")[1].split(",")[0]) < 0.6

@@ -125,25 +125,56 @@ def test_an_m_step_begins_where_it_is_told(three):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_bound_and_its_gradient_are_right(three, weighted):
+def test_a_climb_ends_at_the_top_of_the_bound(three, weighted):
     K, labels = three
-    rng = np.random.default_rng(2)
-    w = rng.uniform(0.3, 3.0, 45) if weighted else None
-    start, alpha = np.array([3, 7, 30]), np.array([0.3, 2.0, 0.9])
-    Y = np.asfortranarray(first_targets(labels, 3))
+    w = np.random.default_rng(2).uniform(0.3, 3.0, 45) if weighted else None
+    model = MRVM1("precomputed", fit_intercept=False, n_quadrature=48).fit(K, labels, w)
+    start, Y = model.active_, np.asfortranarray(first_targets(labels, 3))
+    alpha = model.alpha_ * np.exp(np.linspace(-1.5, 1.5, len(start)))
     fit = _core.RetargetedFit(np.asfortranarray(K), Y, w, active=start, alpha=alpha)
-    x = fit.begin_together()
-    at_start, _ = fit.bound(x, labels)
-    mu, _ = reference.posterior(K[:, start], Y, alpha, w)
-    expected = reference.lower_bound(K[:, start], labels, mu, alpha, w)
-    assert at_start == pytest.approx(expected, abs=1e-5)
-    x = x + 0.3 * rng.normal(size=len(x))
     # Enough nodes that the quadrature's own error does not show.
-    _, gradient = fit.bound(x, labels, n_nodes=64)
-    for k in range(len(x)):
-        step = 1e-4 * (np.arange(len(x)) == k)
-        up, down = fit.bound(x + step, labels, n_nodes=64)[0], fit.bound(x - step, labels, n_nodes=64)[0]
-        assert gradient[k] == pytest.approx((up - down) / 2e-4, abs=1e-6)
+    targets = fit.climb(labels, gain=1e-12, radius=3.0, n_nodes=48)
+    np.testing.assert_allclose(fit.posterior().alpha, model.alpha_, rtol=1e-5)
+    expected, _ = reference.expectations(K[:, start] @ model.mu_, labels)
+    np.testing.assert_allclose(targets, expected, atol=1e-5)
+    # That is a maximum: of B as the reference has it, in every weight and precision.
+    top = reference.lower_bound(K[:, start], labels, model.mu_, model.alpha_, w)
+    for k in range(len(start)):
+        for c in range(3):
+            step = np.zeros_like(model.mu_)
+            step[k, c] = 1e-2
+            for W in (model.mu_ + step, model.mu_ - step):
+                assert reference.lower_bound(K[:, start], labels, W, model.alpha_, w) < top
+        step = np.exp(0.1 * (np.arange(len(start)) == k))
+        for a in (model.alpha_ * step, model.alpha_ / step):
+            assert reference.lower_bound(K[:, start], labels, model.mu_, a, w) < top
+
+
+def test_a_climb_stops_at_its_limits_and_when_told(three):
+    K, labels = three
+    Y = np.asfortranarray(first_targets(labels, 3))
+    start, alpha = np.arange(12), np.full(12, 0.5)
+    fit = _core.RetargetedFit(np.asfortranarray(K), Y, active=start, alpha=alpha)
+    coarse = _core.RetargetedFit(np.asfortranarray(K), Y, active=start, alpha=alpha)
+    fit.climb(labels, gain=1e-10, radius=10.0)
+    coarse.climb(labels, gain=1e6, radius=1.0)
+    moves = np.log(fit.posterior().alpha / alpha)
+    assert np.abs(moves).max() <= 4.0 + 1e-12
+    assert 0.0 < np.abs(np.log(coarse.posterior().alpha / alpha)).max() < np.abs(moves).max()
+
+
+def test_a_climb_is_the_same_on_any_number_of_threads(three):
+    K, labels = three
+    K, labels = np.vstack([K] * 12), np.tile(labels, 12)
+    Y = np.asfortranarray(first_targets(labels, 3))
+    start = {"active": np.array([3, 7, 30, 31]), "alpha": np.array([0.3, 2.0, 0.9, 1.1])}
+    tops = []
+    for n_threads in (1, 2, 3):
+        fit = _core.RetargetedFit(np.asfortranarray(K), Y, **start, n_threads=n_threads)
+        tops.append((fit.climb(labels, gain=1e-10, radius=3.0), fit.posterior().alpha))
+    for targets, alpha in tops[1:]:
+        np.testing.assert_array_equal(targets, tops[0][0])
+        np.testing.assert_array_equal(alpha, tops[0][1])
 
 
 # --- mRVM1 as a whole ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2,
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Error, MStep, OutputObservations, RetargetedFit, Status, TopDownFit,
+    Ascent, DenseDesign, Error, MStep, OutputObservations, RetargetedFit, Status, TopDownFit,
 };
 
 use crate::arrays::{class_numbers, columns, vector};
@@ -132,45 +132,31 @@ impl PyRetargetedFit {
         ))
     }
 
-    /// Begins to move all weights and precisions together; returns the vector that stands for where they are.
-    fn begin_together<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let start = run(py, None, |_| Ok(lock(&self.fit).0.begin_together()))?;
-        Ok(start.into_pyarray(py))
-    }
-
-    /// The variational bound and its gradient at such a vector, for rows of these classes.
-    #[pyo3(signature = (x, labels, *, n_nodes=None))]
+    /// Moves weights and precisions together up the variational bound for rows of these classes, until a step gains less than
+    /// `gain` or a function is on its way out, the first trust region having this radius; returns the targets of the
+    /// E-step at the end, (N, C).
+    #[pyo3(signature = (labels, *, gain, radius, n_nodes=None))]
     #[allow(clippy::needless_pass_by_value)] // the Python signature
-    fn bound<'py>(
+    fn climb<'py>(
         &self,
         py: Python<'py>,
-        x: PyReadonlyArray1<'_, f64>,
         labels: PyReadonlyArray1<'_, i64>,
+        gain: f64,
+        radius: f64,
         n_nodes: Option<usize>,
-    ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>)> {
-        let x = vector("x", &x)?;
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let ascent = Ascent {
+            least: gain,
+            radius,
+        };
         let labels = class_numbers("labels", &labels, self.n_rows)?;
-        let (bound, gradient) = run(py, None, |line| {
+        let values = run(py, None, |line| {
             let probit = probit(n_nodes, self.n_outputs)?;
             with_threads(self.n_threads, || {
                 let (fit, _) = &mut *lock(&self.fit);
                 fit.set_cancel(line.cancel.clone());
-                fit.bound(x, &probit, &labels)
+                fit.climb(&probit, &labels, ascent)
             })?
-        })?;
-        Ok((bound, gradient.into_pyarray(py)))
-    }
-
-    /// Takes the precisions at such a vector; returns Phi W there, (N, C).
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
-    fn end_together<'py>(
-        &self,
-        py: Python<'py>,
-        x: PyReadonlyArray1<'_, f64>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let x = vector("x", &x)?;
-        let values = run(py, None, |_| {
-            with_threads(self.n_threads, || lock(&self.fit).0.end_together(x))?
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
     }

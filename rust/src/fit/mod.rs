@@ -29,7 +29,7 @@ mod top_down;
 mod variational;
 
 pub(crate) use outputs::OutputState;
-pub use outputs::{MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub use outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
 pub use settings::{Noise, Rules, Scheme, Settings};
 

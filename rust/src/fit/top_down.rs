@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::linalg::Cholesky;
-use crate::linalg::blas::axpy;
-use crate::linalg::parallel::{fill_pieces, map_pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::parallel::map_pieces;
+use crate::linalg::product::{Tall, add_transpose_product, product};
 use crate::stats::check_flag;
 use crate::{Error, Result};
 
 /// Columns of the Gram matrix made at a time.
 const COLUMNS: usize = 48;
-/// Rows predicted at a time.
-const ROWS: usize = 2048;
 
 /// Functions still in the model, with their columns and Gram matrix.
 pub struct TopDownFit {
@@ -145,16 +142,8 @@ impl TopDownFit {
     pub fn predictions(&self, weights: &[f64], n_outputs: usize) -> Result<Vec<f64>> {
         let (n, m) = (self.n_rows, self.n_basis());
         Error::check_len("weights", m * n_outputs, weights.len())?;
-        let mut predictions = vec![0.0; n * n_outputs];
-        for (c, prediction) in predictions.chunks_exact_mut(n.max(1)).enumerate() {
-            fill_pieces(prediction, ROWS, |start, part| {
-                let rows = start..start + part.len();
-                for (column, &w) in self.columns.chunks_exact(n).zip(&weights[c * m..]) {
-                    axpy(w, &column[rows.clone()], part);
-                }
-            });
-        }
-        Ok(predictions)
+        let columns = Tall::new(&self.columns, n, m);
+        Ok(product(columns, weights, n, n_outputs))
     }
 
     /// Drops all functions but those at these places, which ascend.

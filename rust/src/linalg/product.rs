@@ -1,9 +1,11 @@
-//! A^T B for tall matrices whose columns lie in memory one after another: the shape of every pass over a design.
+//! A^T B and A W for tall matrices whose columns lie in memory one after another: the shapes of every pass over a design.
 //!
-//! Each element of the product is an inner product of two columns. A few columns of A and B at a time stay in
+//! Each element of A^T B is an inner product of two columns. A few columns of A and B at a time stay in
 //! registers, so no packing is needed, and a run of rows at a time stays in the cache. Every element goes through the
 //! same operations wherever it lies in the product.
 
+use super::blas::axpy;
+use super::parallel::fill_pieces;
 use super::simd::{Simd, WithSimd, dispatch};
 
 /// Rows at a time: a few dozen columns this high stay in the second-level cache.
@@ -25,6 +27,11 @@ impl<'a> Tall<'a> {
             stride,
             n_columns,
         }
+    }
+
+    /// All columns, at these rows.
+    pub(crate) fn columns(&self, rows: &std::ops::Range<usize>) -> Vec<&'a [f64]> {
+        (0..self.n_columns).map(|j| self.column(j, rows)).collect()
     }
 
     fn column(&self, j: usize, rows: &std::ops::Range<usize>) -> &'a [f64] {
@@ -135,10 +142,83 @@ fn split<S: Simd, const C: usize>(columns: [&[f64]; C]) -> ([&[S::f64s]; C], [&[
     (split.map(|s| &s.0[..length]), split.map(|s| s.1))
 }
 
+/// A W for A of `n` rows and W of `n_right` columns, the entries of W column after column: `n` x `n_right`, in parallel.
+///
+/// # Panics
+/// If a slice is too short for its shape.
+pub(crate) fn product(a: Tall<'_>, weights: &[f64], n: usize, n_right: usize) -> Vec<f64> {
+    let m = a.n_columns;
+    let columns = a.columns(&(0..n));
+    let mut out = vec![0.0; n * n_right];
+    fill_pieces(&mut out, n.max(1), |start, column| {
+        let right = start / n;
+        add_combination(&columns, &weights[right * m..(right + 1) * m], column);
+    });
+    out
+}
+
+/// `out += sum_j w_j a_j` over columns that are at least as long; each element gains one term after the other, in order.
+pub(crate) fn add_combination(columns: &[&[f64]], weights: &[f64], out: &mut [f64]) {
+    dispatch(Combination {
+        columns,
+        weights,
+        out,
+    });
+}
+
+struct Combination<'a> {
+    columns: &'a [&'a [f64]],
+    weights: &'a [f64],
+    out: &'a mut [f64],
+}
+
+/// Rows whose sums stay in registers while all columns go by.
+const STRIP: usize = 64;
+
+impl WithSimd for Combination<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Run`
+    fn with_simd<S: Simd>(self, _: S) {
+        let terms = || self.columns.iter().zip(self.weights);
+        let (strips, rest) = self.out.as_chunks_mut::<STRIP>();
+        let whole = strips.len() * STRIP;
+        for (k, strip) in strips.iter_mut().enumerate() {
+            let mut sums = *strip;
+            for (column, &w) in terms() {
+                for (sum, x) in sums.iter_mut().zip(&column[k * STRIP..(k + 1) * STRIP]) {
+                    *sum += w * x;
+                }
+            }
+            *strip = sums;
+        }
+        for (column, &w) in terms() {
+            axpy(w, &column[whole..whole + rest.len()], rest);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::linalg::blas::dot;
+
+    #[test]
+    fn sums_of_columns_are_made_in_their_order() {
+        for (n, m, r) in [(200, 7, 3), (64, 1, 2), (5, 4, 1), (0, 2, 2), (70, 0, 2)] {
+            let a: Vec<f64> = (0..(n + 1) * m).map(|i| (i as f64).sin()).collect();
+            let w: Vec<f64> = (0..m * r).map(|i| (i as f64).cos()).collect();
+            let out = product(Tall::new(&a, n + 1, m), &w, n, r);
+            for c in 0..r {
+                for row in 0..n {
+                    let terms = (0..m).map(|j| w[c * m + j] * a[j * (n + 1) + row]);
+                    let expected = terms.fold(0.0, |sum, term| sum + term);
+                    assert_eq!(out[c * n + row].to_bits(), f64::to_bits(expected));
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_product_is_the_table_of_inner_products() {

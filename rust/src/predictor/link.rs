@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-use super::spread::pair;
+use crate::probit::packed;
 
 /// What is made of the linear predictors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub(super) fn softmax(eta: &[f64], pairs: &[f64], out: &mut [f64]) {
         out.copy_from_slice(eta);
         return normalise(out);
     }
-    let covariance = |c: usize, d: usize| pairs[pair(c.min(d), c.max(d))];
+    let covariance = |c: usize, d: usize| pairs[packed(c.max(d), c.min(d))];
     for c in 0..eta.len() {
         let exponent = |d: usize| {
             let spread = covariance(c, c) + covariance(d, d) - 2.0 * covariance(c, d);

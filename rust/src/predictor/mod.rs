@@ -26,8 +26,67 @@
 //! assert!((std[0] - 0.13_f64.sqrt()).abs() < 1e-15);
 //! # Ok::<(), sparsebayes::Error>(())
 //! ```
+//!
+//! A service loads a model once, and all its threads use it at the same time. Here four of them answer requests, with mean
+//! and error bar, until nobody asks any more; a row that is no good is answered with the reason.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex, mpsc};
+//! use std::thread;
+//!
+//! use sparsebayes::{Error, Predictor};
+//!
+//! struct Request {
+//!     row: Vec<f64>,
+//!     answer: mpsc::Sender<Result<(f64, f64), Error>>,
+//! }
+//!
+//! fn serve(model: &Predictor, queue: &Mutex<mpsc::Receiver<Request>>) {
+//!     loop {
+//!         // The lock is for taking a request, not for answering it.
+//!         let next = queue.lock().map(|queue| queue.recv());
+//!         let Ok(Ok(Request { row, answer })) = next else {
+//!             return;
+//!         };
+//!         let (mut mean, mut std) = ([0.0], [0.0]);
+//!         let done = model.predict_std_into(&row, &mut mean, &mut std);
+//!         // Who asked may have gone.
+//!         let _ = answer.send(done.map(|()| (mean[0], std[0])));
+//!     }
+//! }
+//!
+//! let model = Arc::new(Predictor::load("tests/golden/format-1/regression.safetensors")?);
+//! let (requests, queue) = mpsc::channel();
+//! let queue = Arc::new(Mutex::new(queue));
+//! let start = |_| {
+//!     let (model, queue) = (Arc::clone(&model), Arc::clone(&queue));
+//!     thread::spawn(move || serve(&model, &queue))
+//! };
+//! let workers: Vec<_> = (0..4).map(start).collect();
+//!
+//! let ask = |row: Vec<f64>| {
+//!     let (answer, answered) = mpsc::channel();
+//!     requests.send(Request { row, answer }).unwrap();
+//!     answered
+//! };
+//! let answers: Vec<_> = (0..100).map(|i| ask(vec![0.02 * f64::from(i), 0.5])).collect();
+//! for answer in answers {
+//!     let (mean, std) = answer.recv().unwrap()?;
+//!     assert!(mean.abs() < 2.0 && 0.1 < std && std < 0.2);
+//! }
+//! assert!(matches!(ask(vec![1.0]).recv().unwrap(), Err(Error::Shape { .. })));
+//! assert!(matches!(ask(vec![1.0, f64::NAN]).recv().unwrap(), Err(Error::NonFinite { .. })));
+//!
+//! drop(requests);
+//! for worker in workers {
+//!     worker.join().unwrap();
+//! }
+//! # Ok::<(), Error>(())
+//! ```
 
+mod answers;
 mod file;
+mod finish;
 mod link;
 mod parts;
 mod rows;

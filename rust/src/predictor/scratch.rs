@@ -3,12 +3,15 @@
 use std::cell::Cell;
 
 use crate::kernel::Points;
+use crate::probit::Room;
 
-/// Room for numbers and points.
+/// Room for numbers, points and integrals.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    values: Vec<f64>,
+    /// Of no particular value.
+    pub(super) values: Vec<f64>,
     pub(super) points: Points,
+    pub(super) room: Room,
 }
 
 /// Numbers that a thread keeps; what a larger model needs is given back.
@@ -18,14 +21,14 @@ thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-/// Calls `f` with room for `len` numbers, of no particular value, and for points.
-pub(super) fn with_scratch<T>(len: usize, f: impl FnOnce(&mut [f64], &mut Points) -> T) -> T {
+/// Calls `f` with room for `len` numbers at least.
+pub(super) fn with_scratch<T>(len: usize, f: impl FnOnce(&mut Scratch) -> T) -> T {
     // Taken out, so that a call within a call has its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     if scratch.values.len() < len {
         scratch.values.resize(len, 0.0);
     }
-    let result = f(&mut scratch.values[..len], &mut scratch.points);
+    let result = f(&mut scratch);
     if scratch.values.len() <= KEPT {
         SCRATCH.set(Some(scratch));
     }

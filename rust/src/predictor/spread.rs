@@ -4,6 +4,7 @@
 //! row's bits do not depend on the rows about it.
 
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::probit::packed;
 
 /// `y += c x`.
 #[inline(always)]
@@ -155,7 +156,7 @@ impl Joint {
         self.starts.len() - 1
     }
 
-    /// The covariances of the predictors at one row, as [`pair`] counts them; `psi` are the functions of all weights.
+    /// The covariances of the predictors at one row, as [`packed`] counts them; `psi` are the functions of all weights.
     fn at_row(&self, psi: &[f64], work: &mut [f64], out: &mut [f64]) {
         dispatch(RowPairs {
             joint: self,
@@ -178,7 +179,7 @@ impl Joint {
         let size = self.size();
         for d in 0..self.n_outputs() {
             for c in 0..=d {
-                let to = &mut out[pair(c, d) * rows..][..rows];
+                let to = &mut out[packed(d, c) * rows..][..rows];
                 for i in self.starts[c]..self.starts[c + 1] {
                     let columns = self.starts[d]..self.starts[d + 1];
                     let terms = columns.map(|j| (self.values[j * size + i], psi(j)));
@@ -192,11 +193,6 @@ impl Joint {
             }
         }
     }
-}
-
-/// Where the covariance of predictors c <= d stands among those of all pairs.
-pub(super) fn pair(c: usize, d: usize) -> usize {
-    d * (d + 1) / 2 + c
 }
 
 struct RowPairs<'a> {
@@ -223,7 +219,7 @@ impl WithSimd for RowPairs<'_> {
             for c in 0..=d {
                 let range = joint.starts[c]..joint.starts[c + 1];
                 let terms = work[range.clone()].iter().zip(&self.psi[range]);
-                self.out[pair(c, d)] = terms.fold(0.0, |sum, (t, psi)| sum + t * psi);
+                self.out[packed(d, c)] = terms.fold(0.0, |sum, (t, psi)| sum + t * psi);
             }
         }
     }
@@ -316,7 +312,7 @@ impl Spread {
         match self {
             Self::None => 0,
             Self::Shared(_) | Self::Each(_) | Self::Directions(_) => n_outputs,
-            Self::Joint(_) => pair(0, n_outputs),
+            Self::Joint(_) => packed(n_outputs, 0),
         }
     }
 

@@ -9,6 +9,7 @@
 
 mod piece;
 mod rule;
+mod spread;
 
 use std::ops::Range;
 
@@ -16,7 +17,8 @@ use crate::linalg::parallel::map_pieces;
 use crate::linalg::simd::dispatch;
 use crate::{Error, Result};
 
-use piece::{Piece, Wanted};
+use piece::{Piece, Probabilities, Wanted};
+pub(crate) use piece::{Room, packed};
 use rule::Nodes;
 
 /// Rows that one thread takes at a time.
@@ -114,6 +116,24 @@ impl Probit {
         Ok(self.ask(table, Wanted::Probabilities).0)
     }
 
+    /// The same by this thread alone and into room that is there.
+    pub(crate) fn probabilities_into(
+        &self,
+        scores: &[f64],
+        n_classes: usize,
+        room: &mut Room,
+        out: &mut [f64],
+    ) -> Result<()> {
+        let table = Table::new(scores, n_classes)?;
+        dispatch(Probabilities {
+            nodes: &self.nodes,
+            table,
+            room,
+            out,
+        });
+        Ok(())
+    }
+
     /// Their logarithms, right in relative terms however small the probabilities: one integral for each row and class.
     ///
     /// # Errors
@@ -133,18 +153,35 @@ impl Probit {
         labels: &[usize],
         n_classes: usize,
     ) -> Result<Expectations> {
-        let table = Table::new(scores, n_classes)?;
-        Error::check_len("labels", table.n_rows, labels.len())?;
-        if let Some(label) = labels.iter().find(|&&label| label >= n_classes) {
-            let what =
-                format!("labels must lie below the number of classes, {n_classes}; got {label}");
-            return Err(Error::Invalid { what });
-        }
+        let table = Table::labelled(scores, labels, n_classes)?;
         let (targets, log_probability) = self.ask(table, Wanted::Expectations(labels));
         Ok(Expectations {
             targets,
             log_probability,
         })
+    }
+
+    /// The E-step, and minus the Hessian of each row's ln P in its scores: the identity less the covariance of the copies.
+    ///
+    /// The second table has C (C + 1) / 2 columns, the lower triangles row after row. From the same integrals; a matrix is
+    /// positive semi-definite but for their errors.
+    ///
+    /// # Errors
+    /// As [`Probit::expectations`].
+    pub fn curvatures(
+        &self,
+        scores: &[f64],
+        labels: &[usize],
+        n_classes: usize,
+    ) -> Result<(Expectations, Vec<f64>)> {
+        let table = Table::labelled(scores, labels, n_classes)?;
+        let (mut targets, log_probability) = self.ask(table, Wanted::Curvatures(labels));
+        let curvatures = targets.split_off(scores.len());
+        let expectations = Expectations {
+            targets,
+            log_probability,
+        };
+        Ok((expectations, curvatures))
     }
 
     /// A number for each row and class, and one for each row.
@@ -158,20 +195,18 @@ impl Probit {
             })
         });
         let (tables, columns): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        (
-            joined(&tables, table.n_rows, table.n_classes),
-            columns.concat(),
-        )
+        let n_columns = wanted.n_columns(table.n_classes);
+        (joined(&tables, table.n_rows, n_columns), columns.concat())
     }
 }
 
 /// Parts of a table, each with all columns of some rows, as one table.
-fn joined(parts: &[Vec<f64>], n_rows: usize, n_classes: usize) -> Vec<f64> {
-    let mut all = Vec::with_capacity(n_rows * n_classes);
-    for class in 0..n_classes {
+fn joined(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
+    let mut all = Vec::with_capacity(n_rows * n_columns);
+    for column in 0..n_columns {
         for part in parts {
-            let height = part.len() / n_classes;
-            all.extend_from_slice(&part[class * height..][..height]);
+            let height = part.len() / n_columns;
+            all.extend_from_slice(&part[column * height..][..height]);
         }
     }
     all
@@ -202,6 +237,20 @@ impl<'a> Table<'a> {
             n_rows,
             n_classes,
         })
+    }
+
+    /// The same for rows whose classes are known.
+    fn labelled(scores: &'a [f64], labels: &[usize], n_classes: usize) -> Result<Self> {
+        let table = Self::new(scores, n_classes)?;
+        Error::check_len("labels", table.n_rows, labels.len())?;
+        match labels.iter().find(|&&label| label >= n_classes) {
+            None => Ok(table),
+            Some(label) => Err(Error::Invalid {
+                what: format!(
+                    "labels must lie below the number of classes, {n_classes}; got {label}"
+                ),
+            }),
+        }
     }
 
     fn at(&self, row: usize, class: usize) -> f64 {
@@ -278,6 +327,28 @@ mod tests {
                 let expected = if class == own { means.iter().sum() } else { -mean };
                 let error = found.targets[class] - scores[class] - expected;
                 prop_assert!(error.abs() < 1e-6, "{class}: {error}");
+            }
+        }
+
+        #[test]
+        fn curvatures_are_minus_the_slopes_of_the_expectations((scores, own) in rows()) {
+            // Targets less scores are the gradient of ln P.
+            let (probit, n) = (Probit::new(64).unwrap(), scores.len());
+            let (expected, curvatures) = probit.curvatures(&scores, &[own], n).unwrap();
+            prop_assert_eq!(&expected, &probit.expectations(&scores, &[own], n).unwrap());
+            let step = 1e-4;
+            for d in 0..n {
+                let moved = |by: f64| {
+                    let mut scores = scores.clone();
+                    scores[d] += by;
+                    probit.expectations(&scores, &[own], n).unwrap().targets
+                };
+                let (up, down) = (moved(step), moved(-step));
+                for c in 0..n {
+                    let slope = (up[c] - down[c]) / (2.0 * step) - f64::from(u8::from(c == d));
+                    let found = curvatures[packed(c.max(d), c.min(d))];
+                    prop_assert!((found + slope).abs() < 1e-6, "{c} {d}: {found} {slope}");
+                }
             }
         }
 

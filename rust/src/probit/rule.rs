@@ -68,7 +68,7 @@ impl Nodes {
 /// Where the integrands of some rows have their modes, and their shape there.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Modes {
-    at: Lanes,
+    pub(super) at: Lanes,
     /// The root of minus the inverse second derivative of g; at most 1.
     width: Lanes,
     /// How the integrand leans to the right: c of the new variable.
@@ -168,41 +168,50 @@ fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, 
             let x = at[l] + d[l];
             let hazard = cdf::<FUSED>(x).hazard;
             slope[l] += hazard;
-            curvature[l] += if x < PARABOLIC {
-                1.0
-            } else {
-                hazard * (hazard + x)
-            };
+            curvature[l] += self::curvature(hazard, x);
         }
     }
     (slope, curvature)
 }
 
+/// Minus the second derivative of ln Phi at x, where the hazard is given.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Modes::find`
+pub(super) fn curvature(hazard: f64, x: f64) -> f64 {
+    if x < PARABOLIC {
+        1.0
+    } else {
+        hazard * (hazard + x)
+    }
+}
+
 /// The integral of one row at the nodes; reused from row to row.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Integral {
     /// Nodes relative to the mode.
-    offset: Vec<f64>,
+    pub(super) offset: Vec<f64>,
     /// Products of the scaled Phi; in the end the weights of the nodes, which sum to 1.
-    product: Vec<f64>,
+    pub(super) product: Vec<f64>,
     /// What belongs in the exponent, relative to that at the mode.
     exponent: Vec<f64>,
     /// The hazards, class after class, of the classes seen.
-    hazard: Vec<f64>,
+    pub(super) hazard: Vec<f64>,
+    /// How they differ from their means: for each group of classes, node after node.
+    pub(super) centred: Vec<Lanes>,
     /// Whether the factor of a class differs from 1 at any node.
-    seen: Vec<bool>,
+    pub(super) seen: Vec<bool>,
 }
 
 impl Integral {
-    pub(super) fn new(n_classes: usize, nodes: &Nodes) -> Self {
-        let zeros = vec![0.0; nodes.len()];
-        Self {
-            offset: zeros.clone(),
-            product: zeros.clone(),
-            exponent: zeros,
-            hazard: vec![0.0; n_classes * nodes.len()],
-            seen: vec![false; n_classes],
+    /// Makes room for so many classes and nodes.
+    pub(super) fn fit(&mut self, n_classes: usize, nodes: &Nodes) {
+        for values in [&mut self.offset, &mut self.product, &mut self.exponent] {
+            values.resize(nodes.len(), 0.0);
         }
+        self.hazard.resize(n_classes * nodes.len(), 0.0);
+        let centred = n_classes.div_ceil(LANES) * nodes.len();
+        self.centred.resize(centred, [0.0; LANES]);
+        self.seen.resize(n_classes, false);
     }
 
     /// ln E_u[prod_j Phi(u + d_j)] for row `l` of those whose modes are given.

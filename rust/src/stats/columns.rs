@@ -1,5 +1,6 @@
 //! Unit-norm columns of a design, kept while they are in use.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -30,11 +31,10 @@ pub(super) fn lengths(squares: &[f64]) -> Result<Vec<f64>> {
 
 /// Columns that the active functions need again and again, evaluated once.
 ///
-/// Between calls: `values` holds one column of `n_rows` values for each entry of `slots`, divided by its norm.
+/// Between calls: each column held has a value for each row, divided by its norm.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    slots: HashMap<usize, usize>,
-    values: Vec<f64>,
+    held: HashMap<usize, Vec<f64>>,
 }
 
 impl Columns {
@@ -47,30 +47,89 @@ impl Columns {
         out: &mut Vec<f64>,
     ) {
         let n = design.n_rows();
-        self.make_room(js, n);
-        for &j in js {
-            let next = self.slots.len();
-            let slot = *self.slots.entry(j).or_insert(next);
-            if slot == next {
-                let start = self.values.len();
-                self.values.resize(start + n, 0.0);
-                column_into(design, norms, j, &(0..n), &mut self.values[start..]);
-            }
-        }
+        self.make_room(js);
         out.clear();
-        for j in js {
-            let slot = self.slots[j];
-            out.extend_from_slice(&self.values[slot * n..(slot + 1) * n]);
+        // Columns may be long: no room for more of them than there are.
+        out.reserve_exact(js.len() * n);
+        for &j in js {
+            let column = self.held.entry(j).or_insert_with(|| {
+                let mut column = vec![0.0; n];
+                column_into(design, norms, j, &(0..n), &mut column);
+                column
+            });
+            out.extend_from_slice(column);
         }
     }
 
     /// Forgets everything once columns out of use outnumber those in use.
-    fn make_room(&mut self, js: &[usize], n: usize) {
+    fn make_room(&mut self, js: &[usize]) {
         const SPARE: usize = 64;
-        if self.values.len() > n * (2 * js.len() + SPARE) {
-            self.slots.clear();
-            self.values.clear();
+        if self.held.len() > 2 * js.len() + SPARE {
+            self.held.clear();
         }
+    }
+}
+
+/// The columns of the active functions and no others, side by side.
+///
+/// Between calls: `values` holds a column of `n_rows` values for each of `functions`, divided by its norm.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    functions: Vec<usize>,
+    values: Vec<f64>,
+}
+
+impl Packed {
+    /// Changes over to the functions `active`, evaluating those that are new.
+    pub(super) fn bring_to(&mut self, design: &dyn Design, norms: &[f64], active: &[usize]) {
+        if self.functions == active {
+            return;
+        }
+        let n = design.n_rows();
+        let mut values = Vec::new();
+        values.reserve_exact(active.len() * n);
+        let places: HashMap<usize, usize> = self
+            .functions
+            .iter()
+            .enumerate()
+            .map(|(k, &j)| (j, k))
+            .collect();
+        for &j in active {
+            if let Some(&k) = places.get(&j) {
+                values.extend_from_slice(&self.values[k * n..(k + 1) * n]);
+            } else {
+                let start = values.len();
+                values.resize(start + n, 0.0);
+                column_into(design, norms, j, &(0..n), &mut values[start..]);
+            }
+        }
+        self.values = values;
+        self.functions.clear();
+        self.functions.extend_from_slice(active);
+    }
+
+    /// The columns, N x m.
+    pub(super) fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The columns `js`, evaluating those that are not there.
+    pub(super) fn columns<'s>(
+        &'s self,
+        design: &dyn Design,
+        norms: &[f64],
+        js: &[usize],
+    ) -> Vec<Cow<'s, [f64]>> {
+        let n = design.n_rows();
+        let find = |j: &usize| {
+            if let Some(k) = self.functions.iter().position(|own| own == j) {
+                return Cow::Borrowed(&self.values[k * n..(k + 1) * n]);
+            }
+            let mut column = vec![0.0; n];
+            column_into(design, norms, *j, &(0..n), &mut column);
+            Cow::Owned(column)
+        };
+        js.iter().map(find).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rows in memory: a design, its targets, and a likelihood.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +9,7 @@ use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::bound::{no_bound, tightest};
-use super::columns::{Columns, columns_into, lengths, squared_length, unit_columns};
+use super::columns::{Packed, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use super::{Statistics, Sweep, check_flag};
@@ -33,9 +34,7 @@ pub struct Observations<'a> {
     weights: Option<Vec<f64>>,
     n_obs: f64,
     norms: Vec<f64>,
-    columns: Columns,
-    packed: Vec<f64>,
-    packed_for: Vec<usize>,
+    packed: Packed,
     working: Vec<f64>,
     residual: Vec<f64>,
     skew: Vec<f64>,
@@ -83,9 +82,7 @@ impl<'a> Observations<'a> {
             weights,
             n_obs,
             norms: Vec::new(),
-            columns: Columns::default(),
-            packed: Vec::new(),
-            packed_for: Vec::new(),
+            packed: Packed::default(),
             working: vec![1.0; n],
             residual: vec![0.0; n],
             skew: vec![0.0; n],
@@ -137,14 +134,9 @@ impl<'a> Observations<'a> {
         Ok(())
     }
 
-    /// Brings `packed` to the active columns, N x m.
+    /// Brings `packed` to the active columns.
     fn pack(&mut self, active: &[usize]) {
-        if self.packed_for != active {
-            self.columns
-                .gather(self.design, &self.norms, active, &mut self.packed);
-            self.packed_for.clear();
-            self.packed_for.extend_from_slice(active);
-        }
+        self.packed.bring_to(self.design, &self.norms, active);
     }
 
     /// Brings `working` and `residual` to `mu` and returns the deviance.
@@ -152,10 +144,11 @@ impl<'a> Observations<'a> {
         self.check_cancel()?;
         self.pack(active);
         let n = self.target.len();
+        let packed = self.packed.values();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
             for (k, &mu) in mu.iter().enumerate() {
-                axpy(mu, &self.packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
+                axpy(mu, &packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
             }
             let mut working = Vec::with_capacity(rows.len());
             let mut skew = Vec::with_capacity(rows.len());
@@ -209,9 +202,23 @@ impl<'a> Observations<'a> {
         weighted
     }
 
+    /// Some rows of W times the columns, and of the residuals, side by side.
+    fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
+        let working = &self.working[rows.clone()];
+        let mut right = Vec::with_capacity((columns.len() + 1) * rows.len());
+        for column in columns {
+            right.extend(column[rows.clone()].iter().zip(working).map(|(v, w)| v * w));
+        }
+        right.extend_from_slice(&self.residual[rows.clone()]);
+        right
+    }
+
     fn active_gradient(&self, gradient: &mut [f64]) {
         let n = self.target.len();
-        for (g, column) in gradient.iter_mut().zip(self.packed.chunks_exact(n)) {
+        for (g, column) in gradient
+            .iter_mut()
+            .zip(self.packed.values().chunks_exact(n))
+        {
             *g = dot(column, &self.residual);
         }
     }
@@ -284,7 +291,7 @@ impl Statistics for Observations<'_> {
         let m = active.len();
         let n = self.target.len();
         let mut sum = sum_over_rows(n, m, |rows, out| {
-            self.add_gram(&self.packed[rows.start..], n, &rows, out);
+            self.add_gram(&self.packed.values()[rows.start..], n, &rows, out);
         });
         self.check_cancel()?;
         sum.fill_upper_triangle_with_lower_triangle();
@@ -300,7 +307,7 @@ impl Statistics for Observations<'_> {
             self.pack(active);
             let n = self.target.len();
             self.xi = Some(tightest(
-                &self.packed,
+                self.packed.values(),
                 n,
                 mu,
                 sigma,
@@ -324,6 +331,7 @@ impl Statistics for Observations<'_> {
         Ok(sum_over_rows(n, m, |rows, out| {
             let columns: Vec<&[f64]> = self
                 .packed
+                .values()
                 .chunks_exact(n)
                 .map(|c| &c[rows.clone()])
                 .collect();
@@ -347,12 +355,7 @@ impl Statistics for Observations<'_> {
             return Ok(start);
         }
         let deviance = self.move_to(active, mu)?;
-        let n = self.target.len();
-        let mut columns = Vec::new();
-        self.columns
-            .gather(self.design, &self.norms, wanted, &mut columns);
-        let mut right = self.weighted(&columns, n, &(0..n), wanted.len());
-        right.extend_from_slice(&self.residual);
+        let columns = self.packed.columns(self.design, &self.norms, wanted);
         let fixed = self.likelihood.is_linear();
         let sums = over_blocks(
             self.design,
@@ -361,7 +364,9 @@ impl Statistics for Observations<'_> {
             |block, diag, products| {
                 let rows = &block.rows;
                 let values = Tall::new(block.values.data, block.values.stride, diag.len());
-                let right = Tall::new(&right[rows.start..], n, wanted.len() + 1);
+                // Made anew for each block: of N rows it would be as large as the active columns.
+                let right = self.right(&columns, rows);
+                let right = Tall::new(&right, rows.len(), wanted.len() + 1);
                 add_transpose_product(values, right, rows.len(), products, diag.len());
                 if !fixed {
                     for (c, diag) in diag.iter_mut().enumerate() {

@@ -10,9 +10,9 @@ use super::check_flag;
 use super::columns::{Columns, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
-use crate::linalg::blas::{axpy, dot, weighted_square};
-use crate::linalg::parallel::{fill_pieces, map_pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::blas::{dot, weighted_square};
+use crate::linalg::parallel::map_pieces;
+use crate::linalg::product::{Tall, add_combination, add_transpose_product, product};
 use crate::{Error, Result};
 
 /// What the weights asked about leave of the targets.
@@ -198,16 +198,8 @@ impl<'a> OutputObservations<'a> {
     pub fn predictions(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Vec<f64> {
         let n = self.n_rows();
         let columns = self.active_columns(active);
-        let mut predictions = vec![0.0; n * self.n_outputs()];
-        for (c, prediction) in predictions.chunks_exact_mut(n).enumerate() {
-            fill_pieces(prediction, ROW_BLOCK, |start, part| {
-                let rows = start..start + part.len();
-                for (k, column) in columns.chunks_exact(n).enumerate() {
-                    axpy(mu[(k, c)], &column[rows.clone()], part);
-                }
-            });
-        }
-        predictions
+        let columns = Tall::new(&columns, n, active.len());
+        product(columns, mu.as_slice(), n, self.n_outputs())
     }
 
     fn n_rows(&self) -> usize {
@@ -258,14 +250,14 @@ impl<'a> OutputObservations<'a> {
     /// Residuals times the sample weights, N x C, and their weighted squares; `columns` are the active ones.
     fn weighted_residuals(&self, columns: &[f64], mu: &DMatrix<f64>) -> (Vec<f64>, Vec<f64>) {
         let n = self.n_rows();
+        let columns = Tall::new(columns, n, mu.nrows());
         let mut residuals = self.targets.clone();
         let mut squares = Vec::with_capacity(self.n_outputs());
         for (c, residual) in residuals.chunks_exact_mut(n).enumerate() {
             let parts = map_pieces(n, ROW_BLOCK, |rows| {
                 let mut part = residual[rows.clone()].to_vec();
-                for (k, column) in columns.chunks_exact(n).enumerate() {
-                    axpy(-mu[(k, c)], &column[rows.clone()], &mut part);
-                }
+                let weights: Vec<f64> = mu.column(c).iter().map(|w| -w).collect();
+                add_combination(&columns.columns(&rows), &weights, &mut part);
                 let square = match &self.weights {
                     None => dot(&part, &part),
                     Some(w) => weighted_square(&part, &w[rows.clone()]),

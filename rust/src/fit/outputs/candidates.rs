@@ -6,9 +6,10 @@ use super::super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::super::shared::{Shared, Term};
 use super::state::{Entrant, OutputState};
 use crate::Result;
-use crate::linalg::blas::axpy;
+use crate::linalg::blas::head;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::map_pieces;
+use crate::linalg::product::add_combination;
 use crate::stats::{OutputStatistics, Residuals};
 
 /// Gains that differ by less than this fraction are the same.
@@ -94,9 +95,12 @@ impl Candidates {
         for c in 0..state.outputs.len() {
             let beta = state.levels[state.level_of(c)].beta;
             let mut q = self.projections[c].clone();
-            for (j, change) in self.moved(c, state, &state.outputs[c].mu) {
-                axpy(-change, &self.gram[&j], &mut q);
-            }
+            let (moved, changes): (Vec<usize>, Vec<f64>) = self
+                .moved(c, state, &state.outputs[c].mu)
+                .into_iter()
+                .unzip();
+            let changes: Vec<f64> = changes.iter().map(|change| -change).collect();
+            add_combination(&self.gram_of(&moved), &changes, &mut q);
             for q in &mut q {
                 *q *= beta;
             }
@@ -104,14 +108,15 @@ impl Candidates {
         }
     }
 
+    /// The Gram columns of these functions, which have to be at hand.
+    fn gram_of(&self, js: &[usize]) -> Vec<&[f64]> {
+        js.iter().map(|j| self.gram[j].as_slice()).collect()
+    }
+
     /// S of every candidate at level `l`.
     fn sparsities(&self, state: &OutputState, l: usize) -> Vec<f64> {
         let level = &state.levels[l];
-        let columns: Vec<&[f64]> = state
-            .active
-            .iter()
-            .map(|j| self.gram[j].as_slice())
-            .collect();
+        let columns = self.gram_of(&state.active);
         let lower = pack_lower(&level.chol);
         let parts = map_pieces(self.usable.len(), LANES, |range| {
             let mut lanes = vec![[0.0; LANES]; columns.len()];
@@ -240,13 +245,26 @@ impl Candidates {
     /// The Gram column of candidate `i`, and in the same pass those of others likely to enter soon: several take hardly longer
     /// than one, since what takes long is to go through the design.
     fn fetch(&mut self, stats: &mut dyn OutputStatistics, i: usize) -> Result<()> {
-        const AT_A_TIME: usize = 8;
+        const AT_A_TIME: usize = 16;
         let likely = self.promising.iter().map(|&(j, _)| j);
         let others = likely.filter(|&j| j != i && !self.inside[j] && !self.gram.contains_key(&j));
-        let wanted: Vec<usize> = std::iter::once(i).chain(others).take(AT_A_TIME).collect();
+        // Its like, those that serve the same output best, have less to gain once it is there: others come first.
+        let mut served = vec![false; self.q.len()];
+        served[self.serves(i)] = true;
+        let (first, like): (Vec<usize>, Vec<usize>) =
+            others.partition(|&j| !std::mem::replace(&mut served[self.serves(j)], true));
+        let mut wanted = [vec![i], first, like].concat();
+        wanted.truncate(AT_A_TIME);
         let columns = stats.gram_columns(&wanted)?;
         self.gram.extend(wanted.into_iter().zip(columns));
         Ok(())
+    }
+
+    /// The output that candidate `i` serves best.
+    fn serves(&self, i: usize) -> usize {
+        let of_output = |c: &usize| self.q[*c][i].abs();
+        let better = |a: usize, b: usize| if of_output(&b) > of_output(&a) { b } else { a };
+        (0..self.q.len()).fold(0, better)
     }
 
     /// Adds candidate `i` with the alpha that is best for it; the gain. `None` if it has none after all.
@@ -360,20 +378,18 @@ impl Candidates {
     fn shift(&mut self, state: &OutputState, k: usize, c: impl Fn(f64) -> f64) {
         for (l, level) in state.levels.iter().enumerate() {
             let c = c(level.sigma[(k, k)]);
-            self.work.fill(0.0);
-            for (a, j) in state.active.iter().enumerate() {
-                axpy(
-                    level.beta * level.sigma[(a, k)],
-                    &self.gram[j],
-                    &mut self.work,
-                );
-            }
-            for (s, w) in self.s[l].iter_mut().zip(&self.work) {
+            let column = head(&level.sigma, k, state.len()).iter();
+            let column: Vec<f64> = column.map(|sigma| level.beta * sigma).collect();
+            let mut work = std::mem::take(&mut self.work);
+            work.fill(0.0);
+            add_combination(&self.gram_of(&state.active), &column, &mut work);
+            for (s, w) in self.s[l].iter_mut().zip(&work) {
                 *s += c * (w * w);
             }
             for o in state.outputs_of(l) {
-                axpy(c * state.outputs[o].mu[k], &self.work, &mut self.q[o]);
+                add_combination(&[&work], &[c * state.outputs[o].mu[k]], &mut self.q[o]);
             }
+            self.work = work;
         }
     }
 }

@@ -10,10 +10,12 @@ mod candidates;
 mod evidence;
 mod inner;
 mod joint;
+mod newton;
 mod retargeted;
 mod sequential;
 mod state;
 
+pub use newton::Ascent;
 pub use retargeted::{MStep, RetargetedFit};
 pub(crate) use state::OutputState;
 

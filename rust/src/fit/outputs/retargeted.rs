@@ -7,17 +7,19 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use nalgebra::DMatrix;
+
 use super::super::Status;
 use super::super::record::{Halt, Recorder, Watch};
 use super::super::settings::{Effort, FINE_STEP};
-use super::bound::{Together, Unpacked};
+use super::bound::Bound;
 use super::candidates::Candidates;
 use super::inner::{Noise, sweep_once};
-use super::sequential::climb;
 use super::state::OutputState;
+use super::{Ascent, newton, sequential};
 use crate::model::OutputPosterior;
 use crate::probit::Probit;
-use crate::stats::{OutputObservations, OutputStatistics, check_flag};
+use crate::stats::{OutputObservations, OutputStatistics};
 use crate::{Error, Result};
 
 /// How an M-step ended, and the evidence of the targets at its start and after each update of an alpha.
@@ -37,9 +39,6 @@ pub struct RetargetedFit<'a> {
     state: OutputState,
     candidates: Candidates,
     noise: Noise,
-    /// Weights and alphas being moved together, between [`RetargetedFit::begin_together`] and
-    /// [`RetargetedFit::end_together`].
-    together: Option<Together>,
 }
 
 impl<'a> RetargetedFit<'a> {
@@ -54,7 +53,7 @@ impl<'a> RetargetedFit<'a> {
         alpha: &[f64],
     ) -> Result<Self> {
         Error::check_len("alpha", active.len(), alpha.len())?;
-        let empty = nalgebra::DMatrix::zeros(0, stats.n_outputs());
+        let empty = DMatrix::zeros(0, stats.n_outputs());
         let squares = stats.active_residuals(&[], &empty)?.squares;
         let mut state = OutputState::empty(&[beta], &squares, stats.n_obs());
         let mut candidates = Candidates::new(&mut stats, &mut state)?;
@@ -71,7 +70,6 @@ impl<'a> RetargetedFit<'a> {
             stats,
             state,
             candidates,
-            together: None,
         })
     }
 
@@ -88,60 +86,29 @@ impl<'a> RetargetedFit<'a> {
         self.stats.set_targets(targets)
     }
 
-    /// Begins to move all weights and alphas together; returns the vector that stands for where they are.
-    ///
-    /// Its entries are whitened: a unit change of any is about as much as the bound can tell.
-    pub fn begin_together(&mut self) -> Vec<f64> {
-        let together = Together::new(&mut self.stats, &self.state);
-        let start = together.start(&self.state);
-        self.together = Some(together);
-        start
-    }
-
-    /// The variational bound and its gradient at `x`, a vector like that of [`RetargetedFit::begin_together`].
+    /// Moves all weights and alphas together up the variational bound for rows of these classes. Takes the alphas that this leads
+    /// to; returns the targets that the E-step has there, N x C column after column.
     ///
     /// # Errors
-    /// [`Error::Shape`] and [`Error::NonFinite`]; [`Error::NotPositiveDefinite`] where rounding leaves no posterior;
-    /// [`Error::Interrupted`].
-    pub fn bound(
-        &mut self,
-        x: &[f64],
-        probit: &Probit,
-        labels: &[usize],
-    ) -> Result<(f64, Vec<f64>)> {
-        check_flag(self.stats.cancel_flag().as_deref())?;
-        let (state, stats) = (&self.state, &self.stats);
-        let together = Self::begun(&mut self.together)?;
-        Error::check_len("x", state.len() * (state.outputs.len() + 1), x.len())?;
-        Error::check_finite("x", x)?;
-        let gram = |i: usize, j: usize| state.gram(i, j);
-        together.bound(x, probit, labels, stats.row_weights(), gram)
-    }
-
-    /// Takes the alphas at `x`; returns Phi W there, N x C column after column, for the next E-step.
-    ///
-    /// # Errors
-    /// As [`RetargetedFit::bound`].
-    pub fn end_together(&mut self, x: &[f64]) -> Result<Vec<f64>> {
-        Error::check_len(
-            "x",
-            self.state.len() * (self.state.outputs.len() + 1),
-            x.len(),
-        )?;
-        Error::check_finite("x", x)?;
-        let together = Self::begun(&mut self.together)?;
-        let Unpacked { weights, alpha } = together.unpack(x);
-        let predictions = together.predictions(&weights);
-        let betas = self.state.betas();
-        self.state.set_hyperparameters(&alpha, &betas)?;
-        self.together = None;
-        Ok(predictions)
-    }
-
-    fn begun(together: &mut Option<Together>) -> Result<&mut Together> {
-        together.as_mut().ok_or_else(|| Error::Invalid {
-            what: "begin_together has to come first".into(),
-        })
+    /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] where rounding leaves no posterior; [`Error::Interrupted`].
+    pub fn climb(&mut self, probit: &Probit, labels: &[usize], ascent: Ascent) -> Result<Vec<f64>> {
+        let (state, stats) = (&mut self.state, &mut self.stats);
+        let (m, c, cancel) = (state.len(), state.outputs.len(), stats.cancel_flag());
+        let bound = Bound {
+            columns: stats.active_columns(&state.active),
+            gram: DMatrix::from_fn(m, m, |i, j| state.gram(i, j)),
+            labels,
+            row_weights: stats.row_weights(),
+            probit,
+            n_classes: c,
+        };
+        let means = state.outputs.iter().flat_map(|output| &output.mu).copied();
+        let start = means.chain(state.alpha.iter().map(|a| a.ln())).collect();
+        let (top, targets) = newton::climb(&bound, start, ascent, cancel.as_deref())?;
+        let alpha: Vec<f64> = top[m * c..].iter().map(|a| a.exp()).collect();
+        let betas = state.betas();
+        state.set_hyperparameters(&alpha, &betas)?;
+        Ok(targets)
     }
 
     /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
@@ -161,7 +128,7 @@ impl<'a> RetargetedFit<'a> {
             step: FINE_STEP,
             tol,
         };
-        self.together = None;
+        self.state.care_for(gain);
         self.candidates.refresh(&mut self.stats, &mut self.state)?;
         self.candidates.forget_entries();
         let good = self.state.clone();
@@ -171,7 +138,7 @@ impl<'a> RetargetedFit<'a> {
             watch(step)
         };
         let mut recorder = Recorder::new(&self.state, max_iter, 1.0, &mut watch);
-        let outcome = self.climb(effort, &mut recorder);
+        let outcome = self.go_on(effort, &mut recorder);
         let mut trace = std::mem::take(&mut recorder.trace);
         let status = match outcome {
             Ok(()) if self.state.at_alpha_floor() => Status::AlphaFloor,
@@ -193,7 +160,7 @@ impl<'a> RetargetedFit<'a> {
         })
     }
 
-    fn climb(
+    fn go_on(
         &mut self,
         effort: Effort,
         recorder: &mut Recorder<'_>,
@@ -203,9 +170,8 @@ impl<'a> RetargetedFit<'a> {
             state,
             candidates,
             noise,
-            together: _,
         } = self;
-        climb(stats, state, candidates, noise, effort, recorder)?;
+        sequential::climb(stats, state, candidates, noise, effort, recorder)?;
         if recorder.n_iter() == 0 {
             sweep_once(stats, state, -1.0, recorder)?;
         }

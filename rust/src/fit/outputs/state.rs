@@ -26,6 +26,8 @@ pub(crate) struct OutputState {
     pub(crate) outputs: Vec<Output>,
     pub(super) gram: DMatrix<f64>,
     pub(super) n_obs: f64,
+    /// What rounding may make of the evidence, in nats, before the rows are asked anew.
+    harmless: f64,
 }
 
 /// A noise precision with the posterior covariance that follows from it.
@@ -56,6 +58,8 @@ pub(super) struct Entrant<'a> {
 }
 
 const FIRST_CAPACITY: usize = 32;
+/// Rounding of the evidence that never matters, in nats.
+const HARMLESS: f64 = 1e-10;
 
 impl OutputState {
     /// An empty model. `betas` has one entry for each output or one for all; `squares` are those of the targets.
@@ -79,7 +83,13 @@ impl OutputState {
             outputs: squares.iter().map(output).collect(),
             gram: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
             n_obs,
+            harmless: HARMLESS,
         }
+    }
+
+    /// Lets rounding come to a small part of what any step gains, if that is `gain` at least.
+    pub(super) fn care_for(&mut self, gain: f64) {
+        self.harmless = HARMLESS.max(1e-7 * gain);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -127,8 +137,7 @@ impl OutputState {
 
     /// Has the rows say what the means leave of the targets, where rounding has come to matter.
     pub(super) fn recentre(&mut self, stats: &mut dyn OutputStatistics) -> Result<()> {
-        const HARMLESS: f64 = 1e-10;
-        if self.rounding() > HARMLESS {
+        if self.rounding() > self.harmless {
             let residuals = stats.active_residuals(&self.active, &self.means())?;
             self.set_data(&residuals, |projections, k, _| projections[k])?;
         }

@@ -1,0 +1,161 @@
+"""Predictions with error bars over HTTP: FastAPI, and a model that is loaded once.
+
+    SPARSEBAYES_MODEL=diabetes.safetensors uvicorn app:create_app --factory
+
+``POST /predict`` takes ``{"rows": [...]}``, each row a list of numbers in the model's order or an object with
+its feature names, and answers with means and standard deviations, or with labels and class probabilities.
+``GET /info`` says what is served and ``GET /health`` that it is.
+"""
+
+import hashlib
+import os
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import sparsebayes
+
+#: Of a request. A client with more sends several: while a batch is computed, nobody else is answered.
+MOST_ROWS = 10_000
+MOST_BYTES = 8 << 20
+
+#: No text that looks like a number, and no NaN, which Python's JSON would let through.
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class Served:
+    """A model, and what the service says of it."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            # Which file answered: in every response, so that logs can tell one upgrade from the next.
+            self.version = hashlib.sha256(file.read()).hexdigest()[:12]
+        self.model = sparsebayes.load(path)
+        names, classes = self.model.feature_names_in_, self.model.classes_
+        self.names: list[str] | None = None if names is None else names.tolist()
+        self.classes = None if classes is None else [as_json(label) for label in classes.tolist()]
+
+    def info(self) -> dict[str, Any]:
+        """Return what a client may want to know."""
+        return {
+            "model": self.version,
+            "estimator": self.model.estimator,
+            "n_features": self.model.n_features_in_,
+            "feature_names": self.names,
+            "n_functions": self.model.n_functions_,
+            "classes": self.classes,
+            "most_rows": MOST_ROWS,
+            "sparsebayes": sparsebayes.__version__,
+        }
+
+    def predict(self, rows: list[Any]) -> dict[str, Any]:
+        """Return predictions for rows that are known to be sound."""
+        X = np.array([row.values() if isinstance(row, NamedRow) else row for row in rows])
+        if self.classes is None:
+            mean, std = self.model.predict_std(X, n_jobs=1)
+            return {"model": self.version, "mean": mean.tolist(), "std": std.tolist()}
+        probabilities = self.model.predict_proba(X, n_jobs=1)
+        labels = [self.classes[best] for best in probabilities.argmax(axis=1)]
+        return {"model": self.version, "label": labels, "probabilities": probabilities.tolist()}
+
+
+class NamedRow(BaseModel):
+    """A row by the names of its features; the fields are those of the model that is served."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def values(self) -> list[float]:
+        """Return the numbers in the model's order."""
+        return [getattr(self, field) for field in type(self).model_fields]
+
+
+def request_type(n_features: int, names: list[str] | None) -> type[BaseModel]:
+    """Return the type of a request for a model of so many features, of these names if it has any."""
+    listed = Annotated[list[Number], Field(min_length=n_features, max_length=n_features)]
+    row: Any = listed
+    if names is not None:
+        # Fields have names of our own: a feature may be called anything.
+        fields: Any = {f"feature_{d}": (Number, Field(alias=name)) for d, name in enumerate(names)}
+        named = create_model("Row", __base__=NamedRow, **fields)
+        kind = Discriminator(lambda value: "object" if isinstance(value, dict) else "list")
+        row = Annotated[Annotated[named, Tag("object")] | Annotated[listed, Tag("list")], kind]
+    rows = Annotated[list[row], Field(min_length=1, max_length=MOST_ROWS)]
+    return create_model("PredictRequest", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
+
+
+class LimitBody:
+    """Refuses requests that are too long before reading them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with 411 or 413, or hand over."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            length = dict(scope["headers"]).get(b"content-length", b"")
+            if not length.isdigit() or len(length) > 18:
+                return await refusal(411, "a request needs a Content-Length")(scope, receive, send)
+            if int(length) > MOST_BYTES:
+                text = f"a request has at most {MOST_BYTES} bytes, this one has {int(length)}"
+                return await refusal(413, text)(scope, receive, send)
+        await self.app(scope, receive, send)
+
+
+def refusal(status: int, message: str) -> JSONResponse:
+    """Return an error in the form of all errors of the service."""
+    return JSONResponse({"errors": [{"where": "", "what": message}]}, status_code=status)
+
+
+async def invalid(_: Request, error: Exception) -> JSONResponse:
+    """Say what is wrong with a request, and where; the request itself is not echoed."""
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"where": ".".join(str(part) for part in found["loc"][1:]), "what": found["msg"]}
+        for found in error.errors()[:20]
+    ]
+    return JSONResponse({"errors": errors}, status_code=422)
+
+
+async def refused(_: Request, error: Exception) -> JSONResponse:
+    """Say what FastAPI says, in the form of all errors of the service."""
+    assert isinstance(error, HTTPException)
+    return refusal(error.status_code, error.detail)
+
+
+def as_json(label: Any) -> Any:
+    """Return a class label as it is where JSON has its type, as text otherwise."""
+    return label if isinstance(label, (str, int, float, bool)) else str(label)
+
+
+def create_app(path: str | None = None) -> FastAPI:
+    """Load the model and return the service; without a path the environment's ``SPARSEBAYES_MODEL``."""
+    path = path or os.environ.get("SPARSEBAYES_MODEL")
+    if path is None:
+        raise RuntimeError("set SPARSEBAYES_MODEL to the path of a model file (train.py makes one)")
+    served = Served(path)
+    Rows: Any = request_type(served.model.n_features_in_, served.names)
+    app = FastAPI(title="sparsebayes", version=served.version)
+    app.add_middleware(LimitBody)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, refused)
+
+    # Not in FastAPI's pool of threads: a prediction takes less time than to get there.
+    @app.post("/predict")
+    async def predict(request: Rows) -> JSONResponse:
+        return JSONResponse(served.predict(request.rows))
+
+    @app.get("/info")
+    async def info() -> JSONResponse:
+        return JSONResponse(served.info())
+
+    @app.get("/health")
+    async def health() -> JSONResponse:
+        return JSONResponse({"status": "ok", "model": served.version})
+
+    return app

@@ -1,0 +1,107 @@
+"""Compiles exported headers and asks them for predictions."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
+
+STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+#: What careful projects ask for beside; gcc and clang know all of them.
+PICKY = ["-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wdouble-promotion", "-Wcast-qual", "-Wundef"]
+
+_MAIN = """
+#include "model.h"
+#include <stdio.h>
+
+int main(void)
+{
+    model_real x[MODEL_N_FEATURES];
+    double value;
+    for (;;) {
+        for (int d = 0; d < MODEL_N_FEATURES; d++) {
+            if (scanf("%lf", &value) != 1)
+                return 0;
+            x[d] = (model_real)value;
+        }
+BODY
+        printf("\\n");
+    }
+}
+"""
+
+_SHOW = """
+        for (int c = 0; c < COUNT; c++)
+            printf("%.17g ", (double)NUMBERS[c]);
+"""
+
+
+def show(numbers, count):
+    return _SHOW.replace("NUMBERS", numbers).replace("COUNT", count)
+
+
+def body(header):
+    """Print all that a header offers for one row: means, means and deviations, class and probabilities."""
+    text = ""
+    if "model_predict_class(" in header:
+        text += 'model_real p[MODEL_N_CLASSES];\nprintf("%d ", model_predict_class(x));\n'
+        return text + "model_predict_proba(x, p);\n" + show("p", "MODEL_N_CLASSES")
+    if "void model_predict(" in header:
+        text += "model_real mean[MODEL_N_OUTPUTS];\nmodel_predict(x, mean);\n" + show(
+            "mean", "MODEL_N_OUTPUTS"
+        )
+    else:
+        text += 'printf("%.17g ", (double)model_predict(x));\n'
+    if "model_predict_std(" in header:
+        text += "model_real m[MODEL_N_OUTPUTS], sd[MODEL_N_OUTPUTS];\nmodel_predict_std(x, m, sd);\n"
+        text += show("m", "MODEL_N_OUTPUTS") + show("sd", "MODEL_N_OUTPUTS")
+    return text
+
+
+def build(directory, files, *, compiler="cc", flags=STRICT):
+    """Compile these files (name to text; the last ones' objects are linked) and return the program."""
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding="ascii")
+    sources = [name for name in files if not name.endswith(".h")]
+    command = [shutil.which(compiler), *flags, "-o", "program", *sources, "-lm"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return directory / "program"
+
+
+@dataclass
+class Answers:
+    """What a program printed for some rows."""
+
+    numbers: np.ndarray
+    n_outputs: int
+
+    def means(self):
+        return self.numbers[:, : self.n_outputs]
+
+    def stds(self):
+        """Deviations; the means beside them are those without."""
+        n = self.n_outputs
+        assert np.array_equal(self.numbers[:, n : 2 * n], self.means())
+        return self.numbers[:, 2 * n :]
+
+    def classes(self):
+        return self.numbers[:, 0].astype(int)
+
+    def probabilities(self):
+        return self.numbers[:, 1:]
+
+
+def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
+    """Return the answers of a header that was exported with the name "model"."""
+    source = "main.c" if compiler == "cc" else "main.cpp"
+    files = {"model.h": header, source: _MAIN.replace("BODY", body(header))}
+    program = build(directory, files, compiler=compiler, flags=flags)
+    rows = "\n".join(" ".join(repr(float(v)) for v in row) for row in X)
+    done = subprocess.run([program], input=rows, capture_output=True, text=True, check=True)
+    numbers = np.array([[float(v) for v in line.split()] for line in done.stdout.splitlines()])
+    assert len(numbers) == len(X)
+    return Answers(numbers, n_outputs)

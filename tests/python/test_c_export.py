@@ -1,0 +1,263 @@
+"""Headers compile without a warning and predict what their estimators predict."""
+
+import numpy as np
+import pytest
+
+from c_problems import labels, numbers, rows, target
+from c_program import ask, needs_compiler
+from sparsebayes import (
+    GREVM,
+    LREVM,
+    MRVM1,
+    MRVM2,
+    RVC,
+    RVR,
+    VGREVM,
+    GREVMRegressor,
+    LREVMRegressor,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+    to_c,
+)
+from sparsebayes.kernels import (
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    OnColumns,
+    Polynomial,
+    Sigmoid,
+)
+
+TOLERANCE = {"double": 1e-12, "float": 1e-4}
+
+KERNELS = {
+    "gaussian": Gaussian(2.0),
+    "widths": Gaussian([2.0, 1.0, 5.0]),
+    "laplacian": Laplacian(0.4),
+    "polynomial": Polynomial(3, 0.2, 1.0),
+    "linear": Linear(),
+    "sigmoid": Sigmoid(0.2, -0.3),
+    "spline": LinearSpline(),
+    "sum": Gaussian(2.0) + Linear(),
+    "product": (Gaussian(3.0) + Polynomial(2, 0.1, 0.5)) * Laplacian(0.1) + Sigmoid(0.1),
+    "columns": OnColumns(Gaussian(1.5), [2, 0]) + OnColumns(Linear(), 1),
+    "column": OnColumns(Gaussian(1.5), [2]) * OnColumns(Laplacian(0.1), [0, 0]),
+    "inside": OnColumns(Gaussian([1.0, 2.0]) + OnColumns(Linear(), [1]), [2, 1]),
+    "list": [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]), Gaussian(0.7)],
+}
+
+
+def same_regression(est, X, directory, dtype, **options):
+    mean, std = est.predict(X, return_std=True)
+    n_outputs = 1 if mean.ndim == 1 else mean.shape[1]
+    found = ask(to_c(est, dtype=dtype, **options), X, directory, n_outputs=n_outputs)
+    # Terms of either sign cancel: errors are relative to what is typical.
+    size, tolerance = np.abs(mean).max(axis=0), TOLERANCE[dtype]
+    assert np.all(np.abs(found.means().reshape(mean.shape) - mean) <= tolerance * size)
+    # Where Sigma is badly conditioned rounding shows in either way to the variance.
+    np.testing.assert_allclose(found.stds().reshape(std.shape), std, rtol=max(tolerance, 1e-10))
+
+
+def same_classes(est, X, directory, dtype, tolerance=None):
+    p = est.predict_proba(X)
+    found = ask(to_c(est, dtype=dtype), X, directory)
+    np.testing.assert_allclose(found.probabilities(), p, rtol=0.0, atol=tolerance or TOLERANCE[dtype])
+    best = np.sort(p, axis=1)
+    clear = best[:, -1] - best[:, -2] > 1e-3
+    assert clear.sum() > len(X) / 2
+    assert np.array_equal(est.classes_[found.classes()][clear], est.predict(X)[clear])
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_predicts_the_same_with_error_bars(kernel, dtype, tmp_path):
+    X = rows(60)
+    est = RVR(KERNELS[kernel], noise_variance=0.02).fit(X, target(X))
+    assert len(est.active_) > 1
+    same_regression(est, rows(30, seed=8), tmp_path, dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "est",
+    [
+        RVR(gamma=0.3, extra_basis="linear", noise_variance=0.02),
+        RVR(gamma=0.3, scheme="variational"),
+        RVR(gamma=0.3, fit_intercept=False),
+        SparseBayesRegressor(),
+        GREVMRegressor(gamma=0.3),
+        LREVMRegressor(gamma=0.3),
+        LREVMRegressor([Gaussian(2.0), OnColumns(Linear(), 1)], fit_intercept=False),
+    ],
+    ids=repr,
+)
+def test_regressors(est, dtype, tmp_path):
+    X = rows(60)
+    est.fit(X, target(X))
+    same_regression(est, rows(30, seed=8), tmp_path, dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "est", [RVR(gamma=0.3), RVR(gamma=0.3, shared_noise=True), SparseBayesRegressor()], ids=repr
+)
+def test_several_outputs(est, dtype, tmp_path):
+    X = rows(60)
+    est.fit(X, numbers(X, n_outputs=3))
+    same_regression(est, rows(30, seed=8), tmp_path, dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_counts(dtype, tmp_path):
+    X = rows(80)
+    y = np.random.default_rng(0).poisson(np.exp(1.0 + 0.5 * X[:, 0] - 0.3 * X[:, 2]))
+    est = SparseBayesRegressor(likelihood="poisson").fit(X, y)
+    same_regression(est, rows(30, seed=8), tmp_path, dtype)
+    mean, std = est.predict(100.0 * X, return_std=True)
+    found = ask(to_c(est), 100.0 * X, tmp_path)
+    small = (mean < 1e30) & (mean > 1e-30)
+    np.testing.assert_allclose(found.means()[small, 0], mean[small], rtol=1e-4)
+    in_range = std < 1e30
+    assert 0 < in_range.sum() < len(X)
+    np.testing.assert_allclose(found.stds()[in_range, 0], std[in_range], rtol=1e-3, atol=1e-30)
+    assert not np.isnan(found.stds()).any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize(
+    "est",
+    [
+        RVC(gamma=0.3),
+        RVC([Gaussian(2.0), OnColumns(Linear(), 1)], extra_basis="linear"),
+        RVC(gamma=0.3, multi_class="softmax"),
+        RVC(gamma=0.3, multi_class="softmax", share_alpha=True),
+        RVC(gamma=0.3, scheme="variational"),
+        SparseBayesClassifier(),
+        SparseBayesClassifier(multi_class="softmax"),
+        GREVM(gamma=0.3),
+        LREVM(gamma=0.3, fit_intercept=False),
+        VGREVM(gamma=0.3),
+    ],
+    ids=repr,
+)
+def test_classifiers(est, n_classes, dtype, tmp_path):
+    X = rows(120)
+    est.fit(X, labels(X, n_classes))
+    same_classes(est, rows(30, seed=8), tmp_path, dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+@pytest.mark.parametrize("est", [MRVM1(gamma=0.3), MRVM2([Gaussian(2.0), OnColumns(Linear(), 1)])], ids=repr)
+def test_probit_machines(est, n_classes, dtype, tmp_path):
+    X = rows(90)
+    est.fit(X, labels(X, n_classes))
+    # So many nodes that the estimator's own integrals are exact to rounding.
+    same_classes(est.set_params(n_quadrature=200), rows(30, seed=8), tmp_path, dtype)
+
+
+@needs_compiler
+def test_many_classes_of_a_probit_machine(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(20, 3)) * 3.0, 8, axis=0) + 0.5 * rng.normal(size=(160, 3))
+    est = MRVM1(gamma=0.1).fit(X, np.repeat(np.arange(20), 8)).set_params(n_quadrature=300)
+    same_classes(est, X[::3], tmp_path, "double")
+    same_classes(est, X[::3].astype(np.float32).astype(float), tmp_path, "float")
+
+
+@needs_compiler
+@pytest.mark.parametrize("std", [True, False])
+def test_precomputed_kernels_take_kernel_values(std, tmp_path):
+    X, new = rows(50), rows(20, seed=8)
+    kernel = Gaussian(2.0)
+    est = RVR("precomputed", noise_variance=0.02).fit(kernel(X, X), target(X))
+    header = to_c(est, dtype="double", std=std)
+    found = ask(header, kernel(new, X), tmp_path)
+    np.testing.assert_allclose(found.means()[:, 0], est.predict(kernel(new, X)), rtol=1e-11)
+    assert std == ("predict_std" in header)
+    classifier = GREVM("precomputed").fit(kernel(X, X), labels(X, 3))
+    same_classes(classifier, kernel(new, X), tmp_path, "double")
+
+
+@needs_compiler
+@pytest.mark.parametrize("est", [RVC(gamma=0.3), RVC(gamma=0.3, multi_class="softmax")], ids=repr)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_without_variances_probabilities_are_those_of_the_mode(est, n_classes, tmp_path):
+    X, new = rows(100), rows(30, seed=8)
+    est.fit(X, labels(X, n_classes))
+    header = to_c(est, dtype="double", std=False)
+    assert len(header) < len(to_c(est, dtype="double"))
+    found = ask(header, new, tmp_path)
+    np.testing.assert_allclose(found.probabilities(), est.predict_proba(new, moderate=False), atol=1e-12)
+
+
+@needs_compiler
+def test_models_without_functions(tmp_path):
+    X = rows(30)
+    silent = RVR(gamma=0.3, fit_intercept=False, noise_variance=100.0).fit(X, 1e-3 * target(X))
+    assert len(silent.active_) == 0
+    same_regression(silent, X, tmp_path, "double")
+    same_regression(silent, X, tmp_path, "float")
+    coin = np.random.default_rng(0).permutation(np.arange(30) % 3)
+    for est in (
+        RVC(gamma=1e-8, fit_intercept=False),
+        RVC(gamma=1e-8, fit_intercept=False, multi_class="softmax"),
+    ):
+        found = ask(to_c(est.fit(X, coin)), X, tmp_path)
+        np.testing.assert_allclose(found.probabilities(), est.predict_proba(X), atol=1e-5)
+
+
+@needs_compiler
+def test_probabilities_survive_extreme_predictors(tmp_path):
+    X = rows(80)
+    for est in (
+        RVC("linear"),
+        RVC("linear", multi_class="softmax"),
+        GREVM("linear"),
+        MRVM1("linear"),
+        SparseBayesClassifier(),
+    ):
+        est.fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
+        for dtype in TOLERANCE:
+            found = ask(to_c(est, dtype=dtype), 1e6 * X, tmp_path).probabilities()
+            np.testing.assert_allclose(found, est.predict_proba(1e6 * X), atol=1e-3)
+            np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_floats_take_targets_whose_squares_they_do_not(scale, tmp_path):
+    X = rows(60)
+    for y in (scale * target(X), scale * numbers(X)):
+        est = RVR(gamma=0.3).fit(X, y)
+        same_regression(est, rows(30, seed=8), tmp_path, "float")
+
+
+def test_numbers_out_of_the_range_of_a_float_are_refused():
+    X = rows(40)
+    with pytest.raises(
+        ValueError, match="out of the range of float; rescale the data, or use dtype='double'"
+    ):
+        to_c(RVR(gamma=0.3).fit(X, 1e60 * target(X)))
+    with pytest.raises(ValueError, match=r"kernel parameter 1 / width\^2 of 5e-51 is out of the range"):
+        to_c(RVR(Gaussian(2**0.5 * 1e25)).fit(1e25 * X, target(X)))
+
+
+@needs_compiler
+def test_pixels_are_stored_in_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, size=(60, 20)).astype(float)
+    est = RVR(gamma=1e-6, noise_variance=0.01).fit(X, np.sin(X[:, 0] / 40.0))
+    assert "static const unsigned char model_points_" in to_c(est)
+    same_regression(est, X[:20] + 0.5, tmp_path, "double")
+    est.fit(X - 128.0, np.sin(X[:, 0] / 40.0))
+    assert "static const signed char model_points_" in to_c(est) or "static const short" in to_c(est)
+    same_regression(est, X[:20], tmp_path, "double")

@@ -1,0 +1,235 @@
+"""What is written in a header: names, sizes, labels that could be code, and what is refused."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import BayesianRidge
+
+import sparsebayes
+from c_problems import every_link, labels, rows, target
+from c_program import PICKY, STRICT, ask, build, needs_compiler
+from sparsebayes import GREVM, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
+from sparsebayes._c_source import Real, quote
+from sparsebayes.kernels import Gaussian, Laplacian
+
+
+@needs_compiler
+def test_equal_tables_are_stored_once(tmp_path):
+    X = rows(60)
+    est = GREVM([Gaussian(2.0), Laplacian(0.3)]).fit(X, labels(X, 3))
+    ask(to_c(est), X, tmp_path)
+    assert len(re.findall(r"static const model_real model_points_\d+_\[", to_c(est))) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_the_size_stated_is_that_of_the_tables(dtype, tmp_path):
+    X = rows(100)
+    for est in (RVC(gamma=0.3).fit(X, labels(X, 4)), RVR(gamma=0.3).fit(X, target(X))):
+        header = to_c(est, dtype=dtype)
+        tables = re.findall(r"^static const .* (model_\w+)\[", header, re.MULTILINE)
+        total = " + ".join(f"sizeof({table})" for table in tables)
+        main = f'int main(void) {{ return !printf("%d", (int)({total})); }}\n'
+        main = '#include "model.h"\n#include <stdio.h>\n' + main
+        program = build(tmp_path, {"model.h": header, "main.c": main})
+        done = subprocess.run([program], capture_output=True, text=True, check=True)
+        assert f"Constant data: {done.stdout} bytes in tables of {dtype}" in header.partition("*/")[0]
+
+
+@needs_compiler
+def test_picky_compilers_have_nothing_to_say(tmp_path):
+    X = rows(80)
+    for est in every_link(X):
+        for dtype in ("float", "double"):
+            ask(to_c(est, dtype=dtype), X, tmp_path, flags=STRICT + PICKY)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler called g++")
+@pytest.mark.parametrize("standard", ["c++98", "c++17"])
+def test_headers_are_cplusplus_too(standard, tmp_path):
+    X = rows(80)
+    flags = [
+        f"-std={standard}",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pedantic",
+        "-Wold-style-cast",
+        "-Wshadow",
+    ]
+    for est in every_link(X):
+        header = to_c(est, dtype="double")
+        n_outputs = 2 if "N_OUTPUTS 2" in header else 1
+        here = ask(header, X, tmp_path, n_outputs=n_outputs, compiler="g++", flags=flags[:-2])
+        assert np.array_equal(here.numbers, ask(header, X, tmp_path, n_outputs=n_outputs).numbers)
+        build(
+            tmp_path,
+            {"model.h": header, "main.cpp": '#include "model.h"\nint main() { return 0; }\n'},
+            compiler="g++",
+            flags=flags,
+        )
+
+
+@needs_compiler
+def test_several_models_in_several_files(tmp_path):
+    X = rows(60)
+    first = to_c(RVR(gamma=0.3).fit(X, target(X)), name="first")
+    second = to_c(RVC(gamma=0.3).fit(X, labels(X, 3)), name="second", dtype="double")
+    include = '#include "first.h"\n#include "second.h"\n#include "first.h"\n'
+    other = "double other(const first_real *x);\n"
+    main = """
+int main(void)
+{
+    first_real x[FIRST_N_FEATURES] = {0.5f};
+    return !(other(x) == first_predict(x) && SECOND_N_CLASSES == 3);
+}
+"""
+    there = include + other + "double other(const first_real *x) { return first_predict(x); }\n"
+    main = include + other + main
+    files = {"first.h": first, "second.h": second, "other.c": there, "main.c": main}
+    subprocess.run([build(tmp_path, files)], check=True)
+
+
+SPELL_NAMES = """
+#include "model.h"
+#include <stdio.h>
+int main(void)
+{
+    for (int c = 0; c < MODEL_N_CLASSES; c++)
+        for (const char *s = model_class_name(c); ; s++) {
+            printf("%d ", (unsigned char)*s);
+            if (!*s)
+                break;
+        }
+    return 0;
+}
+"""
+
+
+@given(st.text())
+def test_text_is_quoted_reversibly_and_harmlessly(text):
+    inside = quote(text)[1:-1]
+    assert re.fullmatch(r"(?:[^\x00-\x1f\x7f-\U0010ffff\\?*/\"]|\\[0-7]{3})*", inside)
+    bytes_ = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), inside).encode("latin-1")
+    assert bytes_ == text.encode("utf-8", "backslashreplace")
+
+
+FINITE = {"allow_nan": False, "allow_infinity": False}
+
+
+@given(st.floats(**FINITE, width=32), st.floats(**FINITE))
+def test_literals_read_back_as_the_same_number(single, double):
+    text = Real("float").literal(single)
+    assert text.endswith("f")
+    assert np.float32(text[:-1]) == np.float32(single)
+    assert float(Real("double").literal(double)) == double
+    # Without a point or an exponent it would be an integer.
+    assert re.search("[.e]", text)
+    assert re.search("[.e]", Real("double").literal(double))
+
+
+HOSTILE = [
+    "*/ int injected(void) { return 1; } /*",
+    '"; int injected; char *s = "',
+    '\\"; int injected; //\\',
+    "new\nline\r\n#error injected",
+    "??/",
+    "??/\n*/ #error injected /*",
+    "nul\0 after",
+    "température 温度 \U0001f321 \ud800",
+    "%s%n$NAME${f}",
+    "digits after \x01" + "1",
+    "",
+    "#define x",
+]
+
+
+@needs_compiler
+def test_labels_cannot_inject_code(tmp_path):
+    X = np.repeat(rows(len(HOSTILE)), 4, axis=0) * 5.0
+    y = np.repeat(np.array(HOSTILE, dtype=object), 4)
+    est = SparseBayesClassifier().fit(X, y)
+    header = to_c(est)
+    assert header.isascii()
+    assert header.count("/*") == header.count("*/")
+    assert "??" not in header
+    flags = [*STRICT, "-trigraphs"]
+    program = build(tmp_path, {"model.h": header, "main.c": SPELL_NAMES}, flags=flags)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    found = bytes(map(int, printed)).split(b"\0")[:-1]
+    assert found == [label.partition("\0")[0].encode("utf-8", "backslashreplace") for label in est.classes_]
+
+
+@needs_compiler
+def test_names_of_features_and_estimators_cannot_inject_code(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).normal(size=(40, len(HOSTILE)))
+    evil = type("*/ int injected; /*", (RVR,), {})
+    est = evil(gamma=0.1, noise_variance=0.1).fit(pandas.DataFrame(X, columns=HOSTILE), X[:, 0])
+    header = to_c(est)
+    assert header.isascii()
+    assert header.count("/*") == header.count("*/")
+    assert "??" not in header
+    assert "injected" not in re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    ask(header, X, tmp_path, flags=[*STRICT, "-trigraphs"])
+
+
+def test_labels_of_every_type_have_names():
+    X = rows(40)
+    for y in (np.array([False, True]), np.array([-3, 7]), np.array([0.0, 1.0]), np.array(["a", "b"])):
+        est = SparseBayesClassifier().fit(X, y[(X[:, 0] > 0).astype(int)])
+        header = to_c(est)
+        for label in y:
+            assert f'"{label}"' in header
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"name": "2fast"}, ValueError, "name must be ASCII letters"),
+        ({"name": "a-b"}, ValueError, "name must be"),
+        ({"name": "a b"}, ValueError, "name must be"),
+        ({"name": "a__b"}, ValueError, "name must be"),
+        ({"name": "_a"}, ValueError, "name must be"),
+        ({"name": "a_"}, ValueError, "name must be"),
+        ({"name": "a\n"}, ValueError, "name must be"),
+        ({"name": "é"}, ValueError, "name must be"),
+        ({"name": ""}, ValueError, "name must be"),
+        ({"name": "a" * 33}, ValueError, "32 characters"),
+        ({"name": 3}, TypeError, "name must be a string"),
+        ({"dtype": "half"}, ValueError, "dtype must be 'float' or 'double'"),
+        ({"dtype": np.float32}, TypeError, "dtype must be 'float' or 'double'"),
+        ({"std": "yes"}, TypeError, "std must be True or False"),
+    ],
+)
+def test_bad_arguments_are_named(options, kind, message):
+    X = rows(20)
+    with pytest.raises(kind, match=message):
+        to_c(SparseBayesRegressor().fit(X, X[:, 0] + target(X)), **options)
+
+
+def test_what_cannot_be_exported_is_refused():
+    X = rows(30)
+    with pytest.raises(NotFittedError):
+        to_c(RVR())
+    with pytest.raises(TypeError, match="est must be a fitted estimator of sparsebayes"):
+        to_c(BayesianRidge().fit(X, target(X)))
+    with pytest.raises(ValueError, match="evaluated by Python"):
+        to_c(RVR(lambda A, B: np.cos(A @ B.T), noise_variance=0.1).fit(X, target(X)))
+    with pytest.raises(ValueError, match="extra_basis can be exported only where it is 'linear'"):
+        to_c(RVR(gamma=0.3, extra_basis=lambda A: A**2, noise_variance=0.01).fit(X, X[:, 0] ** 2))
+
+
+def test_the_same_model_gives_the_same_header():
+    X = rows(40)
+    assert to_c(RVR(gamma=0.3, n_jobs=1).fit(X, target(X))) == to_c(
+        RVR(gamma=0.3, n_jobs=2).fit(X, target(X))
+    )
+    assert sparsebayes.to_c is to_c

@@ -1,0 +1,44 @@
+"""Models of every format that was ever written load, and predict what they did."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparsebayes import load
+
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("format-*/*.safetensors"))
+
+
+def expected_of(path):
+    """Return the labels and the tables of the text beside a model."""
+    lines = path.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    n_classes = int(lines[0].split()[1])
+    labels, at, tables = lines[1 : 1 + n_classes], 1 + n_classes, {}
+    while at < len(lines):
+        name, rows, columns = lines[at].split()
+        body = [[float(number) for number in line.split()] for line in lines[at + 1 : at + 1 + int(rows)]]
+        tables[name] = np.array(body).reshape(int(rows), int(columns))
+        at += 1 + int(rows)
+    return labels, tables
+
+
+def test_there_are_some():
+    assert len(GOLDEN) >= 5
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_model_of_any_format_predicts_what_it_did(path):
+    model, (labels, tables) = load(path), expected_of(path)
+    X = tables["x"]
+    if labels:
+        assert [str(label) for label in model.classes_] == labels
+        predicted = model.predict_proba(X)
+        np.testing.assert_array_equal(model.predict(X), model.classes_[tables["class"][:, 0].astype(int)])
+        decision = model.decision_function(X).reshape(len(X), -1)
+        np.testing.assert_allclose(decision, tables["decision"], rtol=1e-11, atol=1e-13)
+    else:
+        mean, std = model.predict_std(X)
+        predicted = mean.reshape(len(X), -1)
+        np.testing.assert_allclose(std.reshape(len(X), -1), tables["std"], rtol=1e-11)
+    np.testing.assert_allclose(predicted, tables["predicted"], rtol=1e-11, atol=1e-13)

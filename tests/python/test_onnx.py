@@ -1,0 +1,373 @@
+"""`to_onnx`: what onnxruntime makes of the graphs, held against the estimators at rows they have not seen."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import Ridge
+
+from sparsebayes import (
+    GREVM,
+    LREVM,
+    MRVM1,
+    MRVM2,
+    RVC,
+    RVR,
+    VGREVM,
+    GREVMRegressor,
+    LREVMRegressor,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+    _onnx_kernels,
+    to_onnx,
+)
+from sparsebayes.kernels import (
+    Custom,
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    OnColumns,
+    Polynomial,
+    Sigmoid,
+)
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
+DTYPES = list(TOLERANCE)
+
+KERNELS = {
+    "gaussian": Gaussian(1.5),
+    "gaussian-ard": Gaussian([1.0, 2.0, 0.7]),
+    "laplacian": Laplacian(0.4),
+    "polynomial": Polynomial(3, gamma=0.5, coef0=1.0),
+    "polynomial-odd": Polynomial(5, gamma=0.3, coef0=-0.5),
+    "polynomial-one": Polynomial(1, gamma=0.3),
+    "linear": Linear(),
+    "sigmoid": Sigmoid(0.3, coef0=-0.2),
+    "linear-spline": LinearSpline(),
+    "sum": Gaussian(1.5) + Polynomial(2, coef0=1.0),
+    "product": Gaussian(2.0) * Laplacian(0.1) * Sigmoid(0.2, coef0=1.0),
+    "on-columns": OnColumns(Gaussian([1.0, 2.0]), [2, 0]),
+    "linear-on-columns": OnColumns(Linear(), [1]),
+    "columns-in-sum": OnColumns(Laplacian(0.5), [-1]) + Gaussian(1.0) * OnColumns(Linear(), slice(0, 2)),
+    "list": [Gaussian(1.0), Linear(), OnColumns(LinearSpline(), [0])],
+}
+
+
+def rows(n: int, seed: int) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal(size=(n, 3))
+
+
+X, NEW = rows(80, 0), rows(60, 1) * 2.0
+NOISE = np.random.default_rng(2).normal(size=80)
+Y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * NOISE
+TWO = np.where(X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * NOISE > 0, "yes", "no")
+FOUR = np.digitize(X[:, 0] + 0.3 * NOISE, [-0.7, 0.0, 0.7])
+
+
+def run(model, at, dtype="float64"):
+    """Return the outputs by name."""
+    onnx.checker.check_model(model, full_check=True)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"X": np.asarray(at, dtype=dtype)}), strict=True))
+
+
+def check_regression(est, at=NEW, tolerance=None):
+    mean, std = est.predict(at, return_std=True)
+    for dtype in DTYPES:
+        found = run(to_onnx(est, dtype=dtype), at, dtype)
+        assert list(found) == ["mean", "std"]
+        assert found["mean"].dtype == found["std"].dtype == dtype
+        limit = (tolerance or TOLERANCE)[dtype]
+        np.testing.assert_allclose(found["mean"], mean, rtol=limit, atol=limit * np.abs(mean).max())
+        np.testing.assert_allclose(found["std"], std, rtol=limit)
+
+
+def check_classification(est, at=NEW, tolerance=None):
+    p = est.predict_proba(at)
+    for dtype in DTYPES:
+        found = run(to_onnx(est, dtype=dtype), at, dtype)
+        assert list(found) == ["label", "probabilities"]
+        assert found["probabilities"].dtype == dtype
+        limit = (tolerance or TOLERANCE)[dtype]
+        np.testing.assert_allclose(found["probabilities"], p, rtol=0, atol=limit)
+        # Where two classes are as probable as one another rounding decides.
+        first, second = np.sort(p, axis=1)[:, :-3:-1].T
+        clear = first - second > 10 * limit
+        assert np.mean(clear) > 0.8
+        np.testing.assert_array_equal(found["label"][clear], est.predict(at)[clear])
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_kernels_give_the_means_and_error_bars_of_the_estimator(kernel):
+    check_regression(RVR(kernel).fit(X, Y))
+
+
+@pytest.mark.parametrize("name", ["gaussian-ard", "laplacian", "linear-spline", "columns-in-sum"])
+def test_inputs_may_be_taken_a_few_at_a_time(name, monkeypatch):
+    monkeypatch.setattr(_onnx_kernels, "_DIFFERENCES", 1)
+    check_regression(RVR(KERNELS[name]).fit(X, Y))
+
+
+@pytest.mark.parametrize("n_inputs", [1, 2, 4, 5, 7])
+def test_linear_splines_take_any_number_of_inputs(n_inputs):
+    rng = np.random.default_rng(0)
+    wide = rng.uniform(0, 1, (40, n_inputs))
+    est = RVR(LinearSpline()).fit(wide, wide.sum(axis=1) + 0.1 * rng.normal(size=40))
+    check_regression(est, rng.uniform(-0.5, 1, (20, n_inputs)))
+
+
+@pytest.mark.parametrize(
+    "est",
+    [
+        RVR(),
+        RVR(fit_intercept=False),
+        RVR(extra_basis="linear"),
+        RVR(scheme="variational"),
+        SparseBayesRegressor(),
+        GREVMRegressor(),
+        GREVMRegressor(Linear(), fit_intercept=False),
+        LREVMRegressor("laplacian"),
+        LREVMRegressor([Gaussian(1.0), Linear()]),
+    ],
+    ids=repr,
+)
+def test_regressors_give_their_means_and_error_bars(est):
+    check_regression(est.fit(X, Y))
+
+
+@pytest.mark.parametrize(
+    "est",
+    [RVR(), RVR("linear"), RVR(shared_noise=True), SparseBayesRegressor(fit_intercept=True)],
+    ids=repr,
+)
+def test_several_outputs_have_a_column_each(est):
+    check_regression(est.fit(X, np.column_stack([Y, X[:, 2] ** 2 + 0.3 * NOISE, Y + NOISE])))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_counts_give_their_means_and_error_bars(intercept):
+    counts = np.random.default_rng(3).poisson(np.exp(1.0 + 0.5 * Y))
+    est = SparseBayesRegressor(likelihood="poisson", fit_intercept=intercept).fit(X, counts)
+    check_regression(est)
+    # Very small and very large means: neither precision may lose the error bar on the way.
+    check_regression(est, np.outer(np.linspace(-30, 20, 11), est.coef_.ravel() / np.sum(est.coef_**2)))
+
+
+CLASSIFIERS = [
+    RVC(),
+    RVC("laplacian"),
+    RVC("poly", coef0=1.0),
+    RVC("linear"),
+    RVC(fit_intercept=False),
+    RVC(extra_basis="linear"),
+    RVC([Gaussian(1.0), OnColumns(Linear(), [0])]),
+    RVC(multi_class="softmax"),
+    RVC(multi_class="softmax", share_alpha=True),
+    RVC("linear", multi_class="softmax"),
+    SparseBayesClassifier(),
+    SparseBayesClassifier(fit_intercept=True, multi_class="softmax"),
+    GREVM(),
+    LREVM("laplacian"),
+    VGREVM([Gaussian(2.0), Linear()]),
+]
+
+
+@pytest.mark.parametrize("labels", [TWO, FOUR], ids=["two", "four"])
+@pytest.mark.parametrize("est", CLASSIFIERS, ids=repr)
+def test_classifiers_give_their_probabilities_and_labels(est, labels):
+    check_classification(est.fit(X, labels))
+
+
+@pytest.mark.parametrize("labels", [TWO, FOUR], ids=["two", "four"])
+@pytest.mark.parametrize(
+    "est",
+    [MRVM1(), MRVM2(), MRVM2("linear", fit_intercept=True), MRVM2([Gaussian(1.5), Linear()])],
+    ids=repr,
+)
+def test_probit_machines_give_their_probabilities_and_labels(est, labels):
+    est.fit(X, labels)
+    # With its default of nodes the estimator's own quadrature errs by up to 1e-6.
+    check_classification(est, tolerance={"float64": 1e-6, "float32": 1e-4})
+    check_classification(est.set_params(n_quadrature=400))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("n_classes", [3, 10, 30])
+def test_probit_probabilities_are_right_for_scores_of_all_sizes(n_classes, scale):
+    rng = np.random.default_rng(5)
+    est = MRVM2("linear", max_iter=2, tol=10.0, n_quadrature=400)
+    est.fit(np.tile(np.eye(n_classes), (3, 1)), np.tile(np.arange(n_classes), 3))
+    est.dual_coef_ = scale * rng.normal(size=est.dual_coef_.shape)
+    at = rng.normal(size=(50, n_classes))
+    at[:10] = 0.0  # all classes alike
+    at[10:20, 1:] = 0.0
+    p = est.predict_proba(at)
+    found = run(to_onnx(est), at)["probabilities"]
+    np.testing.assert_allclose(found, p, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(found[p > 1e-10], p[p > 1e-10], rtol=1e-3)
+    single = run(to_onnx(est, dtype="float32"), at.astype("float32"), "float32")["probabilities"]
+    # Single precision knows scores of this size no better.
+    np.testing.assert_allclose(single, p, rtol=0, atol=max(1e-5, 3e-6 * scale))
+
+
+def test_two_probit_classes_are_right_far_into_the_tail():
+    est = MRVM2("linear", fit_intercept=False).fit(X, TWO)
+    slope = est.coef_[1] - est.coef_[0]
+    z = np.linspace(-35.0, 8.0, 200)
+    at = np.outer(z * np.sqrt(2.0) / (slope @ slope), slope)
+    found = run(to_onnx(est), at)["probabilities"]
+    np.testing.assert_allclose(np.log(found[:, 1]), log_ndtr(z), rtol=1e-12, atol=1e-12)
+
+
+def test_labels_keep_their_order_where_probabilities_are_at_their_ends():
+    est = GREVM("linear").fit(X, FOUR)
+    est.dual_coef_ *= 1e3
+    found = run(to_onnx(est), NEW)
+    np.testing.assert_allclose(found["probabilities"], est.predict_proba(NEW), rtol=1e-9, atol=1e-300)
+    np.testing.assert_array_equal(found["label"], est.predict(NEW))
+
+
+@pytest.mark.parametrize(
+    ("labels", "stored"),
+    [
+        (["no", "yes"], ["no", "yes"]),
+        ([3, -5], [-5, 3]),
+        (np.array([1, 200], dtype=np.uint8), [1, 200]),
+        (np.array([1, 2**63 + 1], dtype=np.uint64), ["1", "9223372036854775809"]),
+        ([True, False], [0, 1]),
+        ([1.0, 2.0], [1, 2]),
+        (np.array(["a", "ö"], dtype=object), ["a", "ö"]),
+    ],
+    ids=["str", "int", "uint8", "uint64", "bool", "whole", "object"],
+)
+def test_labels_are_whole_numbers_or_text(labels, stored):
+    targets = np.asarray(labels)[(X[:, 0] > 0).astype(int)]
+    est = RVC("linear").fit(X, targets)
+    label = run(to_onnx(est), NEW)["label"]
+    assert label.shape == (len(NEW),)
+    assert label.dtype == (object if isinstance(stored[0], str) else np.int64)
+    np.testing.assert_array_equal(label, np.array(stored)[np.searchsorted(est.classes_, est.predict(NEW))])
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_models_without_functions_predict_all_the_same(outputs):
+    targets = np.zeros(80) if outputs == 1 else np.zeros((80, 2))
+    with pytest.warns(ConvergenceWarning):
+        est = RVR(fit_intercept=False).fit(X, targets)
+    assert len(est.active_) == 0
+    check_regression(est)
+
+
+def test_classifiers_without_functions_predict_all_the_same():
+    # Both classes have the same rows.
+    est = SparseBayesClassifier().fit(np.tile(X, (2, 1)), np.arange(160) // 80)
+    assert len(est.active_) == 0
+    found = run(to_onnx(est), NEW)
+    np.testing.assert_array_equal(found["probabilities"], np.full((60, 2), 0.5))
+    np.testing.assert_array_equal(found["label"], est.predict(NEW))
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 1000])
+def test_batches_may_have_any_number_of_rows(n_rows):
+    at = rows(n_rows, 7)
+    for est in (RVR().fit(X, Y), RVC(multi_class="softmax").fit(X, FOUR), SparseBayesRegressor().fit(X, Y)):
+        for values in run(to_onnx(est), at).values():
+            assert len(values) == n_rows
+
+
+def test_precomputed_kernels_take_kernel_values():
+    kernel = Gaussian(1.5)
+    for est in (RVR("precomputed"), GREVMRegressor("precomputed")):
+        check_regression(est.fit(kernel(X, X), Y), kernel(NEW, X))
+    check_classification(RVC("precomputed").fit(kernel(X, X), FOUR), kernel(NEW, X))
+
+
+def test_another_runtime_agrees():
+    evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
+    for est in (RVR("linear_spline").fit(X, Y), RVC(multi_class="softmax").fit(X, FOUR)):
+        model = to_onnx(est)
+        found = run(model, NEW).values()
+        for ours, theirs in zip(found, evaluator(model).run(None, {"X": NEW}), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+def test_all_operator_sets_from_the_oldest_on_do(opset):
+    for est in (
+        RVR("linear_spline").fit(X, Y),
+        RVC(multi_class="softmax").fit(X, FOUR),
+        MRVM2().fit(X, FOUR),
+    ):
+        model = to_onnx(est, opset=opset)
+        assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", opset)]
+        for ours, theirs in zip(run(model, NEW).values(), run(to_onnx(est), NEW).values(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_graph_says_what_it_is_of():
+    frame = pd.DataFrame(X, columns=["a", "b", "ü"])
+    model = to_onnx(RVR(Gaussian(1.0)).fit(frame, Y), dtype=np.float32)
+    about = {entry.key: entry.value for entry in model.metadata_props}
+    assert about == {"estimator": "RVR", "feature_names": '["a", "b", "\\u00fc"]'}
+    assert model.producer_name == "sparsebayes"
+    (shape,) = [value.type.tensor_type.shape.dim for value in model.graph.input]
+    assert shape[0].dim_param == "n"
+    assert shape[1].dim_value == 3
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(Exception, match="invalid dimensions"):
+        run(to_onnx(RVR().fit(X, Y)), NEW[:, :2])
+
+
+def test_bad_input_is_named():
+    est = RVR().fit(X, Y)
+    with pytest.raises(NotFittedError):
+        to_onnx(RVR())
+    for foreign in (Ridge().fit(X, Y), None, RVR):
+        with pytest.raises(TypeError, match="est must be a fitted estimator of sparsebayes"):
+            to_onnx(foreign)
+    with pytest.raises(ValueError, match="cannot be exported"):
+        to_onnx(RVR(Custom(lambda x, z: x @ z.T)).fit(X, Y))
+    with pytest.raises(ValueError, match="extra_basis"):
+        to_onnx(RVR(extra_basis=np.sin).fit(X, Y))
+    for dtype in ("float16", "int64", None):
+        with pytest.raises(ValueError, match="dtype must be 'float64' or 'float32'"):
+            to_onnx(est, dtype=dtype)
+    with pytest.raises(TypeError, match="dtype must be 'float64' or 'float32'"):
+        to_onnx(est, dtype="double precision")
+    with pytest.raises(TypeError, match="opset"):
+        to_onnx(est, opset="13")
+    with pytest.raises(ValueError, match="opset must be an integer of at least 13"):
+        to_onnx(est, opset=12)
+    with pytest.raises(ValueError, match="opset must be at most"):
+        to_onnx(est, opset=1000)
+
+
+def test_numbers_too_large_for_single_precision_are_refused():
+    est = RVR("linear").fit(X, Y * 1e40)
+    with pytest.raises(ValueError, match="use dtype='float64'"):
+        to_onnx(est, dtype="float32")
+    mean = est.predict(NEW)
+    np.testing.assert_allclose(run(to_onnx(est), NEW)["mean"], mean, atol=1e-10 * np.abs(mean).max())
+
+
+def test_without_onnx_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"pip install sparsebayes\[onnx\]"):
+        to_onnx(RVR().fit(X, Y))
+
+
+def test_onnx_is_imported_by_its_users_alone():
+    code = "import sys, sparsebayes; sparsebayes.RVR, sparsebayes.to_onnx; sys.exit('onnx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
