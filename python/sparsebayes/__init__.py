@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._c_export import to_c
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
+    from ._statistics import SufficientStatistics
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
@@ -38,6 +39,7 @@ _LAZY = {
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
     "SparseBayesRegressor": "regression",
+    "SufficientStatistics": "_statistics",
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
@@ -61,6 +63,7 @@ __all__ = [
     "SparseBayesClassifier",
     "SparseBayesRegressor",
     "StepRecord",
+    "SufficientStatistics",
     "__version__",
     "inspection",
     "kernels",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -102,9 +102,13 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
 
     def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        self._wholly(lambda: self._train_anew(X, y, sample_weight))
+
+    def _wholly(self, train: Callable[[], None]) -> None:
+        """Have ``train`` fit, whole or not at all; warnings name the line two calls further out."""
         before = self.__dict__.copy()
         try:
-            self._train_anew(X, y, sample_weight)
+            train()
         except BaseException:
             # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
             self.__dict__.clear()
@@ -113,7 +117,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         if remedy := self._remedies[self.status_]:
             name, remedy = type(self).__name__, remedy.format(**self.get_params(deep=False))
             message = f"{name} ended with status {self.status_!r}: {remedy}."
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 class SparseBayesEstimator(Trainable):
@@ -188,12 +192,24 @@ class SparseBayesEstimator(Trainable):
         likelihood = self._check_likelihood()
         check_variational(settings, likelihood, learning=getattr(self, "optimize_kernel", False) is True)
         design, posteriors = self._infer(training, targets, likelihood, settings)
+        self._publish_fit(settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors)
+        self._publish_basis(training)
+
+    def _publish_fit(
+        self,
+        settings: Settings,
+        likelihood: Likelihood,
+        n_samples: int,
+        n_basis: int,
+        layout: Layout,
+        posteriors: list[Any],
+    ) -> None:
+        """Publish all that does not depend on the kind of basis."""
         self._variational = settings.scheme == "variational"
-        self._n_samples, self._n_basis, self._likelihood = training.n_samples, design.n_basis, likelihood
+        self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
         self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
-        self._publish_posteriors(posteriors, design.layout)
-        self._publish_basis(training)
+        self._publish_posteriors(posteriors, layout)
 
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings

@@ -154,9 +154,12 @@ class ColumnBasis(SparseBayesEstimator):
 
     if TYPE_CHECKING:
         fit_intercept: bool
+        n_features_in_: int
 
     def _layout(self, training: Training) -> Layout:
-        n_features = training.X.shape[1]
+        return self._column_layout(training.X.shape[1])
+
+    def _column_layout(self, n_features: int) -> Layout:
         return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
 
     def _design(self, training: Training) -> Design:
@@ -166,8 +169,11 @@ class ColumnBasis(SparseBayesEstimator):
         return DenseDesign([training.X], self._layout(training)).Phi
 
     def _publish_basis(self, training: Training) -> None:
+        self._publish_columns()
+
+    def _publish_columns(self) -> None:
         functions = self.active_ >= 0
-        coef = np.zeros((len(self._output_weights()), training.X.shape[1]))
+        coef = np.zeros((len(self._output_weights()), self.n_features_in_))
         coef[:, self.active_[functions]] = self._output_weights()[:, functions]
         self.coef_ = coef if self._labels or self.mu_.ndim == 2 else coef[0]
         self.intercept_ = self._bias_weights()

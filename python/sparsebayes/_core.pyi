@@ -15,6 +15,7 @@ __all__ = [
     "Posterior",
     "Predictor",
     "RetargetedFit",
+    "SufficientStatistics",
     "TopDownFit",
     "__version__",
     "fit_dense",
@@ -250,6 +251,48 @@ class TopDownFit:
         self, targets: NDArray[np.float64], alpha: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def keep(self, places: NDArray[np.int64]) -> None: ...
+
+@final
+class SufficientStatistics:
+    """Sums over rows, safe to use from many threads."""
+
+    def __new__(cls, n_basis: int) -> Self: ...
+    def update(
+        self,
+        Phi: NDArray[np.float64],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        n_threads: int | None = None,
+    ) -> None: ...
+    def snapshot(self) -> SufficientStatistics: ...
+    def merge(self, other: SufficientStatistics, *, n_threads: int | None = None) -> None: ...
+    @property
+    def n_basis(self) -> int: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+    def gram(self) -> NDArray[np.float64]: ...
+    def projections(self) -> NDArray[np.float64]: ...
+    def target_square(self) -> float: ...
+    def parts(self) -> tuple[int, NDArray[np.float64]]: ...
+    @staticmethod
+    def from_parts(n_basis: int, n_rows: int, parts: NDArray[np.float64]) -> SufficientStatistics: ...
+    def fit(
+        self,
+        *,
+        bias: bool = False,
+        noise_variance: float | None = None,
+        tol: float = 1e-6,
+        max_iter: int = 100_000,
+        scheme: str = "sequential",
+        alpha_prior: Sequence[float] = ...,
+        noise_prior: Sequence[float] = ...,
+        share_alpha: bool = False,
+        n_threads: int | None = None,
+        callback: _Callback | None = None,
+    ) -> Posterior: ...
 
 def probit_probabilities(
     scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None

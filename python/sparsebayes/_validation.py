@@ -134,20 +134,61 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
         return np.require(values, np.float64, _PLAIN)
 
 
-def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray | None:
+def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
+    """Check rows of a design, maybe none; return them as finite float64 in C or Fortran order."""
+    with naming(name):
+        rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+        if rows.dtype.kind not in "fiub":
+            raise TypeError(f"{name} must hold real numbers, got dtype {rows.dtype}; convert it to float")
+        if rows.shape[1] != n_columns:
+            raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
+        rows = np.require(rows, np.float64, ("ALIGNED", "ENSUREARRAY"))
+        return rows if rows.flags.forc else np.ascontiguousarray(rows)
+
+
+def check_chunk_targets(
+    name: str, target: ArrayLike, sample_weight: ArrayLike | None, n_rows: int
+) -> tuple[FloatArray, FloatArray | None]:
+    """Check targets and weights of some rows, of which none need count."""
+    if target is None:
+        raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got None")
+    with naming(name):
+        shape = np.shape(target)
+        if len(shape) == 2 and shape[1] > 1:
+            raise ValueError(
+                f"{name} must have one column, got an array of shape {shape}; take each column on its own"
+            )
+        values = column_or_1d(target, warn=True)
+        values = check_array(
+            values, dtype="numeric", ensure_2d=False, ensure_min_samples=0, input_name=name
+        ).astype(np.float64)
+        if len(values) != n_rows:
+            raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(values)}")
+    return np.require(values, np.float64, _PLAIN), check_weights(sample_weight, n_rows, may_vanish=True)
+
+
+def check_weights(
+    sample_weight: ArrayLike | None, n_samples: int, *, may_vanish: bool = False
+) -> FloatArray | None:
     """Check sample weights: one per row (or one for all), finite, none negative, not all zero."""
     if sample_weight is None:
         return None
     with naming("sample_weight"):
         given = np.full(n_samples, sample_weight) if isinstance(sample_weight, Number) else sample_weight
-        weights = check_array(given, dtype="numeric", ensure_2d=False, input_name="sample_weight")
+        weights = check_array(
+            given,
+            dtype="numeric",
+            ensure_2d=False,
+            ensure_min_samples=0 if may_vanish else 1,
+            input_name="sample_weight",
+        )
         if weights.shape != (n_samples,):
             raise ValueError(
                 f"sample_weight must have the shape ({n_samples},), one per row, got {weights.shape}"
             )
         if (weights < 0).any():
             raise ValueError("sample_weight must not be negative; weight 0 leaves a row out")
-        if not weights.any():
+        if not may_vanish and not weights.any():
             # The words in parentheses are scikit-learn's.
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _outputs
 from ._arguments import check_prior
 from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis
 from ._prediction import KernelRegression
+from ._streaming import Streaming
 from ._types import Callback, Candidates, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class RVR(KernelRegression, _Regression):
         self.callback = callback
 
 
-class SparseBayesRegressor(ColumnBasis, _Regression):
+class SparseBayesRegressor(Streaming, _Regression):
     r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
 
     The model of `RVR` with :math:`\phi_j` the j-th column of X, as in Tipping (2001), section 2: automatic
@@ -411,6 +411,9 @@ class SparseBayesRegressor(ColumnBasis, _Regression):
     -----
     y may have several columns, as for `RVR`, but for a Poisson likelihood; ``coef_`` then is (n_outputs,
     n_features).
+
+    Rows need not be there all at once: ``partial_fit`` takes them in chunk by chunk, ``fit_statistics`` as
+    sums that other processes may have made (`SufficientStatistics`).
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``.

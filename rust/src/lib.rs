@@ -21,6 +21,7 @@
 //! ```
 //!
 //! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
+//! * [`SufficientStatistics`]: rows as sums that are updated and merged; [`Summary`] answers from them.
 //! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
 //!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
@@ -64,5 +65,6 @@ pub use probit::{Expectations, Probit};
 #[cfg(feature = "fit")]
 pub use stats::{
     Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
-    OutputObservations, OutputStatistics, Residuals, Statistics, Sweep,
+    OutputObservations, OutputStatistics, Residuals, RowMajorDesign, Statistics,
+    SufficientStatistics, Summary, Sweep,
 };

@@ -1,11 +1,12 @@
 //! Where the numbers come from must not show in the model.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Multinomial,
-    Observations, Points, Posterior, Scheme, Settings, Status, fit,
+    Observations, Points, Posterior, RowMajorDesign, Scheme, Settings, Status,
+    SufficientStatistics, Summary, fit,
 };
 
 use crate::problems::{Uniform, columns, fit_design, labels, surface};
@@ -222,6 +223,181 @@ fn fit_shared(design: &DenseDesign<'_>, target: &[f64]) -> Posterior {
     let posterior = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
     assert_eq!(posterior.status, Status::Converged);
     posterior
+}
+
+/// Sums of these rows of a row-major matrix.
+fn sums_of(
+    phi: &[f64],
+    k: usize,
+    t: &[f64],
+    w: Option<&[f64]>,
+    rows: Range<usize>,
+) -> SufficientStatistics {
+    let part = &phi[rows.start * k..rows.end * k];
+    let design = RowMajorDesign::new(part, rows.len(), k).unwrap();
+    SufficientStatistics::of(&design, &t[rows.clone()], w.map(|w| &w[rows]), None).unwrap()
+}
+
+fn fit_sums(sums: &SufficientStatistics, bias: bool, settings: Settings) -> Posterior {
+    let mut stats = Summary::new(sums, bias).unwrap();
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    fit(&mut stats, &settings.check().unwrap(), go_on).unwrap()
+}
+
+fn assert_same_model(a: &Posterior, b: &Posterior) {
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-8;
+    assert_eq!((&a.active, a.status), (&b.active, b.status));
+    assert!(near(a.beta, b.beta) && near(a.log_evidence, b.log_evidence));
+    for (a, b) in a.alpha.iter().zip(&b.alpha).chain(a.mu.iter().zip(&b.mu)) {
+        assert!(near(*a, *b), "{a} {b}");
+    }
+}
+
+/// Row-major values of a design.
+fn by_rows(design: &DenseDesign<'_>) -> Vec<f64> {
+    let (n, k) = (design.n_rows(), design.n_basis());
+    let mut buffer = Vec::new();
+    let whole = design.block(0..n, 0..k, &mut buffer);
+    let rows = (0..n).flat_map(|i| (0..k).map(move |j| (i, j)));
+    rows.map(|(i, j)| whole.column(j, n)[i]).collect()
+}
+
+#[test]
+fn sums_give_the_model_of_the_rows() {
+    let sharp = Settings {
+        tol: 1e-10,
+        ..Settings::default()
+    };
+    for (seed, weighted) in [(1, false), (2, true), (3, false), (4, true)] {
+        let problem = columns(700, 30, seed);
+        let weights: Vec<f64> = Uniform(seed + 9).take(700).map(|u| 1.5 + u).collect();
+        let weights = weighted.then_some(weights);
+        let phi = by_rows(&problem.design());
+        let first = 20 + 60 * usize::try_from(seed).unwrap();
+        let cuts = [0, first, first + 1, 530, 699, 700];
+        let parts = cuts.windows(2).rev();
+        let w = weights.as_deref();
+        let sums = parts.map(|c| sums_of(&phi, 30, &problem.t, w, c[0]..c[1]));
+        let sums = sums
+            .reduce(|mut a, b| {
+                a.merge(&b).unwrap();
+                a
+            })
+            .unwrap();
+        for scheme in [
+            Scheme::Sequential,
+            Scheme::MacKay,
+            Scheme::Em,
+            Scheme::Variational,
+        ] {
+            let settings = Settings { scheme, ..sharp };
+            let (rows, _) = fit_design(
+                &problem.design(),
+                Likelihood::Gaussian,
+                &problem.t,
+                weights.clone(),
+                settings,
+            );
+            assert_same_model(&rows, &fit_sums(&sums, false, settings));
+        }
+    }
+}
+
+#[test]
+fn sums_have_a_constant_function_for_those_who_want_it() {
+    let problem = columns(300, 12, 6);
+    let t: Vec<f64> = problem.t.iter().map(|t| t + 40.0).collect();
+    let sums = sums_of(&by_rows(&problem.design()), 12, &t, None, 0..300);
+    let with_ones = [&vec![1.0; 300][..], &problem.phi].concat();
+    let design = DenseDesign::new(with_ones, 300, 13).unwrap();
+    let settings = Settings {
+        tol: 1e-10,
+        ..Settings::default()
+    };
+    let (rows, _) = fit_design(&design, Likelihood::Gaussian, &t, None, settings);
+    assert_same_model(&rows, &fit_sums(&sums, true, settings));
+}
+
+#[test]
+fn sums_are_a_commutative_monoid() {
+    let problem = columns(1700, 9, 7);
+    let phi = by_rows(&problem.design());
+    let of = |rows| sums_of(&phi, 9, &problem.t, None, rows);
+    let (a, b, c) = (of(0..300), of(300..301), of(301..1700));
+    let merged = |a: &SufficientStatistics, b: &SufficientStatistics| {
+        let mut sum = a.clone();
+        sum.merge(b).unwrap();
+        sum
+    };
+    assert_eq!(merged(&a, &b).parts(), merged(&b, &a).parts());
+    assert_eq!(
+        merged(&SufficientStatistics::new(9).unwrap(), &a).parts(),
+        a.parts()
+    );
+    let (left, right) = (merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+    let mut grown = SufficientStatistics::new(9).unwrap();
+    for rows in [0..300, 300..301, 301..1700] {
+        let design =
+            RowMajorDesign::new(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
+        grown.update(&design, &problem.t[rows], None).unwrap();
+    }
+    for other in [right, grown, of(0..1700)] {
+        assert_eq!(left.n_rows(), other.n_rows());
+        for i in 0..9 {
+            assert!((left.projection(i) - other.projection(i)).abs() < 1e-15 * 1700.0);
+            for j in 0..9 {
+                assert!((left.gram(i, j) - other.gram(i, j)).abs() < 1e-15 * 1700.0);
+            }
+        }
+    }
+    let again = SufficientStatistics::from_parts(9, 1700, &left.parts()).unwrap();
+    assert_eq!(again.parts(), left.parts());
+}
+
+#[test]
+fn threads_do_not_show_in_sums() {
+    let problem = columns(1100, 150, 8);
+    let parts = |threads| {
+        with_threads(Some(threads), || {
+            let sums = SufficientStatistics::of(&problem.design(), &problem.t, None, None);
+            sums.unwrap().parts()
+        })
+        .unwrap()
+    };
+    let one = parts(1);
+    assert_eq!(one, parts(2));
+    assert_eq!(one, parts(5));
+}
+
+#[test]
+fn sums_refuse_what_they_cannot_hold() {
+    let design = DenseDesign::new(vec![1.0, 2.0], 2, 1).unwrap();
+    let mut sums = SufficientStatistics::new(1).unwrap();
+    assert!(Summary::new(&sums, true).is_err());
+    sums.update(&design, &[1.0, 2.0], Some(&[0.0, 3.0]))
+        .unwrap();
+    let before = sums.parts();
+    let wide = DenseDesign::new(vec![1.0, 2.0], 1, 2).unwrap();
+    let huge = DenseDesign::new(vec![1.0, 1e150], 2, 1).unwrap();
+    for outcome in [
+        sums.update(&wide, &[1.0], None),
+        sums.update(&huge, &[1.0, 1.0], None),
+        sums.update(&design, &[1.0], None),
+        sums.update(&design, &[1.0, f64::NAN], None),
+        sums.update(&design, &[1.0, 1.0], Some(&[1.0, -1.0])),
+        sums.merge(&SufficientStatistics::new(2).unwrap()),
+        SufficientStatistics::from_parts(1, 2, &before[1..]).map(|_| ()),
+    ] {
+        assert!(outcome.unwrap_err().is_invalid_input());
+    }
+    assert!(SufficientStatistics::new(usize::MAX - 1).is_err());
+    assert!(SufficientStatistics::from_parts(usize::MAX, 0, &before).is_err());
+    assert_eq!(sums.parts(), before);
+    assert_eq!(sums.n_rows(), 2);
+    assert!((sums.weight() - 3.0).abs() < 1e-15);
+    let empty = DenseDesign::new(Vec::new(), 0, 1).unwrap();
+    sums.update(&empty, &[], None).unwrap();
+    assert_eq!(sums.parts(), before);
 }
 
 #[test]

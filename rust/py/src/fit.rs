@@ -66,7 +66,7 @@ impl<'a> Task<'a> {
     }
 }
 
-fn rules(
+pub(crate) fn rules(
     noise_variance: Option<f64>,
     tol: f64,
     max_iter: usize,

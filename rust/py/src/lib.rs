@@ -10,6 +10,7 @@ mod posterior;
 mod predictor;
 mod probit;
 mod retargeted;
+mod sufficient;
 mod watcher;
 
 /// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time.
@@ -37,6 +38,9 @@ mod _core {
     use crate::probit::{probit_expectations, probit_log_probabilities, probit_probabilities};
     #[pymodule_export]
     use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
+
+    #[pymodule_export]
+    use crate::sufficient::PySufficientStatistics;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,11 +5,15 @@ pub mod blas;
 #[cfg(feature = "fit")]
 mod cholesky;
 #[cfg(feature = "fit")]
+pub(crate) mod gram;
+#[cfg(feature = "fit")]
 pub(crate) mod lanes;
 pub(crate) mod parallel;
 #[cfg(feature = "fit")]
 pub(crate) mod product;
 pub(crate) mod simd;
+#[cfg(feature = "fit")]
+pub(crate) mod twofold;
 
 #[cfg(feature = "fit")]
 pub use cholesky::{Cholesky, NotPositiveDefinite};

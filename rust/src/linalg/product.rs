@@ -9,7 +9,7 @@ use super::parallel::fill_pieces;
 use super::simd::{Simd, WithSimd, dispatch};
 
 /// Rows at a time: a few dozen columns this high stay in the second-level cache.
-const RUN: usize = 512;
+pub(crate) const RUN: usize = 512;
 
 /// A matrix of `n` rows in column-major storage, its columns `stride` apart.
 #[derive(Clone, Copy)]

@@ -16,9 +16,12 @@ mod kernel_design;
 mod multinomial;
 mod observations;
 mod outputs;
+mod row_major;
 mod rows;
 mod softmax;
 mod softmax_sums;
+mod sufficient;
+mod summary;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
@@ -27,6 +30,9 @@ pub use kernel_design::KernelDesign;
 pub use multinomial::Multinomial;
 pub use observations::Observations;
 pub use outputs::{OutputObservations, OutputStatistics, Residuals};
+pub use row_major::RowMajorDesign;
+pub use sufficient::SufficientStatistics;
+pub use summary::Summary;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,229 @@
+//! Sums over rows that Python adds to, merges and fits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use numpy::{
+    PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
+    ToPyArray,
+};
+use pyo3::prelude::*;
+use sparsebayes::linalg::with_threads;
+use sparsebayes::{DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, Summary, fit};
+
+use crate::arrays::{columns, rows, vector};
+use crate::errors::to_python;
+use crate::fit::rules;
+use crate::posterior::PyPosterior;
+use crate::watcher::run;
+
+/// Products that take a moment: above this a thread of its own listens for Ctrl-C, and several share the work.
+const LONG: usize = 100_000_000;
+
+/// Sums over rows, safe to use from many threads.
+///
+/// What is shared is never changed: whoever changes it while a fit reads it takes a copy.
+#[pyclass(frozen, name = "SufficientStatistics", module = "sparsebayes._core")]
+pub(crate) struct PySufficientStatistics {
+    sums: Mutex<Arc<SufficientStatistics>>,
+    n_basis: usize,
+}
+
+impl PySufficientStatistics {
+    fn holding(sums: SufficientStatistics) -> Self {
+        Self {
+            n_basis: sums.n_basis(),
+            sums: Mutex::new(Arc::new(sums)),
+        }
+    }
+
+    /// A change either happens whole or not at all, so that poison means nothing.
+    fn lock(&self) -> MutexGuard<'_, Arc<SufficientStatistics>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sums as they are now.
+    fn now(&self) -> Arc<SufficientStatistics> {
+        Arc::clone(&self.lock())
+    }
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        design: &dyn Design,
+        target: &[f64],
+        weights: Option<&[f64]>,
+        n_threads: Option<usize>,
+    ) -> PyResult<()> {
+        let work = design.n_rows().saturating_mul(self.n_basis * self.n_basis);
+        if work <= LONG {
+            return self.change(py, Some(1), |sums| sums.update(design, target, weights));
+        }
+        let chunk = run(py, None, |line| {
+            with_threads(n_threads, || {
+                SufficientStatistics::of(design, target, weights, Some(&line.cancel))
+            })?
+        })?;
+        // From here on nothing listens for Ctrl-C: rows that were interrupted never count.
+        self.change(py, n_threads, |sums| sums.merge(&chunk))
+    }
+
+    fn change(
+        &self,
+        py: Python<'_>,
+        n_threads: Option<usize>,
+        change: impl FnOnce(&mut SufficientStatistics) -> Result<(), Error> + Send,
+    ) -> PyResult<()> {
+        py.detach(|| with_threads(n_threads, || change(Arc::make_mut(&mut self.lock())))?)
+            .map_err(|error| to_python(&error))
+    }
+}
+
+#[pymethods]
+impl PySufficientStatistics {
+    /// Sums of no rows.
+    #[new]
+    fn new(n_basis: usize) -> PyResult<Self> {
+        let sums = SufficientStatistics::new(n_basis);
+        sums.map(Self::holding).map_err(|error| to_python(&error))
+    }
+
+    /// Adds rows of `Phi`, in C or Fortran order.
+    #[pyo3(signature = (Phi, target, weights=None, *, n_threads=None))]
+    #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signature
+    fn update(
+        &self,
+        py: Python<'_>,
+        Phi: PyReadonlyArray2<'_, f64>,
+        target: PyReadonlyArray1<'_, f64>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        n_threads: Option<usize>,
+    ) -> PyResult<()> {
+        let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
+        let target = vector("target", &target)?;
+        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        if Phi.is_c_contiguous() {
+            let values = rows("Phi", &Phi)?.values;
+            let design = RowMajorDesign::new(values, n_rows, n_basis);
+            let design = design.map_err(|error| to_python(&error))?;
+            return self.add(py, &design, target, weights, n_threads);
+        }
+        let design = DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis);
+        let design = design.map_err(|error| to_python(&error))?;
+        self.add(py, &design, target, weights, n_threads)
+    }
+
+    /// Adds the rows of `other`.
+    #[pyo3(signature = (other, *, n_threads=None))]
+    fn merge(&self, py: Python<'_>, other: &Self, n_threads: Option<usize>) -> PyResult<()> {
+        // Not both locked at once: two that merge one another would wait for ever.
+        let other = other.now();
+        let few = self.n_basis < 500;
+        let n_threads = if few { Some(1) } else { n_threads };
+        self.change(py, n_threads, |sums| sums.merge(&other))
+    }
+
+    /// The sums as they are now, whatever is added later; nothing is copied until then.
+    fn snapshot(&self) -> Self {
+        Self {
+            n_basis: self.n_basis,
+            sums: Mutex::new(self.now()),
+        }
+    }
+
+    /// Number of basis functions.
+    #[getter]
+    fn n_basis(&self) -> usize {
+        self.n_basis
+    }
+
+    /// Number of rows.
+    #[getter]
+    fn n_rows(&self) -> usize {
+        self.now().n_rows()
+    }
+
+    /// Sum of the weights.
+    #[getter]
+    fn weight(&self) -> f64 {
+        self.now().weight()
+    }
+
+    /// Phi^T W Phi.
+    fn gram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let (sums, k) = (self.now(), self.n_basis);
+        let values: Vec<f64> = py.detach(|| {
+            let places = (0..k).flat_map(|i| (0..k).map(move |j| (i, j)));
+            places.map(|(i, j)| sums.gram(i, j)).collect()
+        });
+        PyArray1::from_vec(py, values).reshape([k, k])
+    }
+
+    /// Phi^T W t.
+    fn projections<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        let sums = self.now();
+        let values: Vec<f64> = (0..self.n_basis).map(|i| sums.projection(i)).collect();
+        values.to_pyarray(py)
+    }
+
+    /// t^T W t.
+    fn target_square(&self) -> f64 {
+        self.now().target_square()
+    }
+
+    /// Number of rows, and all else as numbers.
+    fn parts<'py>(&self, py: Python<'py>) -> (usize, Bound<'py, PyArray1<f64>>) {
+        let sums = self.now();
+        let parts = py.detach(|| sums.parts());
+        (sums.n_rows(), PyArray1::from_vec(py, parts))
+    }
+
+    /// From what `parts` returned, to the bit.
+    #[staticmethod]
+    #[allow(clippy::needless_pass_by_value)] // the Python signature
+    fn from_parts(
+        n_basis: usize,
+        n_rows: usize,
+        parts: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        let sums = SufficientStatistics::from_parts(n_basis, n_rows, vector("parts", &parts)?);
+        sums.map(Self::holding).map_err(|error| to_python(&error))
+    }
+
+    /// Fits a model to the rows there are now, with a constant function before the others if `bias`.
+    #[pyo3(signature = (*, bias=false, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
+        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, callback=None))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
+    fn fit(
+        &self,
+        py: Python<'_>,
+        bias: bool,
+        noise_variance: Option<f64>,
+        tol: f64,
+        max_iter: usize,
+        scheme: &str,
+        alpha_prior: [f64; 2],
+        noise_prior: [f64; 2],
+        share_alpha: bool,
+        n_threads: Option<usize>,
+        callback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<PyPosterior> {
+        let rules = rules(
+            noise_variance,
+            tol,
+            max_iter,
+            scheme,
+            alpha_prior,
+            noise_prior,
+            share_alpha,
+        )?;
+        let sums = self.now();
+        let posterior = run(py, callback.as_ref(), |line| {
+            with_threads(n_threads, || {
+                let summary = Summary::new(&sums, bias)?;
+                let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
+                fit(&mut stats, &rules, &mut |step| line.watch(step))
+            })?
+        })?;
+        Ok(PyPosterior(posterior))
+    }
+}
