@@ -22,7 +22,7 @@ pub(crate) use piece::{Room, packed};
 use rule::Nodes;
 
 /// Rows that one thread takes at a time.
-const PIECE: usize = 256;
+const PIECE: usize = 64;
 /// Scores beyond this have lost the digits that matter.
 const MOST_SCORE: f64 = 1e12;
 

@@ -20,7 +20,7 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::probit::{Probit, packed};
 
 /// Rows at a time.
-const ROWS: usize = 256;
+const ROWS: usize = 128;
 /// The least scale of a ln alpha, for each class: a tenth of what a function that the data determine has.
 const LEAST_SCALE: f64 = 0.05;
 /// Columns of a symmetric product at a time.
