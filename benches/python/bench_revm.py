@@ -57,6 +57,8 @@ def main():
         started = time.perf_counter()
         results[one.name] = measure(one, machines)
         print(f"{one.name} {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    if not results:
+        sys.exit("no set is there: SPARSEBAYES_DATA has to name the folder of data files")
     for table in tables(results, machines):
         print()
         for line in table.lines(options.markdown):
