@@ -26,9 +26,9 @@ _SPREAD = 4.0
 #: A function is pruned once the precisions of all its weights exceed this: section IV.
 _PRUNE = 1e5
 
-#: Until the functions have settled the M-step ends short of gains, in nats, and changes of ln alpha like
-#: these.
-_COARSE_GAIN, _COARSE_TOL = 1.0, 0.1
+#: Until the functions have settled the M-step ends short of gains, in nats for each class, of which a function
+#: has a weight, and changes of ln alpha like these.
+_COARSE_GAIN, _COARSE_TOL = 1.0 / 3.0, 0.1
 _FINE_GAIN = 1e-7
 
 #: A joint climb ends where a step gains less than this, in nats: after an M-step that changed the functions,
@@ -185,7 +185,7 @@ class Constructive(_Machine):
         before = self.fit.posterior()
         out.status, trace, n_active = self.fit.maximise(
             self.targets,
-            gain=_FINE_GAIN if self.fine else _COARSE_GAIN,
+            gain=_FINE_GAIN if self.fine else _COARSE_GAIN * self.task.n_classes,
             tol=0.1 * self.task.tol if self.fine else _COARSE_TOL,
             max_iter=max(self.task.max_iter - n_iter, 1),
             callback=self._counted(n_iter),
