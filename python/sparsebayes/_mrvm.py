@@ -26,8 +26,8 @@ _SPREAD = 4.0
 #: A function is pruned once the precisions of all its weights exceed this: section IV.
 _PRUNE = 1e5
 
-#: Until the functions have settled the M-step ends short of gains, in nats for each class, of which a function
-#: has a weight, and changes of ln alpha like these.
+#: Until the functions have settled the M-step ends short of gains, in nats for each class (a function has a
+#: weight for each), and changes of ln alpha like these.
 _COARSE_GAIN, _COARSE_TOL = 1.0 / 3.0, 0.1
 _FINE_GAIN = 1e-7
 
