@@ -20,7 +20,6 @@ from ._design import Layout
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, OutputsProblem
 from ._validation import Training, check_training, distinct_rows
-from .kernels import Kernel
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
@@ -137,7 +136,7 @@ def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
         layout = Layout(bool(est.fit_intercept), training.n_samples, training.rows)
         blocks = [training.X[:, layout.kept]]
     else:
-        kernels: list[Kernel] = est.kernel_ if isinstance(est.kernel_, list) else [est.kernel_]  # type: ignore[list-item] # no string here
+        kernels = est._kernels()
         layout = Layout(bool(est.fit_intercept), training.n_samples, distinct_rows(training))
         blocks = [np.asarray(k(training.X, training.at(layout.kept))) for k in kernels]
     centres = np.searchsorted(training.rows, layout.kept)

@@ -209,8 +209,7 @@ def _(est: ProbitMachine) -> ServedModel:
         blocks.append(Columns(est.relevance_))
         weights.append(est.dual_coef_)
     else:
-        kernels = _as_list(est.kernel_)
-        for kernel, b in zip(kernels, est.kernel_weights_, strict=True):
+        for kernel, b in zip(est._kernels(), est.kernel_weights_, strict=True):
             if b > 0.0 and len(est.relevance_) > 0:
                 blocks.append(_centres(kernel, est.relevance_vectors_))
                 weights.append(b * est.dual_coef_)
@@ -232,7 +231,7 @@ def _(est: EigenMachine) -> ServedModel:
     if is_precomputed(est.kernel_):
         blocks.append(Columns(est.relevance_))
     else:
-        blocks.extend(_centres(kernel, est.relevance_vectors_) for kernel in _as_list(est.kernel_))
+        blocks.extend(_centres(kernel, est.relevance_vectors_) for kernel in est._kernels())
     bias = [est.intercept_[:, np.newaxis]] if est.fit_intercept else []
     regression = not est._labels
     return ServedModel(
@@ -250,10 +249,6 @@ def _(est: EigenMachine) -> ServedModel:
 def _dense_outputs(weights: FloatArray) -> list[Output]:
     everything = np.arange(weights.shape[1])
     return [Output(everything, row) for row in weights]
-
-
-def _as_list(kernel: Any) -> list[Kernel]:
-    return kernel if isinstance(kernel, list) else [kernel]
 
 
 @singledispatch

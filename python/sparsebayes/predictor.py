@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
+from ._arguments import check_n_jobs
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Predictor:
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that the fit saw.
         """
-        rows, n_threads = self._rows(X), _threads(n_jobs)
+        rows, n_threads = self._rows(X), check_n_jobs(n_jobs)
         if self.classes_ is None:
             return self._shaped(self._core.predict(rows, n_threads=n_threads))
         labels: NDArray[Any] = self.classes_[self._core.classify(rows, n_threads=n_threads)]
@@ -142,7 +143,7 @@ class Predictor:
         TypeError, ValueError
             As for ``predict``, and if the model predicts classes.
         """
-        mean, std = self._core.predict_std(self._rows(X), n_threads=_threads(n_jobs))
+        mean, std = self._core.predict_std(self._rows(X), n_threads=check_n_jobs(n_jobs))
         return self._shaped(mean), self._shaped(std)
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
@@ -166,7 +167,7 @@ class Predictor:
         """
         if self.classes_ is None:
             raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
-        return self._core.predict(self._rows(X), n_threads=_threads(n_jobs))
+        return self._core.predict(self._rows(X), n_threads=check_n_jobs(n_jobs))
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return linear predictors, as the estimator's ``decision_function``.
@@ -186,7 +187,7 @@ class Predictor:
         TypeError, ValueError
             As for ``predict``.
         """
-        values = self._core.decision(self._rows(X), n_threads=_threads(n_jobs))
+        values = self._core.decision(self._rows(X), n_threads=check_n_jobs(n_jobs))
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_one(self, x: ArrayLike, return_std: bool = False) -> Any:
@@ -248,7 +249,7 @@ class Predictor:
         table = out[:, np.newaxis] if out.ndim == 1 else out
         if table.ndim != 2:
             raise ValueError(f"out must have one or two dimensions, got shape {out.shape}")
-        self._core.predict_into(rows, table, n_threads=_threads(n_jobs))
+        self._core.predict_into(rows, table, n_threads=check_n_jobs(n_jobs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, whole or not at all: a file that was there stays until the new one is complete.
@@ -323,16 +324,6 @@ def _numeric(name: str, values: ArrayLike) -> FloatArray:
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must hold real numbers: {error}") from None
-
-
-def _threads(n_jobs: int | None) -> int | None:
-    if n_jobs is None or n_jobs == -1:
-        return None
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)):
-        raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}")
-    if n_jobs < 1:
-        raise ValueError(f"n_jobs must be positive, -1 or None (one thread per core); got {n_jobs!r}")
-    return int(n_jobs)
 
 
 def _names(names: list[str] | None) -> NDArray[Any] | None:
