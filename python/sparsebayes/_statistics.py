@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import _core
 from ._arguments import check_integer, check_n_jobs
 from ._types import FloatArray
-from ._validation import check_chunk, check_chunk_targets
+from ._validation import PLAIN, check_chunk, check_chunk_targets
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -187,6 +189,8 @@ class SufficientStatistics:
 def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) -> SufficientStatistics:
     """Return the statistics of a pickle."""
     statistics = SufficientStatistics.__new__(SufficientStatistics)
-    statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, parts)
+    # What came from another process may lie anywhere in its message.
+    plain = np.require(parts, np.float64, PLAIN)
+    statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, plain)
     statistics._n_jobs = n_jobs
     return statistics

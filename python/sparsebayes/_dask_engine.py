@@ -1,0 +1,56 @@
+"""How work gets to the partitions and its results back: the only file that talks to Dask's schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dask.base import compute, persist
+from dask.delayed import Delayed, delayed
+
+#: Results that are brought together by one task.
+_FAN_IN = 8
+
+
+class Engine:
+    """Runs tasks with a client, or where Dask runs things if there is none.
+
+    What is added up is added up in the order of the partitions, in a tree whose form depends on their number
+    alone, and never in the order in which workers get done. So a task that runs again because its worker was
+    lost has the same result, and so has what comes of it.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def keep(self, tasks: Sequence[Delayed]) -> list[Delayed]:
+        """Begin with these tasks and keep their results there; how they are made is not forgotten."""
+        kept = persist(*tasks) if self._client is None else self._client.persist(list(tasks))  # type: ignore[no-untyped-call] # Dask's
+        return list(kept)
+
+    def result(self, task: Delayed) -> Any:
+        """Return the result of a task, here."""
+        if self._client is None:
+            return compute(task)[0]  # type: ignore[no-untyped-call] # Dask's
+        return self._client.compute(task).result()
+
+
+def shared(value: Any) -> Delayed:
+    """Return a task that hands out ``value``, which then goes to each worker once and not with each task."""
+    task: Delayed = delayed(value, pure=False)
+    return task
+
+
+def on_each(function: Callable[..., Any], parts: Sequence[Delayed], *arguments: Any) -> list[Delayed]:
+    """Return a task for each partition: ``function(part, *arguments)``."""
+    task = delayed(function, pure=False)
+    return [task(part, *arguments) for part in parts]
+
+
+def brought_together(function: Callable[[Sequence[Any]], Any], tasks: Sequence[Delayed]) -> Delayed:
+    """Return one task with all results, neighbours brought together by ``function``, and again."""
+    task, level = delayed(function, pure=False), list(tasks)
+    while True:
+        level = [task(level[start : start + _FAN_IN]) for start in range(0, len(level), _FAN_IN)]
+        if len(level) == 1:
+            return level[0]

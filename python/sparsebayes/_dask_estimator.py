@@ -1,0 +1,251 @@
+"""What `DaskRVR` and `DaskRVC` share: what they refuse, what is set up before rows are asked about."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from dask.delayed import Delayed
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
+from sklearn.utils.validation import check_is_fitted
+
+from . import _candidates
+from ._arguments import check_flag, check_n_jobs, check_settings
+from ._basis import KernelBasis
+from ._candidates import _ROWS, _ROWS_PER_CENTRE
+from ._dask_engine import Engine, brought_together, on_each
+from ._dask_parts import Facts, Functions, combined_facts, facts, joined_rows, rows_at
+from ._dask_rows import partitions
+from ._extra import fitted_extra
+from ._learning import check_optimize_kernel
+from ._resolve import is_precomputed
+from ._types import FloatArray, IntArray, Likelihood, Settings
+from ._validation import Training, naming
+from ._variational import check_variational
+
+if TYPE_CHECKING:
+    from ._design import Layout
+
+Class = TypeVar("Class", bound="type[OnDask]")
+
+
+def with_client(cls: Class) -> Class:
+    """Give the constructor the signature of the estimator in memory, and ``client`` beside it."""
+    constructor: Any = vars(cls)["__init__"]
+    own = inspect.signature(vars(cls._local)["__init__"])
+    client = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    constructor.__signature__ = own.replace(parameters=[*own.parameters.values(), client])
+    return cls
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """A model before its first question to the rows."""
+
+    engine: Engine
+    #: Tasks whose results are checked rows.
+    parts: list[Delayed]
+    facts: Facts
+    functions: Functions
+    layout: Layout
+    settings: Settings
+    likelihood: Likelihood
+    #: Threads of each task.
+    n_threads: int
+
+
+class OnDask(KernelBasis):
+    """A kernel estimator whose rows are in the partitions of Dask collections."""
+
+    if TYPE_CHECKING:
+        client: Any
+        n_jobs: int | None
+
+    #: The estimator in memory.
+    _local: ClassVar[type]
+
+    def to_local(self) -> Any:
+        """Return the fitted model as an estimator that knows nothing of Dask.
+
+        Returns
+        -------
+        RVR or RVC
+            With the same parameters but ``client``, and the same attributes.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        """
+        check_is_fitted(self)
+        parameters = self.get_params(deep=False)
+        del parameters["client"]
+        local = self._local(**parameters)
+        given = {*parameters, "client"}
+        local.__dict__.update({name: value for name, value in vars(self).items() if name not in given})
+        return local
+
+    def _nameless(self) -> Any:
+        """Return the fitted model for rows whose columns have been compared with its own."""
+        local = self.to_local()
+        local.__dict__.pop("feature_names_in_", None)
+        return local
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted copy with the same client, of which there can be no copy."""
+        parameters = self.get_params(deep=False)
+        client = parameters.pop("client")
+        twin = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+        twin.client = client
+        if hasattr(self, "_metadata_request"):
+            twin._metadata_request = self._metadata_request
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: everything but the client, which belongs to this process."""
+        return {**super().__getstate__(), "client": None}
+
+    @abstractmethod
+    def _fit_parts(self, setup: SetUp) -> list[Any]:
+        """Fit each model of these partitions, and return the posteriors."""
+
+    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+        settings = check_settings(self)
+        _check_supported(self)
+        engine = Engine(self.client)
+        parts = self._parts(engine, partitions(self, X, y, sample_weight, labels=self._labels, reset=True))
+        known = _ask_facts(engine, parts, self._labels)
+        self._learn_targets(known)
+        likelihood = self._check_likelihood()
+        check_variational(settings, likelihood, learning=False)
+        rows = Training(_alike(known), np.empty(0), None, np.empty(0, np.intp), int(known.n_samples.sum()))
+        _candidates.place(self, self._sample(engine, parts, known) if _is_number(self.candidates) else rows)
+        layout, functions = self._layout(rows), self._functions_of(rows, known)
+        # One thread for a task: a worker runs as many tasks at once as it is meant to use threads.
+        n_threads = 1 if self.n_jobs is None else check_n_jobs(self.n_jobs) or 1
+        setup = SetUp(engine, parts, known, functions, layout, settings, likelihood, n_threads)
+        posteriors = self._fit_parts(setup)
+        n_basis = int(layout.bias) + functions.n_basis
+        self._publish_fit(settings, likelihood, rows.n_samples, n_basis, layout, posteriors)
+        self._publish_basis(rows)
+
+    def _parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
+        """Return the partitions as questions are going to find them."""
+        return parts
+
+    def _learn_targets(self, known: Facts) -> None:
+        """Learn from the facts what the kind of target needs."""
+
+    def _publish_basis(self, training: Training) -> None:
+        # Without a copy of the training rows, which are elsewhere.
+        KernelBasis._publish_basis(self, training)
+
+    def _sample(self, engine: Engine, parts: list[Delayed], known: Facts) -> Training:
+        """Return rows that centres are chosen from: all of them, or if they are many a sample.
+
+        Rows are numbered through all partitions, so that the sample does not depend on these.
+        """
+        ends, number = np.cumsum(known.n_rows), int(self.candidates)  # type: ignore[arg-type] # checked
+        n, size = int(ends[-1]), max(_ROWS, _ROWS_PER_CENTRE * number)
+        places = np.arange(n)
+        if size < n:
+            with naming("random_state"):
+                random_state = check_random_state(self.random_state)
+            places = _sorted_sample(n, size, random_state)
+        within = [
+            part - end
+            for part, end in zip(np.split(places, np.searchsorted(places, ends)), [0, *ends], strict=True)
+        ]
+        starts = np.cumsum(known.n_samples) - known.n_samples
+        asked = [i for i, some in enumerate(within[: len(parts)]) if len(some) > 0]
+        tasks = [on_each(_rows_at, [parts[i]], within[i], int(starts[i]))[0] for i in asked]
+        X, rows = engine.result(brought_together(joined_rows, tasks))
+        return Training(X, np.empty(0), None, rows, int(known.n_samples.sum()))
+
+    def _functions_of(self, rows: Training, known: Facts) -> Functions:
+        """Return all functions but the bias, and publish what they are made of."""
+        kernels = self._resolve(rows)
+        self.kernel_ = self._as_given(kernels)
+        self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, rows.X)
+        self._n_extra = 0
+        if self.extra_basis_ is not None:
+            example = Training(known.example, np.empty(0), None, np.arange(1), 1)
+            self._n_extra = self._training_extra(example).shape[1]
+        centres = _candidates.points(self, rows, self._layout(rows).kept)
+        return Functions(kernels, centres, self.extra_basis_, self._n_extra)
+
+
+def _rows_at(part: Training, places: IntArray, start: int) -> tuple[FloatArray, IntArray]:
+    values, rows = rows_at(part, places)
+    return values, rows + start
+
+
+def _ask_facts(engine: Engine, parts: list[Delayed], labels: bool) -> Facts:
+    known: Facts = engine.result(brought_together(combined_facts, on_each(facts, parts, labels)))
+    if known.n_samples.sum() == 0:
+        raise ValueError("X has no rows: all its partitions are empty")
+    if known.weight == 0.0:
+        # The words in parentheses are scikit-learn's.
+        raise ValueError("sample_weight is zero in every row (it must contain at least one non-zero number)")
+    return known
+
+
+def _alike(known: Facts) -> FloatArray:
+    """Return two rows whose columns have the means and variances of the data, and are as far apart.
+
+    All that a kernel needs to know of the rows is their variance about their common mean.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.sqrt(known.squares / known.weight)
+        middle = known.mean - known.mean.mean()
+        return np.stack([middle - spread, middle + spread])
+
+
+def _sorted_sample(n: int, size: int, random_state: np.random.RandomState) -> IntArray:
+    """Return ``size`` of n numbers, ascending, in memory that grows with ``size`` alone."""
+    method = "tracking_selection" if 2 * size < n else "reservoir_sampling"
+    drawn: IntArray = sample_without_replacement(n, size, method=method, random_state=random_state)
+    return np.sort(drawn).astype(np.intp)
+
+
+def _is_number(candidates: Any) -> bool:
+    return isinstance(candidates, numbers.Integral) and not isinstance(candidates, bool)
+
+
+def _check_supported(estimator: Any) -> None:
+    """Refuse what would need all rows in one place."""
+    local = estimator._local.__name__
+    if is_precomputed(estimator.kernel):
+        raise ValueError(
+            "kernel='precomputed' is not for Dask: its columns are as many as there are rows; give the "
+            f"kernel as an object or a callable, or use {local}"
+        )
+    if estimator.candidates is None:
+        raise ValueError(
+            "candidates=None, a function about every row, is not for Dask; give candidates=500, say, for "
+            "that many rows as centres, or an array of centres"
+        )
+    if check_optimize_kernel(estimator.optimize_kernel, estimator.kernel):
+        raise ValueError(
+            "optimize_kernel=True needs all rows in one place; learn the kernel with "
+            f"{local}(optimize_kernel=True) on a sample of rows, and give its kernel_"
+        )
+    if check_flag("keep_rows", getattr(estimator, "keep_rows", False)):
+        raise ValueError("keep_rows=True is not for Dask, whose rows stay where they are")
+    extra = estimator.extra_basis
+    if hasattr(extra, "fit") and hasattr(extra, "transform"):
+        raise ValueError(
+            "extra_basis cannot be fitted to rows in several places; fit the transformer to some rows and "
+            "give extra_basis=transformer.transform"
+        )
+    if not (extra is None or isinstance(extra, str) or callable(extra)):
+        raise ValueError(
+            "extra_basis cannot be an array beside Dask collections; give a callable f(X) -> (n, p), or make "
+            "the columns part of X and use OnColumns"
+        )
