@@ -41,6 +41,7 @@ _LAZY = {
     "SparseBayesRegressor": "regression",
     "SufficientStatistics": "_statistics",
     "VGREVM": "revm",
+    "dask": "",
     "inspection": "",
     "kernels": "",
     "register_onnx_converters": "_onnx_sklearn",

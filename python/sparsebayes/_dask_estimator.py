@@ -40,6 +40,7 @@ def with_client(cls: Class) -> Class:
     constructor: Any = vars(cls)["__init__"]
     own = inspect.signature(vars(cls._local)["__init__"])
     client = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    cls.__module__ = "sparsebayes.dask"  # where users find it, and pickles
     constructor.__signature__ = own.replace(parameters=[*own.parameters.values(), client])
     return cls
 
@@ -179,6 +180,12 @@ class OnDask(KernelBasis):
             self._n_extra = self._training_extra(example).shape[1]
         centres = _candidates.points(self, rows, self._layout(rows).kept)
         return Functions(kernels, centres, self.extra_basis_, self._n_extra)
+
+
+def check_no_columns(extra_basis: Any) -> None:
+    """Refuse extra columns given for the rows of a collection, since no fit takes them."""
+    if extra_basis is not None:
+        raise ValueError("extra_basis cannot be given here: the model computes all its columns from X")
 
 
 def _rows_at(part: Training, places: IntArray, start: int) -> tuple[FloatArray, IntArray]:
