@@ -17,10 +17,11 @@ from ._types import StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from . import inspection, kernels
+    from . import inspection, kernels, providers
     from ._c_export import to_c
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
+    from ._provider import PyStatistics
     from ._statistics import SufficientStatistics
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
@@ -35,6 +36,7 @@ _LAZY = {
     "LREVMRegressor": "revm",
     "MRVM1": "multiclass",
     "MRVM2": "multiclass",
+    "PyStatistics": "_provider",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
@@ -44,6 +46,7 @@ _LAZY = {
     "dask": "",
     "inspection": "",
     "kernels": "",
+    "providers": "",
     "register_onnx_converters": "_onnx_sklearn",
     "to_onnx": "_onnx",
     "to_c": "_c_export",
@@ -61,6 +64,7 @@ __all__ = [
     "LREVMRegressor",
     "NumericalError",
     "Predictor",
+    "PyStatistics",
     "SparseBayesClassifier",
     "SparseBayesRegressor",
     "StepRecord",
@@ -69,6 +73,7 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "providers",
     "register_onnx_converters",
     "to_c",
     "to_onnx",

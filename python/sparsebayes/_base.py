@@ -199,7 +199,7 @@ class SparseBayesEstimator(Trainable):
         self,
         settings: Settings,
         likelihood: Likelihood,
-        n_samples: int,
+        n_samples: int | None,
         n_basis: int,
         layout: Layout,
         posteriors: list[Any],
@@ -294,7 +294,8 @@ class SparseBayesEstimator(Trainable):
         training = check_training(
             self, X, y, sample_weight, labels=self._labels, reset=False, outputs=self._takes_outputs()
         )
-        if training.n_samples != self._n_samples:
+        # A provider need not know how many rows it answers for.
+        if self._n_samples is not None and training.n_samples != self._n_samples:
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )

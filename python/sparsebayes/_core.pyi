@@ -15,6 +15,7 @@ __all__ = [
     "Posterior",
     "Predictor",
     "RetargetedFit",
+    "RowPart",
     "SufficientStatistics",
     "TopDownFit",
     "__version__",
@@ -22,6 +23,7 @@ __all__ = [
     "fit_dense_outputs",
     "fit_kernel",
     "fit_kernel_outputs",
+    "fit_provider",
     "probit_expectations",
     "probit_log_probabilities",
     "probit_probabilities",
@@ -204,6 +206,67 @@ def fit_kernel_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
+
+def fit_provider(
+    provider: object,
+    *,
+    noise_variance: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 100_000,
+    scheme: str = "sequential",
+    alpha_prior: Sequence[float] = ...,
+    noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
+    n_threads: int | None = None,
+    callback: _Callback | None = None,
+) -> Posterior: ...
+
+@final
+class RowPart:
+    """Some rows out of more, safe to ask from many threads, one after another."""
+
+    @staticmethod
+    def dense(
+        Phi: NDArray[np.float64],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        likelihood: str = "gaussian",
+        n_threads: int | None = None,
+    ) -> RowPart: ...
+    @staticmethod
+    def kernel(
+        X: NDArray[np.float64],
+        centres: NDArray[np.float64],
+        kernels: Sequence[Kernel],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        bias: bool = True,
+        stored: bool = False,
+        likelihood: str = "gaussian",
+        n_threads: int | None = None,
+    ) -> RowPart: ...
+    @property
+    def n_basis(self) -> int: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def likelihood(self) -> str: ...
+    def target_moments(self, centre: float) -> NDArray[np.float64]: ...
+    def deviance(self, active: NDArray[np.int64], mu: NDArray[np.float64]) -> float: ...
+    def gradient(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]: ...
+    def among(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64], js: NDArray[np.int64]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]: ...
+    def sweep(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64], wanted: NDArray[np.int64]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+    def variance_drift(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64], sigma: NDArray[np.float64]
+    ) -> NDArray[np.float64]: ...
 
 @final
 class RetargetedFit:

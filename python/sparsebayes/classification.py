@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
+from ._on_provider import ProviderClassification
 from ._one_vs_rest import normalised
 from ._prediction import KernelClassification
 from ._types import Callback, Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RVC", "SparseBayesClassifier"]
 
 
-class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[misc] # scikit-learn carries no types
     """Targets that are class labels: Bernoulli for two classes, a softmax or a fit per class for more."""
 
     if TYPE_CHECKING:

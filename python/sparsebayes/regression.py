@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
 from ._arguments import check_prior
-from ._base import SparseBayesEstimator
+from ._on_provider import ProviderRegression
 from ._prediction import KernelRegression
 from ._streaming import Streaming
 from ._types import Callback, Candidates, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RVR", "SparseBayesRegressor"]
 
 
-class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # scikit-learn carries no types
     """Targets that are numbers: one fit, a Gaussian likelihood unless told otherwise."""
 
     _labels = False
