@@ -206,7 +206,6 @@ def fit_kernel_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
-
 def fit_provider(
     provider: object,
     *,
