@@ -14,9 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _outputs
 from ._arguments import check_prior
 from ._base import SparseBayesEstimator
-from ._prediction import KernelRegression
+from ._kernel_sums import KernelSums
 from ._streaming import Streaming
-from ._types import Callback, Candidates, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
+from ._types import (
+    Callback,
+    Candidates,
+    Data,
+    ExtraBasis,
+    FloatArray,
+    KernelSpec,
+    Likelihood,
+    Scheme,
+    Target,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,7 +51,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -129,7 +139,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
 
 
-class RVR(KernelRegression, _Regression):
+class RVR(KernelSums, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
