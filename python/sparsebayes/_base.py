@@ -101,7 +101,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
 
-    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _train(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._wholly(lambda: self._train_anew(X, y, sample_weight))
 
     def _wholly(self, train: Callable[[], None]) -> None:

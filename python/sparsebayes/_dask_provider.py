@@ -14,7 +14,7 @@ from ._dask_parts import Functions, in_place
 from ._provider import Functions as Numbers
 from ._provider import PyStatistics
 from ._row_part import RowPart
-from ._summed import Question, _added
+from ._provider_sum import Question, _added
 from ._types import FloatArray, Likelihood
 from ._validation import Training
 

@@ -1,143 +1,148 @@
-"""`SummedStatistics`: many providers as one."""
+"""Basis functions whose sums over rows are asked for, and how much memory that takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ._arguments import check_integer
-from ._provider import Functions, PyStatistics
-from ._types import FloatArray, Likelihood
+from . import _core
+from ._design import evaluate
+from ._extra import columns_at
+from ._memory import in_words
+from ._statistics import SufficientStatistics
+from ._types import FloatArray
+from .kernels import Kernel
+
+#: Values of a block of rows, at most, unless it is shorter than the least number of rows.
+_VALUES: Final = 1 << 22
+_LEAST, _MOST = 512, 8192
+#: Bytes for each pair of functions: sums so far and those of a block, of 16 each, and what fits take.
+_PAIR: Final = 36
+#: Bytes for each function: a strip of rows, whole and cut in two.
+_FUNCTION: Final = 3 * 520 * 8 + 256
+#: Bytes for each value of a block: as it is read, as checked, and as kernels take it.
+_VALUE: Final = 32
+
+
+class Summed(Protocol):
+    """Functions of rows."""
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+
+    @property
+    def width(self) -> int:
+        """Values that a row takes while it is summed."""
+
+    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
+        """Add checked rows: all of them or, after an error, none."""
+
+    def most(self, n_basis: int) -> str:
+        """Say how many there may be, where ``n_basis`` functions fit."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question to a part: called with it, it returns the part's answer. Small, and can be pickled."""
+class Columns:
+    """The columns of X."""
 
-    method: str
-    arguments: tuple[Any, ...]
+    n_basis: int
 
-    def __call__(self, part: Any) -> Any:
-        """Return what ``part`` answers."""
-        return getattr(part, self.method)(*self.arguments)
+    @property
+    def width(self) -> int:
+        """Values that a row takes while it is summed."""
+        return self.n_basis
+
+    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
+        """Add checked rows."""
+        stats._take(X, t, w)
+
+    def most(self, n_basis: int) -> str:
+        """Say how many columns fit."""
+        return f"X has {self.n_basis} columns; give at most {n_basis} of them"
 
 
-class SummedStatistics(PyStatistics):
-    """The rows of many parts: their answers are added up, in the order of the parts.
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels about centres, all of the first kernel before those of the second, and extra columns."""
 
-    Parameters
-    ----------
-    parts : iterable of PyStatistics
-        Iterated over at each question: a list, or an object that makes its parts anew each time, from files
-        for instance. With ``map`` whatever that hands to the function.
-    map : callable, optional
-        ``map(function, parts)`` returns ``function(part)`` for each part, in the order of the parts, as the
-        built-in does: ``ThreadPoolExecutor().map``, or where parts are far away ``lambda f, parts:
-        client.gather(client.map(f, parts))``. What travels is the function, which holds a question (some
-        numbers for each active function), and the answers; both can be pickled.
-    n_basis, likelihood : optional
-        What the parts have in common; None: asked from the first part, which then has to be here.
+    kernels: list[Kernel]
+    centres: FloatArray
+    extra: Any = None
+    n_extra: int = 0
+    n_threads: int | None = None
 
-    Raises
-    ------
-    ValueError
-        If there are no parts, or answers of different shapes: when it is asked.
+    @cached_property
+    def _cores(self) -> list[_core.Kernel] | None:
+        """The kernels as the core knows them, None if it does not know all."""
+        cores = [core for kernel in self.kernels if (core := kernel.to_core()) is not None]
+        return cores if len(cores) == len(self.kernels) else None
 
-    Notes
-    -----
-    Since sums are taken in one order, the answers do not depend on which part is done first, nor on the
-    number of threads.
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return len(self.kernels) * len(self.centres) + self.n_extra
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> from sparsebayes import SparseBayesRegressor
-    >>> from sparsebayes.providers import RowPart, SummedStatistics
-    >>> rng = np.random.default_rng(0)
-    >>> Phi = rng.normal(size=(1000, 5))
-    >>> t = 2 * Phi[:, 1] + 0.1 * rng.normal(size=1000)
-    >>> parts = [RowPart(Phi[n : n + 250], t[n : n + 250], n_jobs=1) for n in range(0, 1000, 250)]
-    >>> with ThreadPoolExecutor(2) as pool:
-    ...     model = SparseBayesRegressor().fit_provider(SummedStatistics(parts, map=pool.map))
-    >>> bool(np.allclose(model.mu_, SparseBayesRegressor().fit(Phi, t).mu_, rtol=1e-8))
-    True
-    """
+    @property
+    def width(self) -> int:
+        """Values that a row takes while it is summed: those of kernels only if Python evaluates them."""
+        own = 0 if self._cores is not None else len(self.kernels) * len(self.centres)
+        return int(self.centres.shape[1]) + self.n_extra + own
 
-    def __init__(
-        self,
-        parts: Iterable[Any],
-        *,
-        map: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] | None = None,
-        n_basis: int | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> None:
-        if not isinstance(parts, Iterable) or iter(parts) is parts:
-            raise TypeError(
-                "parts must be something that can be gone through again and again, such as a list; got "
-                f"{type(parts).__name__}"
+    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
+        """Add checked rows; kernels of the core are evaluated strip by strip."""
+        X = np.ascontiguousarray(X)
+        extra = columns_at(self.extra, X, None, self.n_extra)
+        if self._cores is not None:
+            beside = np.asfortranarray(extra) if self.n_extra else None
+            stats._core.update_kernel(
+                X, self.centres, self._cores, t, w, extra=beside, n_threads=self.n_threads
             )
-        self._parts, self._map = parts, map
-        if n_basis is None or likelihood is None:
-            first = next(iter(parts), None)
-            if first is None:
-                raise ValueError("parts must hold at least one part")
-            n_basis = first.n_basis if n_basis is None else n_basis
-            likelihood = first.likelihood if likelihood is None else likelihood
-        self.n_basis, self.likelihood = check_integer("n_basis", n_basis, least=1), likelihood
+            return
+        rows = block_rows(self.width)
+        if len(X) <= rows:
+            blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
+            stats._take(np.hstack([*blocks, extra]), t, w)
+            return
+        sums = SufficientStatistics(self.n_basis, n_jobs=self.n_threads)
+        for start in range(0, len(X), rows):
+            at = slice(start, start + rows)
+            self.add(sums, X[at], t[at], None if w is None else w[at])
+        stats.merge(sums)
 
-    def _sum(self, method: str, *arguments: Any) -> Any:
-        question = Question(method, arguments)
-        answers = iter((self._map or map)(question, self._parts))
-        total = next(answers, None)
-        if total is None:
-            raise ValueError("parts must hold at least one part")
-        for answer in answers:
-            total = _added(total, answer)
-        return total
-
-    def target_moments(self, centre: float) -> FloatArray:
-        """Return the sum of what the parts answer."""
-        moments: FloatArray = self._sum("target_moments", centre)
-        return moments
-
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the sum of what the parts answer."""
-        deviance: float = self._sum("deviance", active, mu)
-        return deviance
-
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the sums of what the parts answer."""
-        deviance, gradient = self._sum("gradient", active, mu)
-        return deviance, gradient
-
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the sums of what the parts answer."""
-        deviance, gradient, gram = self._sum("among", active, mu, js)
-        return deviance, gradient, gram
-
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the sums of what the parts answer."""
-        deviance, gradient, diag, gram = self._sum("sweep", active, mu, wanted)
-        return deviance, gradient, diag, gram
-
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the sum of what the parts answer."""
-        drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
-        return drift
+    def most(self, n_basis: int) -> str:
+        """Say how many candidates fit."""
+        fit = max(0, n_basis - self.n_extra) // len(self.kernels)
+        each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
+        return f"there are {len(self.centres)} candidates{each}; give at most candidates={fit}"
 
 
-def _added(total: Any, answer: Any) -> Any:
-    """Return the sum of two answers: numbers, arrays, or sequences of these."""
-    several = isinstance(total, (tuple, list))
-    shapes = [len(total), len(answer)] if several else [np.shape(total), np.shape(answer)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"parts must answer alike, for the same functions; got answers of {shapes}")
-    if several:
-        return tuple(_added(a, b) for a, b in zip(total, answer, strict=True))
-    return np.add(total, answer)
+def block_rows(width: int) -> int:
+    """Return how many rows of so many values are taken at a time: a power of 2, whatever else is known."""
+    rows = 1 << max(0, math.floor(math.log2(_VALUES / max(1, width))))
+    return min(max(rows, _LEAST), _MOST)
+
+
+def check_room(functions: Summed, n_features: int, limit: int) -> None:
+    """Raise ValueError, naming how many functions fit, if sums of these take more than ``limit`` bytes."""
+    rows = _VALUE * block_rows(functions.width) * max(functions.width, n_features)
+    needed = bytes_of_sums(functions.n_basis) + rows
+    if needed <= limit:
+        return
+    # The root of a K^2 + b K = what is left.
+    left, a, b = max(0.0, limit - rows), _PAIR, _FUNCTION
+    fits = max(0, int((math.sqrt(b * b + 4 * a * left) - b) / (2 * a)) - 2)
+    raise ValueError(
+        f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
+        f"{in_words(needed)} here. {functions.most(fits)}, or raise memory_limit"
+    )
+
+
+def bytes_of_sums(n_basis: int) -> int:
+    """Return the bytes that a fit of sums over so many functions takes beside the rows."""
+    size = n_basis + 2
+    return _PAIR * size * size + _FUNCTION * size

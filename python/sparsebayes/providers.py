@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from ._provider import PyStatistics
 from ._row_part import RowPart
-from ._summed import SummedStatistics
+from ._provider_sum import SummedStatistics
 
 __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
