@@ -30,8 +30,8 @@ class DaskRVC(OnDask, RVC):
     r"""`RVC` for rows in Dask arrays or data frames.
 
     The rows stay on the workers during the fit. Each question of the fit goes there as the weights of the
-    functions in the model, and comes back as sums over rows, added up on the way (`PyStatistics` says which). It
-    is the model that `RVC` makes of all rows with the same centres, to 1e-8, whatever the chunks.
+    functions in the model, and comes back as sums over rows, added up on the way (`PyStatistics` says which).
+    It is the model that `RVC` makes of all rows with the same centres, to 1e-8, whatever the chunks.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class DaskRVC(OnDask, RVC):
         As for `DaskRVR`.
     **arguments
         The other arguments of `RVC`. Refused are ``kernel="precomputed"``, ``optimize_kernel``, an
-        ``extra_basis`` that is an array or a transformer still to be fitted, ``scheme="variational"``, and with
-        more than two classes ``multi_class="softmax"``.
+        ``extra_basis`` that is an array or a transformer still to be fitted, ``scheme="variational"``, and
+        with more than two classes ``multi_class="softmax"``.
 
     Attributes
     ----------
@@ -53,13 +53,13 @@ class DaskRVC(OnDask, RVC):
 
     Notes
     -----
-    Inputs are held twice in the memory of the workers, 16 bytes for each number of X; with a callable as kernel or
-    with ``extra_basis`` in place of the second copy all values of the basis functions. A question takes some
-    milliseconds for each partition beside the work itself: some partitions for each thread of the workers are
-    better than many. Classes are fitted one after another against the rest.
+    Inputs are held twice in the memory of the workers, 16 bytes for each number of X; with a callable as
+    kernel or with ``extra_basis`` in place of the second copy all values of the basis functions. A question
+    takes some milliseconds for each partition beside the work itself: a few partitions for each thread of the
+    workers are better than many. Classes are fitted one after another against the rest.
 
-    A worker that dies takes nothing along: Dask makes its partitions again from the collection, sums are added in
-    the order of the partitions, and the result is the same to the last bit.
+    A worker that dies takes nothing along: Dask makes its partitions again from the collection, sums are
+    added in the order of the partitions, and the result is the same to the last bit.
 
     See Also
     --------
@@ -86,7 +86,7 @@ class DaskRVC(OnDask, RVC):
         super().__init__(kernel, **arguments)
         self.client = client
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
 
         Parameters
@@ -115,13 +115,13 @@ class DaskRVC(OnDask, RVC):
         self._train(X, y, sample_weight)
         return self
 
-    def _parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
+    def _held(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
         return engine.keep(parts)
 
     def _learn_targets(self, known: Facts) -> None:
         self.classes_ = learn_classes(known.classes)
 
-    def _fit_parts(self, setup: SetUp) -> list[Any]:
+    def _fit_partitions(self, setup: SetUp) -> list[Any]:
         layout, bias = setup.layout, setup.layout.bias
         if setup.likelihood == "multinomial" or setup.settings.scheme == "variational":
             raise ValueError(
@@ -134,7 +134,7 @@ class DaskRVC(OnDask, RVC):
         watch = Watch(name, self.callback, verbose, layout, False, len(labels), n_basis)
         functions, posteriors = shared(setup.functions), []
         for label in labels:
-            rows = on_each(one_against_the_rest, setup.parts, functions, bias, label, setup.n_threads)
+            rows = on_each(one_against_the_rest, setup.parts, functions, bias, label)
             provider = Partitions(setup.engine, setup.engine.keep(rows), n_basis, "bernoulli")
             posterior = _core.fit_provider(provider, callback=watch.begin(), **setup.settings.of_one_target())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
@@ -153,8 +153,8 @@ class DaskRVC(OnDask, RVC):
         Returns
         -------
         of shape (n,) or (n, n_classes)
-            As of `RVC`, and not computed yet: a Dask array for an array, a series or data frame with the index of
-            X for a data frame. For rows in memory an ndarray.
+            As of `RVC`, and not computed yet: a Dask array for an array, a series or data frame with the
+            index of X for a data frame. For rows in memory an ndarray.
         """
         if not is_dask_collection(X):
             return super().decision_function(X, extra_basis=extra_basis)
@@ -177,7 +177,7 @@ class DaskRVC(OnDask, RVC):
         Returns
         -------
         of shape (n, n_classes)
-            Columns as in ``classes_``, by whose names a data frame has them; kinds as of ``decision_function``.
+            Columns as in ``classes_``, whose names a data frame has; kinds as of ``decision_function``.
         """
         if not is_dask_collection(X):
             return super().predict_proba(X, moderate=moderate, extra_basis=extra_basis)

@@ -6,23 +6,23 @@ import inspect
 import numbers
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from dask.delayed import Delayed
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted
 
 from . import _candidates
 from ._arguments import check_flag, check_n_jobs, check_settings
 from ._basis import KernelBasis
-from ._candidates import _ROWS, _ROWS_PER_CENTRE
 from ._dask_engine import Engine, brought_together, on_each
-from ._dask_parts import Facts, Functions, combined_facts, facts, joined_rows, rows_at
+from ._dask_parts import Facts, Functions, combined_facts, facts, joined_samples, sample
 from ._dask_rows import partitions
 from ._extra import fitted_extra
+from ._first_pass import seed_of
 from ._learning import check_optimize_kernel
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, Likelihood, Settings
@@ -57,8 +57,6 @@ class SetUp:
     layout: Layout
     settings: Settings
     likelihood: Likelihood
-    #: Threads of each task.
-    n_threads: int
 
 
 class OnDask(KernelBasis):
@@ -113,30 +111,30 @@ class OnDask(KernelBasis):
         return {**super().__getstate__(), "client": None}
 
     @abstractmethod
-    def _fit_parts(self, setup: SetUp) -> list[Any]:
+    def _fit_partitions(self, setup: SetUp) -> list[Any]:
         """Fit each model of these partitions, and return the posteriors."""
 
     def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
         settings = check_settings(self)
         _check_supported(self)
+        for name in ("feature_names_in_", "_kept", "_statistics"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         engine = Engine(self.client)
-        parts = self._parts(engine, partitions(self, X, y, sample_weight, labels=self._labels, reset=True))
+        parts = self._held(engine, partitions(self, X, y, sample_weight, labels=self._labels, reset=True))
         known = _ask_facts(engine, parts, self._labels)
         self._learn_targets(known)
         likelihood = self._check_likelihood()
         check_variational(settings, likelihood, learning=False)
-        rows = Training(_alike(known), np.empty(0), None, np.empty(0, np.intp), int(known.n_samples.sum()))
+        rows = _stand_in(_alike(known), np.arange(2), int(known.n_samples.sum()))
         _candidates.place(self, self._sample(engine, parts, known) if _is_number(self.candidates) else rows)
         layout, functions = self._layout(rows), self._functions_of(rows, known)
-        # One thread for a task: a worker runs as many tasks at once as it is meant to use threads.
-        n_threads = 1 if self.n_jobs is None else check_n_jobs(self.n_jobs) or 1
-        setup = SetUp(engine, parts, known, functions, layout, settings, likelihood, n_threads)
-        posteriors = self._fit_parts(setup)
+        setup = SetUp(engine, parts, known, functions, layout, settings, likelihood)
+        posteriors = self._fit_partitions(setup)
         n_basis = int(layout.bias) + functions.n_basis
         self._publish_fit(settings, likelihood, rows.n_samples, n_basis, layout, posteriors)
         self._publish_basis(rows)
 
-    def _parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
+    def _held(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
         """Return the partitions as questions are going to find them."""
         return parts
 
@@ -148,26 +146,18 @@ class OnDask(KernelBasis):
         KernelBasis._publish_basis(self, training)
 
     def _sample(self, engine: Engine, parts: list[Delayed], known: Facts) -> Training:
-        """Return rows that centres are chosen from: all of them, or if they are many a sample.
-
-        Rows are numbered through all partitions, so that the sample does not depend on these.
-        """
-        ends, number = np.cumsum(known.n_rows), int(self.candidates)  # type: ignore[arg-type] # checked
-        n, size = int(ends[-1]), max(_ROWS, _ROWS_PER_CENTRE * number)
-        places = np.arange(n)
-        if size < n:
-            with naming("random_state"):
-                random_state = check_random_state(self.random_state)
-            places = _sorted_sample(n, size, random_state)
-        within = [
-            part - end
-            for part, end in zip(np.split(places, np.searchsorted(places, ends)), [0, *ends], strict=True)
-        ]
+        """Return the rows that centres are chosen from, as `_candidates` takes them from rows in memory."""
+        size = _candidates.sample_size(self.candidates)
+        with naming("random_state"):
+            seed = seed_of(check_random_state(self.random_state))
         starts = np.cumsum(known.n_samples) - known.n_samples
-        asked = [i for i, some in enumerate(within[: len(parts)]) if len(some) > 0]
-        tasks = [on_each(_rows_at, [parts[i]], within[i], int(starts[i]))[0] for i in asked]
-        X, rows = engine.result(brought_together(joined_rows, tasks))
-        return Training(X, np.empty(0), None, rows, int(known.n_samples.sum()))
+        tasks = [
+            on_each(sample, [part], int(start), size, seed)[0]
+            for part, start in zip(parts, starts, strict=True)
+        ]
+        found = engine.result(brought_together(partial(joined_samples, size=size), tasks))
+        order = np.argsort(found.rows)
+        return _stand_in(found.X[order], found.rows[order], int(known.n_samples.sum()))
 
     def _functions_of(self, rows: Training, known: Facts) -> Functions:
         """Return all functions but the bias, and publish what they are made of."""
@@ -176,10 +166,11 @@ class OnDask(KernelBasis):
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, rows.X)
         self._n_extra = 0
         if self.extra_basis_ is not None:
-            example = Training(known.example, np.empty(0), None, np.arange(1), 1)
-            self._n_extra = self._training_extra(example).shape[1]
+            self._n_extra = self._training_extra(_stand_in(known.example, np.arange(1), 1)).shape[1]
         centres = _candidates.points(self, rows, self._layout(rows).kept)
-        return Functions(kernels, centres, self.extra_basis_, self._n_extra)
+        # One thread for a task: a worker runs as many tasks at once as it is meant to use threads.
+        n_threads = check_n_jobs(self.n_jobs) or 1
+        return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads)
 
 
 def check_no_columns(extra_basis: Any) -> None:
@@ -188,9 +179,9 @@ def check_no_columns(extra_basis: Any) -> None:
         raise ValueError("extra_basis cannot be given here: the model computes all its columns from X")
 
 
-def _rows_at(part: Training, places: IntArray, start: int) -> tuple[FloatArray, IntArray]:
-    values, rows = rows_at(part, places)
-    return values, rows + start
+def _stand_in(X: FloatArray, rows: IntArray, n_samples: int) -> Training:
+    """Return training data where nobody asks for targets and weights."""
+    return Training(X, np.zeros(len(X)), None, rows, n_samples)
 
 
 def _ask_facts(engine: Engine, parts: list[Delayed], labels: bool) -> Facts:
@@ -212,13 +203,6 @@ def _alike(known: Facts) -> FloatArray:
         spread = np.sqrt(known.squares / known.weight)
         middle = known.mean - known.mean.mean()
         return np.stack([middle - spread, middle + spread])
-
-
-def _sorted_sample(n: int, size: int, random_state: np.random.RandomState) -> IntArray:
-    """Return ``size`` of n numbers, ascending, in memory that grows with ``size`` alone."""
-    method = "tracking_selection" if 2 * size < n else "reservoir_sampling"
-    drawn: IntArray = sample_without_replacement(n, size, method=method, random_state=random_state)
-    return np.sort(drawn).astype(np.intp)
 
 
 def _is_number(candidates: Any) -> bool:
@@ -243,6 +227,9 @@ def _check_supported(estimator: Any) -> None:
             "optimize_kernel=True needs all rows in one place; learn the kernel with "
             f"{local}(optimize_kernel=True) on a sample of rows, and give its kernel_"
         )
+    for name in ("memory_limit", "checkpoint"):
+        if getattr(estimator, name, None) is not None:
+            raise ValueError(f"{name} is not for Dask: memory and lost work are the business of its workers")
     if check_flag("keep_rows", getattr(estimator, "keep_rows", False)):
         raise ValueError("keep_rows=True is not for Dask, whose rows stay where they are")
     extra = estimator.extra_basis

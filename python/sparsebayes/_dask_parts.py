@@ -17,13 +17,11 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ._design import evaluate
 from ._extra import columns_at
+from ._first_pass import keys
 from ._statistics import SufficientStatistics
+from ._summed import Kernels
 from ._types import FloatArray, IntArray
 from ._validation import PLAIN, Training, check_chunk, check_chunk_targets, check_weights, naming
-from .kernels import Kernel
-
-#: Values of basis functions held at a time, 32 MiB of them.
-_VALUES = 1 << 22
 
 
 @contextmanager
@@ -132,55 +130,51 @@ def combined_facts(facts: Sequence[Facts]) -> Facts:
     )
 
 
-def rows_at(part: Training, places: IntArray) -> tuple[FloatArray, IntArray]:
-    """Return some rows of positive weight, and where they are among all of the partition."""
-    return part.X[places], part.rows[places]
-
-
-def joined_rows(rows: Sequence[tuple[FloatArray, IntArray]]) -> tuple[FloatArray, IntArray]:
-    """Return rows of several partitions, one after another."""
-    values, numbers = zip(*rows, strict=True)
-    return np.concatenate(values), np.concatenate(numbers)
-
-
 @dataclass(frozen=True)
-class Functions:
+class Sample:
+    """Distinct rows of positive weight with their keys, ascending, and where they are among all rows."""
+
+    keys: NDArray[np.uint64]
+    rows: IntArray
+    X: FloatArray
+
+
+def sample(part: Training, first: int, size: int, seed: int) -> Sample:
+    """Return ``size`` rows of a partition with the smallest keys; ``first``: number of its first row."""
+    return joined_samples([Sample(keys(part.X, seed), first + part.rows, part.X)], size)
+
+
+def joined_samples(samples: Sequence[Sample], size: int) -> Sample:
+    """Return the ``size`` rows with the smallest keys of these, which are in the order of their rows."""
+    found, at = np.unique(np.concatenate([one.keys for one in samples]), return_index=True)
+    found, at = found[:size], at[:size]
+    rows = np.concatenate([one.rows for one in samples])[at]
+    return Sample(found, rows, np.concatenate([one.X for one in samples])[at])
+
+
+class Functions(Kernels):
     """The basis functions but for the bias: kernels about centres, one kernel after another, then columns."""
 
-    kernels: list[Kernel]
-    centres: FloatArray
-    #: As in ``extra_basis_``, and how many columns that makes.
-    extra_basis: Any
-    n_extra: int
-
-    @property
-    def n_basis(self) -> int:
-        """Number of functions."""
-        return len(self.kernels) * len(self.centres) + self.n_extra
-
-    def at(self, X: FloatArray, n_threads: int | None) -> FloatArray:
-        """Return the values at these rows, (n, n_basis), in Fortran order."""
-        blocks = [evaluate(kernel, X, self.centres, n_threads) for kernel in self.kernels]
-        extra = columns_at(self.extra_basis, X, None, self.n_extra)
-        return np.concatenate([*blocks, extra], axis=1, out=np.empty((len(X), self.n_basis), order="F"))
+    def at(self, X: FloatArray) -> FloatArray:
+        """Return the values at these rows, (n, n_basis)."""
+        blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
+        return np.hstack([*blocks, columns_at(self.extra, X, None, self.n_extra)])
 
 
-def in_place(part: Training) -> Training:
-    """Return the rows as the core can read them: what came from another process may lie anywhere."""
+def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]:
+    """Return both as the core can read them: what came from another process may lie anywhere."""
     y = part.y if part.y.dtype != np.float64 else np.require(part.y, np.float64, PLAIN)
     weights = None if part.weights is None else np.require(part.weights, np.float64, PLAIN)
-    return replace(part, X=np.require(part.X, np.float64, PLAIN), y=y, weights=weights)
+    rows = replace(part, X=np.require(part.X, np.float64, PLAIN), y=y, weights=weights)
+    return rows, replace(functions, centres=np.require(functions.centres, np.float64, PLAIN))
 
 
-def sums(part: Training, functions: Functions, n_threads: int | None) -> SufficientStatistics:
+def sums(part: Training, functions: Functions) -> SufficientStatistics:
     """Return the sums of a regression over the rows of a partition."""
-    part = in_place(part)
-    statistics = SufficientStatistics(functions.n_basis, n_jobs=n_threads)
-    step = max(1, _VALUES // functions.n_basis)
-    for start in range(0, len(part.X), step):
-        rows = slice(start, start + step)
-        weights = None if part.weights is None else part.weights[rows]
-        statistics._take(functions.at(part.X[rows], n_threads), part.y[rows], weights)
+    part, functions = in_place(part, functions)
+    statistics = SufficientStatistics(functions.n_basis, n_jobs=functions.n_threads)
+    if len(part.X) > 0:
+        functions.add(statistics, part.X, part.y, part.weights)
     return statistics
 
 

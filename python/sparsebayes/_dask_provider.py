@@ -13,10 +13,10 @@ from ._dask_engine import Engine, brought_together, on_each, shared
 from ._dask_parts import Functions, in_place
 from ._provider import Functions as Numbers
 from ._provider import PyStatistics
-from ._row_part import RowPart
 from ._provider_sum import Question, _added
+from ._row_part import RowPart
 from ._types import FloatArray, Likelihood
-from ._validation import Training
+from ._validation import PLAIN, Training
 
 
 class WorkerRows(RowPart):
@@ -26,15 +26,17 @@ class WorkerRows(RowPart):
         return sum(values.nbytes for values in self._rows if values is not None)
 
 
-def one_against_the_rest(
-    part: Training, functions: Functions, bias: bool, label: Any, n_threads: int
-) -> WorkerRows:
+def one_against_the_rest(part: Training, functions: Functions, bias: bool, label: Any) -> WorkerRows:
     """Return rows of a partition with targets 1 where they have this label."""
-    part = in_place(part)
+    part, functions = in_place(part, functions)
     target = (part.y == label).astype(np.float64)
-    options: dict[str, Any] = {"fit_intercept": bias, "likelihood": "bernoulli", "n_jobs": n_threads}
+    options: dict[str, Any] = {
+        "fit_intercept": bias,
+        "likelihood": "bernoulli",
+        "n_jobs": functions.n_threads,
+    }
     if functions.n_extra > 0:
-        return WorkerRows(functions.at(part.X, n_threads), target, part.weights, **options)
+        return WorkerRows(functions.at(part.X), target, part.weights, **options)
     options |= {"kernels": functions.kernels, "centres": functions.centres}
     return WorkerRows(part.X, target, part.weights, **options)
 
@@ -42,7 +44,7 @@ def one_against_the_rest(
 def _answered(part: PyStatistics, question: Question) -> Any:
     # What came from another process may lie anywhere in its message.
     plain = (
-        np.require(value, value.dtype, "CA") if isinstance(value, np.ndarray) else value
+        np.require(value, value.dtype, PLAIN) if isinstance(value, np.ndarray) else value
         for value in question.arguments
     )
     return Question(question.method, tuple(plain))(part)

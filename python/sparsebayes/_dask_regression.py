@@ -37,9 +37,8 @@ class DaskRVR(OnDask, RVR):
     ----------
     candidates : int or array-like of shape (n_candidates, n_features)
         Centres of the kernel functions; None is refused. An array: as for `RVR`. An int: that many rows,
-        spread over the inputs by k-means++ among all rows, or where there are more than 32,768 (20 for each
-        centre, if that is more) among so many of them, drawn with ``random_state``. They do not depend on the
-        chunks. Up to that many rows they are those that `RVR` chooses.
+        those that `RVR` chooses with this ``random_state``. They are chosen here, out of a sample of 32,768
+        rows (20 for each centre, if that is more) that does not depend on the chunks.
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for.
     n_jobs : int, optional
@@ -91,7 +90,7 @@ class DaskRVR(OnDask, RVR):
         super().__init__(kernel, **arguments)
         self.client = client
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -124,9 +123,9 @@ class DaskRVR(OnDask, RVR):
         self._train(X, y, sample_weight)
         return self
 
-    def _fit_parts(self, setup: SetUp) -> list[Any]:
+    def _fit_partitions(self, setup: SetUp) -> list[Any]:
         _outputs.check_single(self, setup.settings)
-        tasks = on_each(sums, setup.parts, shared(setup.functions), setup.n_threads)
+        tasks = on_each(sums, setup.parts, shared(setup.functions))
         statistics = setup.engine.result(brought_together(merged_sums, tasks))
         layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
         watch = Watch(type(self).__name__, self.callback, bool(self.verbose), layout, True, 1, n_basis)

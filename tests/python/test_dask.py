@@ -137,7 +137,7 @@ def test_centres_are_those_that_memory_would_choose(weighted):
 
 
 def test_centres_come_from_a_sample_of_many_rows_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr("sparsebayes._dask_estimator._ROWS", 150)
+    monkeypatch.setattr("sparsebayes._candidates._ROWS", 150)
     X, y, w, _ = waves(8)
     fits = [
         DaskRVR(candidates=5, random_state=seed, gamma=0.3).fit(*collections(X, y, w, chunks))
