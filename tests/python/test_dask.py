@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dask_problems import MarkedGaussian, forbidden
-from problems import sinc_2d
+from problems import sinc_2d, two_classes
 
 pytest.importorskip("distributed")
 import dask
@@ -26,12 +26,13 @@ import psutil
 from distributed import Client, LocalCluster
 
 import sparsebayes
-from sparsebayes import RVR
-from sparsebayes.dask import DaskRVR
+from sparsebayes import RVC, RVR
+from sparsebayes.dask import DaskRVC, DaskRVR
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
 BAD = (ValueError, TypeError)
+ROWS = da.from_array(np.arange(20.0).reshape(10, 2), chunks=(5, 2))
 FITTED = ("alpha_", "mu_", "sigma_", "dual_coef_", "intercept_", "log_marginal_likelihood_")
 
 
@@ -145,6 +146,8 @@ def test_centres_come_from_a_sample_of_many_rows_whatever_the_chunks(monkeypatch
     ]
     one, same, other = (model.candidate_rows_ for model in fits)
     np.testing.assert_array_equal(one, same)
+    local = RVR(candidates=5, random_state=0, gamma=0.3).fit(X, y, w)
+    np.testing.assert_array_equal(one, local.candidate_rows_)
     assert len(set(one) & set(other)) < 5
     for model in fits:
         assert (w[model.candidate_rows_] > 0).all()
@@ -225,6 +228,112 @@ def test_empty_partitions_of_a_frame_do_no_harm():
     np.testing.assert_allclose(model.predict(kept[X]).compute(), expected.predict(some[X]), rtol=1e-7)
 
 
+# --- classification -------------------------------------------------------------------------------
+
+
+def blobs(n_classes, n=500):
+    """Rows of two or three classes with text for labels, weights of which some are zero, and centres."""
+    X, y = two_classes(n, spread=0.25, seed=n_classes)
+    if n_classes == 3:
+        y = y + (X[:, 0] > 0.3)
+    rng = np.random.default_rng(n_classes)
+    labels = np.array(["bat", "cat", "dodo"])[y]
+    return X, labels, rng.integers(0, 3, n) * rng.uniform(0.5, 1.5, n), X[::25] + 0.01
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_chunks_do_not_change_a_classification(n_classes, weighted):
+    X, y, w, centres = blobs(n_classes)
+    w, rng = w if weighted else None, np.random.default_rng(n_classes)
+    settings = {"candidates": centres, "gamma": 4.0, "tol": 1e-10, "fit_intercept": not weighted}
+    expected = RVC(**settings).fit(X, y, w)
+    assert len(expected.relevance_) > 2
+    for chunks in [random_chunks(rng, len(X)), random_chunks(rng, len(X)), (0, 500)]:
+        model = DaskRVC(**settings).fit(*collections(X, y, w, chunks))
+        np.testing.assert_array_equal(model.classes_, expected.classes_)
+        assert_same_model(model, expected)
+    found = certificate(model, X, y, w)
+    assert abs(found.max_log_alpha_change) < 1e-5
+    assert found.max_gain_outside < 1e-6
+
+
+def test_a_class_may_be_in_one_partition_alone():
+    X, y, _, centres = blobs(3)
+    order = np.argsort(y, kind="stable")
+    sizes = tuple(np.unique(y, return_counts=True)[1].tolist())
+    model = DaskRVC(candidates=centres, gamma=4.0).fit(*collections(X[order], y[order], None, sizes))
+    np.testing.assert_array_equal(model.classes_, ["bat", "cat", "dodo"])
+    np.testing.assert_allclose(
+        model.predict_proba(X), RVC(candidates=centres, gamma=4.0).fit(X, y).predict_proba(X), atol=1e-6
+    )
+
+
+def test_classifiers_take_kernels_in_python_and_columns_beside_them(tmp_path):
+    X, y, _, centres = blobs(2)
+    kernel, chunks = MarkedGaussian(tmp_path, 0.0), (250, 250)
+    for settings in [{"kernel": kernel}, {"kernel": [Gaussian(0.6), "linear"], "extra_basis": np.cos}]:
+        expected = RVC(**settings, candidates=centres).fit(X, y)
+        model = DaskRVC(**settings, candidates=centres).fit(*collections(X, y, None, chunks))
+        np.testing.assert_array_equal(model.active_, expected.active_)
+        np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels_and_probabilities_come_lazily(n_classes):
+    X, y, w, centres = blobs(n_classes)
+    rows, labels, weights = collections(X, y, w, (200, 0, 300))
+    model = DaskRVC(candidates=centres, gamma=4.0).fit(rows, labels)
+    local = model.to_local()
+    assert type(local) is RVC
+    never = da.map_blocks(forbidden, chunks=((5, 6), (2,)), dtype=float, meta=np.empty((0, 2)))
+    for method in ["predict", "predict_proba", "decision_function"]:
+        with pytest.raises(AssertionError, match="computed"):
+            getattr(model, method)(never).compute()
+        lazy, here = getattr(model, method)(rows), getattr(local, method)(X)
+        assert (lazy.shape, lazy.dtype) == (here.shape, here.dtype)
+        lazy = lazy.compute()
+        if method == "predict":
+            np.testing.assert_array_equal(lazy, here)
+        else:
+            np.testing.assert_allclose(lazy, here, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(getattr(model, method)(X), here)
+    plain = model.predict_proba(rows, moderate=False).compute()
+    np.testing.assert_allclose(plain, local.predict_proba(X, moderate=False), rtol=1e-9)
+    np.testing.assert_allclose(model.score(rows, labels, weights), local.score(X, y, w), rtol=1e-12)
+
+
+def test_classes_of_a_data_frame():
+    X, y, _, centres = blobs(3)
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(kind=y)
+    rows = dd.from_pandas(table, npartitions=3)
+    model = DaskRVC(candidates=centres, gamma=4.0).fit(rows[["a", "b"]], rows["kind"])
+    local = model.to_local()
+    shares = model.predict_proba(rows[["a", "b"]]).compute()
+    assert shares.columns.tolist() == ["bat", "cat", "dodo"]
+    np.testing.assert_allclose(shares, local.predict_proba(table[["a", "b"]]), rtol=1e-9)
+    kinds = rows.assign(guess=model.predict(rows[["a", "b"]])).compute()
+    np.testing.assert_array_equal(kinds["guess"].to_numpy(str), local.predict(table[["a", "b"]]))
+    right = model.score(rows[["a", "b"]], rows["kind"])
+    np.testing.assert_allclose(right, (kinds["guess"] == kinds["kind"]).mean())
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels", "message"),
+    [
+        ({"multi_class": "softmax"}, np.arange(10) % 3, "multi_class='ovr'"),
+        ({"scheme": "variational"}, np.arange(10) % 2, "scheme other than 'variational'"),
+        ({}, np.zeros(10), "y holds one class only"),
+        ({}, np.linspace(0, 1, 10), "y: Unknown label type: continuous.*in partition"),
+        ({}, np.where(np.arange(10) == 7, np.nan, 1.0), "y contains NaN.*in partition 1"),
+        ({"candidates": None}, np.arange(10) % 2, "candidates=None"),
+    ],
+)
+def test_what_a_classifier_refuses(settings, labels, message):
+    with pytest.raises(BAD, match=message):
+        DaskRVC(**{"candidates": 3, "gamma": 0.1} | settings).fit(ROWS, da.from_array(labels, chunks=5))
+
+
 # --- predictions ----------------------------------------------------------------------------------
 
 
@@ -270,10 +379,15 @@ def test_the_local_estimator_is_one_of_its_kind(fitted):
     assert len(clone(local).fit(X, y).relevance_) > 5
 
 
-def test_the_constructor_is_that_of_the_estimator_in_memory():
-    parameters = dict(inspect.signature(DaskRVR).parameters)
+@pytest.mark.parametrize(("ours", "local"), [(DaskRVR, RVR), (DaskRVC, RVC)])
+def test_the_constructor_is_that_of_the_estimator_in_memory(ours, local):
+    parameters = dict(inspect.signature(ours).parameters)
     assert parameters.pop("client").default is None
-    assert parameters == dict(inspect.signature(RVR).parameters)
+    assert parameters == dict(inspect.signature(local).parameters)
+    assert list(ours().get_params()) == sorted([*local().get_params(), "client"])
+
+
+def test_unknown_arguments_are_refused():
     assert repr(DaskRVR(gamma=0.5)) == "DaskRVR(gamma=0.5)"
     with pytest.raises(TypeError, match="unexpected"):
         DaskRVR(gama=0.5)
@@ -302,7 +416,6 @@ def with_one(value, row, chunks=5):
     return da.from_array(values, chunks=chunks)
 
 
-ROWS = da.from_array(np.arange(20.0).reshape(10, 2), chunks=(5, 2))
 UNKNOWN = ten()[ten() > 0]
 
 
@@ -416,5 +529,29 @@ def test_a_worker_killed_amid_a_regression_does_not_show(client, tmp_path):
     assert len(set(calls)) > 2 or calls.count(victim) < 6
     assert_same_model(model, expected)
     undisturbed = clone(model).set_params(kernel=MarkedGaussian(tmp_path, 0.0)).fit(*rows)
+    for name in FITTED:
+        np.testing.assert_array_equal(getattr(model, name), getattr(undisturbed, name))
+
+
+def test_a_worker_killed_amid_a_classification_does_not_show(client):
+    X, y, _, centres = blobs(2, n=300)
+    rows, centres = collections(X, y, None, (100, 100, 100))[:2], centres[::2]
+    dead = []
+
+    def kill(record):
+        if record.iteration == 2:
+            held = [worker for workers in client.has_what().values() for worker in workers]
+            assert held
+            dead.append(next(iter(client.run(os.getpid).values())))
+            os.kill(dead[0], signal.SIGKILL)
+
+    settings = {"candidates": centres, "gamma": 4.0, "tol": 1e-10}
+    expected = RVC(**settings).fit(X, y)
+    assert expected.n_iter_ > 4
+    model = DaskRVC(**settings, client=client, callback=kill).fit(*rows)
+    assert len(dead) == 1
+    assert dead[0] not in client.run(os.getpid).values()
+    assert_same_model(model, expected)
+    undisturbed = DaskRVC(**settings).fit(*rows)
     for name in FITTED:
         np.testing.assert_array_equal(getattr(model, name), getattr(undisturbed, name))
