@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 __all__ = [
     "PROBIT_NODES",
+    "Cancelled",
     "Kernel",
     "NumericalError",
     "OutputPosterior",
@@ -206,6 +207,13 @@ def fit_kernel_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
+
+@final
+class Cancelled:
+    """Tells whether a fit was given up, as by Ctrl-C."""
+
+    def __call__(self) -> bool: ...
+
 def fit_provider(
     provider: object,
     *,
@@ -252,6 +260,7 @@ class RowPart:
     def n_rows(self) -> int: ...
     @property
     def likelihood(self) -> str: ...
+    def listen(self, cancelled: Cancelled) -> None: ...
     def target_moments(self, centre: float) -> NDArray[np.float64]: ...
     def deviance(self, active: NDArray[np.int64], mu: NDArray[np.float64]) -> float: ...
     def gradient(

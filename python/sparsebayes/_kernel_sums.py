@@ -31,10 +31,11 @@ _ACTIVE_BYTES: Final = 24
 _ACTIVE: Final = 100
 
 
-class KernelSums(OnSums, KernelRegression):
-    """A regression on kernels that can do with sums over rows, if its centres are few and fixed."""
+class FixedCentres(KernelBasis):
+    """Kernels about centres that are settled before the rows are read, or after a first look at them."""
 
-    def _check_sums(self, doing: str) -> None:
+    def _check_fixed(self, doing: str) -> None:
+        """Raise ValueError, naming the remedy, if the functions need all rows, which ``doing`` this has not."""
         if is_precomputed(self.kernel):
             raise ValueError(f"kernel='precomputed' has a column for each row and will not do for {doing}")
         if self.candidates is None:
@@ -47,8 +48,6 @@ class KernelSums(OnSums, KernelRegression):
                 f"optimize_kernel=True needs the rows in memory and will not do for {doing}; learn on a "
                 "sample, and give its kernel_ as kernel"
             )
-        if check_flag("keep_rows", self.keep_rows):
-            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
         extra = self.extra_basis
         if (
             extra is not None
@@ -99,12 +98,6 @@ class KernelSums(OnSums, KernelRegression):
         one = self.candidates_[:1]
         self._n_extra = 0 if self.extra_basis_ is None else _n_columns(self.extra_basis_, one)
 
-    def _summed(self, n_features: int) -> Summed:
-        layout = self._layout_of(0, n_features)
-        centres = _candidates.points(self, _stand_in(np.empty((0, n_features)), 0), layout.kept)
-        n_threads = check_n_jobs(self.n_jobs)
-        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
-
     def _layout_of(self, n_samples: int, n_features: int) -> Layout:
         return self._layout(_stand_in(np.empty((0, n_features)), n_samples))
 
@@ -112,6 +105,21 @@ class KernelSums(OnSums, KernelRegression):
         # The rows that `KernelRegression` would keep are gone.
         KernelBasis._publish_basis(self, _stand_in(np.empty((0, self.n_features_in_)), n_samples))
         self.__dict__.pop("_kept", None)
+
+
+class KernelSums(FixedCentres, OnSums, KernelRegression):
+    """A regression on kernels that can do with sums over rows, if its centres are few and fixed."""
+
+    def _check_sums(self, doing: str) -> None:
+        self._check_fixed(doing)
+        if check_flag("keep_rows", self.keep_rows):
+            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
+
+    def _summed(self, n_features: int) -> Summed:
+        layout = self._layout_of(0, n_features)
+        centres = _candidates.points(self, _stand_in(np.empty((0, n_features)), 0), layout.kept)
+        n_threads = check_n_jobs(self.n_jobs)
+        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
 
 def _stand_in(X: FloatArray, n_samples: int) -> Training:

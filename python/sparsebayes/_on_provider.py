@@ -12,15 +12,14 @@ from . import _candidates, _core, _outputs
 from ._arguments import check_flag, check_integer, check_settings
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
-from ._columns import OnColumns
 from ._design import Layout
 from ._learning import check_optimize_kernel
 from ._multinomial import check_multi_class
-from ._resolve import is_precomputed, resolve
+from ._resolve import is_precomputed, measures_inputs, resolve
 from ._validation import Training, first_of_equal, learn_classes
 from ._variational import check_variational
 from ._watch import Watch
-from .kernels import Kernel, Product, Sum
+from .kernels import Kernel
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ._types import Likelihood, Settings
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
-#: Names of kernels that have no gamma.
-_WITHOUT_GAMMA: Final = ("linear", "linear_spline")
 #: Left by fits of rows that were here.
 _OF_ROWS: Final = ("feature_names_in_", "_kept", "_statistics")
 
@@ -157,7 +154,13 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
 
 
 def posteriors_of(
-    estimator: Any, providers: Sequence[Any], likelihood: Likelihood, settings: Settings, layout: Layout
+    estimator: Any,
+    providers: Sequence[Any],
+    likelihood: Likelihood,
+    settings: Settings,
+    layout: Layout,
+    *,
+    stopped: bool = False,
 ) -> list[_core.Posterior]:
     """Fit the model of each provider, under the eyes of the estimator's watchers."""
     watch = Watch(
@@ -168,6 +171,7 @@ def posteriors_of(
         likelihood == "gaussian",
         len(providers),
         providers[0].n_basis,
+        stopped,
     )
     posteriors = []
     for provider in providers:
@@ -259,12 +263,12 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         )
     estimator.n_features_in_ = width
     gamma = estimator.gamma
+    if measures_inputs(estimator.kernel, gamma):
+        raise ValueError(
+            "gamma='scale' needs the variance of rows that are not here; give a number, or a kernel object"
+        )
     if isinstance(gamma, str) and gamma == "scale":
-        if _has_gamma(estimator.kernel):
-            raise ValueError(
-                "gamma='scale' needs the variance of rows that are not here; give a number, or a kernel object"
-            )
-        gamma = 1.0
+        gamma = 1.0  # no kernel has it
     kernels = resolve(
         estimator.kernel,
         X=np.empty((0, width)),
@@ -275,14 +279,3 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
     estimator.kernel_ = estimator._as_given(kernels)
     estimator.extra_basis_, estimator._n_extra = None, 0
     return kernels
-
-
-def _has_gamma(kernel: Any) -> bool:
-    """Tell whether a kernel, or one inside, gets a gamma from the estimator."""
-    if isinstance(kernel, str):
-        return kernel not in _WITHOUT_GAMMA
-    if isinstance(kernel, OnColumns):
-        return _has_gamma(kernel.kernel)
-    inner = {Sum: "terms", Product: "factors"}.get(type(kernel))
-    several = kernel if isinstance(kernel, (list, tuple)) else getattr(kernel, inner or "", ())
-    return any(map(_has_gamma, several))

@@ -44,7 +44,7 @@ class Gathering:
         self._checkpoint = open_checkpoint(estimator, chunks.n_features, chunks.names, chunks.n_rows)
         name, callback = type(estimator).__name__, estimator.callback
         self.reading = Reading(name, callback, bool(estimator.verbose), chunks.n_rows)
-        self._journal: _Journal | None = None if self._checkpoint is None else _Journal()
+        self._journal: RowDigest | None = None if self._checkpoint is None else RowDigest()
 
     def run(self) -> None:
         """Settle the estimator's functions and sum over all rows, or until the callback asks to stop."""
@@ -70,13 +70,13 @@ class Gathering:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
         self.reading.begin("looking for centres" if size is not None else "measuring X")
-        journal = None if self._checkpoint is None else _Journal()
+        journal = None if self._checkpoint is None else RowDigest()
         facts = look(self._estimator, self._passing(journal), self._chunks.n_features)
         if journal is not None and not self.reading.stopped:
             facts["whole"] = journal.digest()
         return facts
 
-    def _passing(self, journal: _Journal | None) -> Iterable[Rows]:
+    def _passing(self, journal: RowDigest | None) -> Iterable[Rows]:
         """Yield the rows of a first pass, and tell of them."""
         rows = chunk = 0
         for block in self._chunks.blocks(block_rows(self._chunks.n_features)):
@@ -134,7 +134,7 @@ class Gathering:
         self._checkpoint.save(**known, rows=np.array(rows), parts=parts, digest=self._journal.digest())
 
 
-class _Journal:
+class RowDigest:
     """A running digest of rows."""
 
     def __init__(self) -> None:

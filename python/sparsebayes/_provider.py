@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -208,3 +209,15 @@ class PyStatistics(ABC):
         raise NotImplementedError(
             f"{type(self).__name__} needs a method variance_drift for the likelihood {self.likelihood!r}"
         )
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:  # noqa: B027 # for those who care
+        """Take note of what tells whether the fit was given up, as by Ctrl-C; called before all questions.
+
+        A provider whose answers take seconds should look now and then, and raise something where that is true:
+        what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between questions.
+
+        Parameters
+        ----------
+        cancelled : callable
+            Returns a bool.
+        """

@@ -81,6 +81,7 @@ class SummedStatistics(PyStatistics):
                 f"{type(parts).__name__}"
             )
         self._parts, self._map = parts, map
+        self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
             if first is None:
@@ -96,8 +97,14 @@ class SummedStatistics(PyStatistics):
         if total is None:
             raise ValueError("parts must hold at least one part")
         for answer in answers:
+            if self._cancelled is not None and self._cancelled():
+                raise KeyboardInterrupt
             total = _added(total, answer)
         return total
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Look between any two parts whether the fit was given up."""
+        self._cancelled = cancelled
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sum of what the parts answer."""

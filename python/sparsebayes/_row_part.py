@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -136,6 +136,11 @@ class RowPart(PyStatistics):
         layout = Layout(self._bias, len(centres), np.arange(len(centres)), len(self._kernels))
         blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
         return _core.RowPart.dense(DenseDesign(blocks, layout).Phi, target, weights, **options)
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Have questions end early once the fit was given up."""
+        if isinstance(cancelled, _core.Cancelled):
+            self._part().listen(cancelled)
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sums of `PyStatistics.target_moments` over these rows."""

@@ -24,7 +24,25 @@ _ACTIVE_BYTES: Final = 24
 _ACTIVE: Final = 100
 
 
-class Streaming(OnSums, ColumnBasis):
+class WholeColumns(ColumnBasis):
+    """The columns of rows that are read part by part."""
+
+    def _usual_bytes(self, X: NDArray[Any]) -> float:
+        n, k = X.shape
+        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
+        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _ACTIVE))
+
+    def _settle(self, facts: Facts, n_features: int) -> None:
+        pass  # the columns are there
+
+    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
+        return self._column_layout(n_features)
+
+    def _publish_sums(self, n_samples: int) -> None:
+        self._publish_columns()
+
+
+class Streaming(WholeColumns, OnSums):
     """A regression on the columns of X that can do with sums over rows."""
 
     def fit_statistics(self, stats: SufficientStatistics) -> Self:
@@ -78,22 +96,8 @@ class Streaming(OnSums, ColumnBasis):
     def _check_sums(self, doing: str) -> None:
         self._check_gaussian(doing)
 
-    def _usual_bytes(self, X: NDArray[Any]) -> float:
-        n, k = X.shape
-        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
-        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _ACTIVE))
-
-    def _settle(self, facts: Facts, n_features: int) -> None:
-        pass  # the columns are there
-
     def _summed(self, n_features: int) -> Summed:
         return Columns(n_features)
-
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._column_layout(n_features)
-
-    def _publish_sums(self, n_samples: int) -> None:
-        self._publish_columns()
 
     def _check_gaussian(self, method: str) -> None:
         if self._check_likelihood() != "gaussian":

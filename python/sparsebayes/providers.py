@@ -7,8 +7,9 @@ together, and `JournalledStatistics` keeps what was answered, for a fit that may
 
 from __future__ import annotations
 
+from ._journal import JournalledStatistics
 from ._provider import PyStatistics
 from ._row_part import RowPart
 from ._provider_sum import SummedStatistics
 
-__all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
+__all__ = ["JournalledStatistics", "PyStatistics", "RowPart", "SummedStatistics"]

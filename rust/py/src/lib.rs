@@ -41,7 +41,7 @@ mod _core {
     #[pymodule_export]
     use crate::probit::{probit_expectations, probit_log_probabilities, probit_probabilities};
     #[pymodule_export]
-    use crate::provider::fit_provider;
+    use crate::provider::{PyCancelled, fit_provider};
     #[pymodule_export]
     use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
 

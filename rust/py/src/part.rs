@@ -1,6 +1,6 @@
 //! Rows in memory that Python may ask for their share of the sums.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
@@ -14,6 +14,7 @@ use crate::arrays::{columns, functions, rows, vector};
 use crate::errors::to_python;
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
+use crate::provider::PyCancelled;
 
 type Columns<'py> = Bound<'py, PyArray1<f64>>;
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -146,6 +147,12 @@ impl PyRowPart {
     #[getter]
     fn likelihood(&self) -> &str {
         &self.likelihood
+    }
+
+    /// Ends questions early once the fit was given up.
+    fn listen(&self, cancelled: &PyCancelled) {
+        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        part.cancelled_by(Arc::clone(&cancelled.0));
     }
 
     /// Sums of w, w (t - centre) and w (t - centre)^2.

@@ -207,6 +207,30 @@ impl RowSums for Provider<'_> {
     }
 }
 
+/// Tells whether a fit was given up, as by Ctrl-C.
+#[pyclass(frozen, name = "Cancelled", module = "sparsebayes._core")]
+pub(crate) struct PyCancelled(pub(crate) Arc<AtomicBool>);
+
+#[pymethods]
+impl PyCancelled {
+    /// Whether it was.
+    fn __call__(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Tells a provider that cares what to look at.
+fn have_listen(provider: &Py<PyAny>, cancel: &Arc<AtomicBool>) -> Result<(), Error> {
+    Python::attach(|py| {
+        let provider = provider.bind(py);
+        if provider.hasattr("listen")? {
+            provider.call_method1("listen", (PyCancelled(Arc::clone(cancel)),))?;
+        }
+        Ok(())
+    })
+    .map_err(|error: PyErr| Error::Provider(Box::new(error)))
+}
+
 /// Fits a model to rows that `provider` answers for: an object with the attributes and methods of
 /// `sparsebayes.providers.PyStatistics`.
 #[pyfunction]
@@ -240,6 +264,7 @@ pub(crate) fn fit_provider(
     let likelihood = one_predictor(&name)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(n_threads, || {
+            have_listen(&provider, &line.cancel)?;
             let rows = Provider {
                 object: &provider,
                 n_basis,

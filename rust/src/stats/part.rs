@@ -47,10 +47,8 @@ impl<'a> Part<'a> {
     }
 
     /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
-    #[must_use]
-    pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.rows = self.rows.map(|rows| rows.cancelled_by(flag));
-        self
+    pub fn cancelled_by(&mut self, flag: Arc<AtomicBool>) {
+        self.rows = self.rows.take().map(|rows| rows.cancelled_by(flag));
     }
 
     /// Number of rows.
