@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
+	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving bench-dask test-service wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -131,6 +131,9 @@ bench-fastrvm: install ## Time and evidence beside fastrvm
 
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
+
+bench-dask: install ## What a second worker brings to a Dask cluster on this machine
+	$(BIN)/python benches/python/bench_dask.py
 
 bench-serving: install ## What a prediction costs beside SVR, NumPy and onnxruntime (docs/serving.md)
 	$(BIN)/python benches/python/bench_serving.py

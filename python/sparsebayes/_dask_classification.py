@@ -115,10 +115,10 @@ class DaskRVC(OnDask, RVC):
         self._train(X, y, sample_weight)
         return self
 
-    def _held(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
+    def _held_parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
         return engine.keep(parts)
 
-    def _learn_targets(self, known: Facts) -> None:
+    def _learn_from_facts(self, known: Facts) -> None:
         self.classes_ = learn_classes(known.classes)
 
     def _fit_partitions(self, setup: SetUp) -> list[Any]:

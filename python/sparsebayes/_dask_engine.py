@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dask.base import compute, persist
+from dask.base import compute, get_scheduler, persist
 from dask.delayed import Delayed, delayed
+from distributed import Client, TimeoutError, wait
 
 #: Results that are brought together by one task.
 _FAN_IN = 8
+#: Seconds between two looks whether anybody waits for a result.
+_INTERVAL = 0.5
 
 
 class Engine:
@@ -21,18 +24,38 @@ class Engine:
     """
 
     def __init__(self, client: Any) -> None:
-        self._client = client
+        # Looked up now: questions are asked on another thread, where the current client is not current.
+        self._client = _current_client() if client is None else client
 
     def keep(self, tasks: Sequence[Delayed]) -> list[Delayed]:
         """Begin with these tasks and keep their results there; how they are made is not forgotten."""
         kept = persist(*tasks) if self._client is None else self._client.persist(list(tasks))  # type: ignore[no-untyped-call] # Dask's
         return list(kept)
 
-    def result(self, task: Delayed) -> Any:
-        """Return the result of a task, here."""
+    def result(self, task: Delayed, cancelled: Callable[[], bool] | None = None) -> Any:
+        """Return the result of a task, here; KeyboardInterrupt once ``cancelled`` says so."""
         if self._client is None:
             return compute(task)[0]  # type: ignore[no-untyped-call] # Dask's
-        return self._client.compute(task).result()
+        future = self._client.compute(task)
+        while cancelled is not None and not _is_done(future, _INTERVAL):
+            if cancelled():
+                raise KeyboardInterrupt  # and with the future goes the work on it
+        return future.result()
+
+
+def _current_client() -> Client | None:
+    """Return the client that Dask would run things with, None if that is none."""
+    owner = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call] # Dask's
+    return owner if isinstance(owner, Client) else None
+
+
+def _is_done(future: Any, seconds: float) -> bool:
+    """Wait for a result, but not for long."""
+    try:
+        wait(future, timeout=seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 def shared(value: Any) -> Delayed:

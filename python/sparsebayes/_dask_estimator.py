@@ -120,32 +120,36 @@ class OnDask(KernelBasis):
         for name in ("feature_names_in_", "_kept", "_statistics"):
             self.__dict__.pop(name, None)  # of an earlier fit
         engine = Engine(self.client)
-        parts = self._held(engine, partitions(self, X, y, sample_weight, labels=self._labels, reset=True))
+        parts = self._held_parts(
+            engine, partitions(self, X, y, sample_weight, labels=self._labels, reset=True)
+        )
         known = _ask_facts(engine, parts, self._labels)
-        self._learn_targets(known)
+        self._learn_from_facts(known)
         likelihood = self._check_likelihood()
         check_variational(settings, likelihood, learning=False)
         rows = _stand_in(_alike(known), np.arange(2), int(known.n_samples.sum()))
-        _candidates.place(self, self._sample(engine, parts, known) if _is_number(self.candidates) else rows)
-        layout, functions = self._layout(rows), self._functions_of(rows, known)
+        _candidates.place(
+            self, self._sample_of_workers(engine, parts, known) if _is_number(self.candidates) else rows
+        )
+        layout, functions = self._layout(rows), self._worker_functions(rows, known)
         setup = SetUp(engine, parts, known, functions, layout, settings, likelihood)
         posteriors = self._fit_partitions(setup)
         n_basis = int(layout.bias) + functions.n_basis
         self._publish_fit(settings, likelihood, rows.n_samples, n_basis, layout, posteriors)
         self._publish_basis(rows)
 
-    def _held(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
+    def _held_parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
         """Return the partitions as questions are going to find them."""
         return parts
 
-    def _learn_targets(self, known: Facts) -> None:
+    def _learn_from_facts(self, known: Facts) -> None:
         """Learn from the facts what the kind of target needs."""
 
     def _publish_basis(self, training: Training) -> None:
         # Without a copy of the training rows, which are elsewhere.
         KernelBasis._publish_basis(self, training)
 
-    def _sample(self, engine: Engine, parts: list[Delayed], known: Facts) -> Training:
+    def _sample_of_workers(self, engine: Engine, parts: list[Delayed], known: Facts) -> Training:
         """Return the rows that centres are chosen from, as `_candidates` takes them from rows in memory."""
         size = _candidates.sample_size(self.candidates)
         with naming("random_state"):
@@ -159,7 +163,7 @@ class OnDask(KernelBasis):
         order = np.argsort(found.rows)
         return _stand_in(found.X[order], found.rows[order], int(known.n_samples.sum()))
 
-    def _functions_of(self, rows: Training, known: Facts) -> Functions:
+    def _worker_functions(self, rows: Training, known: Facts) -> Functions:
         """Return all functions but the bias, and publish what they are made of."""
         kernels = self._resolve(rows)
         self.kernel_ = self._as_given(kernels)

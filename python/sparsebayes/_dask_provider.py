@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,15 @@ class Partitions(PyStatistics):
     ) -> None:
         self._engine, self._parts = engine, parts
         self.n_basis, self.likelihood = n_basis, likelihood
+        self._cancelled: Callable[[], bool] | None = None
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Look while a question is away whether the fit was given up."""
+        self._cancelled = cancelled
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         answers = on_each(_answered, self._parts, shared(Question(method, arguments)))
-        return self._engine.result(brought_together(_summed, answers))
+        return self._engine.result(brought_together(_summed, answers), self._cancelled)
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sums over all rows."""

@@ -258,9 +258,7 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         estimator, estimator.candidates, width, precomputed=False
     )
     if len(first_of_equal(estimator.candidates_)) < len(estimator.candidates_):
-        raise ValueError(
-            "candidates must be distinct where rows are not here; take numpy.unique(..., axis=0)"
-        )
+        raise ValueError("candidates must be distinct where rows are not here; take numpy.unique(..., axis=0)")
     estimator.n_features_in_ = width
     gamma = estimator.gamma
     if measures_inputs(estimator.kernel, gamma):

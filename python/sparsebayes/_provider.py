@@ -133,7 +133,9 @@ class PyStatistics(ABC):
             :math:`\sum_n w_n \phi_{ni} \phi_{nj}` for each j wanted.
         """
 
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+    def among(
+        self, active: Functions, mu: FloatArray, js: Functions
+    ) -> tuple[float, FloatArray, FloatArray]:
         """Return the deviance, and gradient and Gram matrix of a few functions: N len(js)^2 operations.
 
         Asked at each Newton step with ``js`` the active functions, and now and then with up to some hundred

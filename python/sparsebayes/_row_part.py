@@ -154,7 +154,9 @@ class RowPart(PyStatistics):
         """Return the sums of `PyStatistics.gradient` over these rows."""
         return self._part().gradient(active, mu)
 
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+    def among(
+        self, active: Functions, mu: FloatArray, js: Functions
+    ) -> tuple[float, FloatArray, FloatArray]:
         """Return the sums of `PyStatistics.among` over these rows."""
         return self._part().among(active, mu, js)
 
