@@ -1,7 +1,7 @@
 """What a second worker brings: fits on one and on two worker processes of a Dask cluster on this machine.
 
 The two-dimensional sinc with noise 0.1, its rows made on the workers and held there, and kernel functions
-about fixed centres: `DaskRVR`. With ``--classes`` two classes with the sinc for their log odds, `DaskRVC`, too.
+about fixed centres: `DaskRVR`. With ``--classes`` `DaskRVC` on two classes too, the sinc for log odds.
 Workers have one thread each. Both clusters run all the time and fit in turn; what is timed is the fit alone,
 without the start of workers and without making the rows, and the table has medians.
 

@@ -52,7 +52,7 @@ def _current_client() -> Client | None:
 def _is_done(future: Any, seconds: float) -> bool:
     """Wait for a result, but not for long."""
     try:
-        wait(future, timeout=seconds)
+        wait(future, timeout=seconds)  # type: ignore[no-untyped-call] # Dask's
     except TimeoutError:
         return False
     return True
