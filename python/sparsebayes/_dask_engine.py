@@ -7,7 +7,7 @@ from typing import Any
 
 from dask.base import compute, get_scheduler, persist
 from dask.delayed import Delayed, delayed
-from distributed import Client, TimeoutError, wait
+from distributed import Client, TimeoutError
 
 #: Results that are brought together by one task.
 _FAN_IN = 8
@@ -37,9 +37,12 @@ class Engine:
         if self._client is None:
             return compute(task)[0]  # type: ignore[no-untyped-call] # Dask's
         future = self._client.compute(task)
-        while cancelled is not None and not _is_done(future, _INTERVAL):
-            if cancelled():
-                raise KeyboardInterrupt  # and with the future goes the work on it
+        while cancelled is not None and not future.done():
+            try:
+                return future.result(timeout=_INTERVAL)
+            except TimeoutError:
+                if cancelled():
+                    raise KeyboardInterrupt from None  # and with the future goes the work on it
         return future.result()
 
 
@@ -47,15 +50,6 @@ def _current_client() -> Client | None:
     """Return the client that Dask would run things with, None if that is none."""
     owner = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call] # Dask's
     return owner if isinstance(owner, Client) else None
-
-
-def _is_done(future: Any, seconds: float) -> bool:
-    """Wait for a result, but not for long."""
-    try:
-        wait(future, timeout=seconds)  # type: ignore[no-untyped-call] # Dask's
-    except TimeoutError:
-        return False
-    return True
 
 
 def shared(value: Any) -> Delayed:

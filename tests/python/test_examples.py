@@ -84,6 +84,6 @@ def test_a_cluster_fits_both_models_to_rows_that_stay_there():
     for line, name in [(regression, "DaskRVR"), (classes, "DaskRVC")]:
         assert line.startswith(f"{name}: 2000 rows in ")
         assert 2 <= int(line.split(" functions")[0].split()[-1]) <= 25
-    assert float(regression.split()[-1]) < 0.1
+    assert float(regression.split()[-1]) < 0.2
     assert float(classes.split()[-3]) > 80
-    assert 0.5 < float(origin.split()[3].rstrip(",")) < 1.2
+    assert 0.4 < float(origin.split()[3].rstrip(",")) < 1.2
