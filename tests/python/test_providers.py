@@ -1,8 +1,10 @@
 """Fits of rows that answer for themselves: the same models, wherever the rows are."""
 
+import _thread
 import pickle
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -450,3 +452,48 @@ def test_what_parts_refuse():
             SummedStatistics(parts)
     with pytest.raises(ValueError, match="parts must answer alike"):
         SparseBayesRegressor().fit_provider(SummedStatistics([part, RowPart(Phi[:, :5], t)]))
+
+
+class Patient(NumpyRows):
+    """Takes its time for each answer."""
+
+    def __init__(self, seconds):
+        Phi, t, weights = columns(9)
+        super().__init__(Phi, t, weights)
+        self.seconds = seconds
+
+    def __getattribute__(self, name):
+        if name in ("sweep", "among", "gradient", "target_moments"):
+            time.sleep(self.seconds)
+        return super().__getattribute__(name)
+
+
+def interrupted_after(seconds, provider, model):
+    """Press Ctrl-C; return how long it took to be heard."""
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        _thread.interrupt_main()
+
+    timer = threading.Timer(seconds, press)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit_provider(provider)
+    finally:
+        timer.cancel()
+    return time.monotonic() - pressed[0]
+
+
+def test_ctrl_c_is_heard_between_questions_and_between_parts():
+    assert interrupted_after(0.3, Patient(0.2), SparseBayesRegressor()) < 1.0
+    # An answer takes 10 s here.
+    assert interrupted_after(0.3, SummedStatistics([Patient(0.1)] * 100), SparseBayesRegressor()) < 1.0
+
+
+def test_ctrl_c_is_heard_inside_a_part():
+    rng = np.random.default_rng(0)
+    X, centres = rng.normal(size=(100_000, 3)), rng.normal(size=(3000, 3))
+    part = RowPart(X, X[:, 0], kernels=Gaussian(1.0), centres=centres, fit_intercept=True)
+    assert interrupted_after(0.7, part, RVR(Gaussian(1.0), candidates=centres)) < 1.0
