@@ -35,7 +35,7 @@ class FixedCentres(KernelBasis):
     """Kernels about centres that are settled before the rows are read, or after a first look at them."""
 
     def _check_fixed(self, doing: str) -> None:
-        """Raise ValueError, naming the remedy, if the functions need all rows, which ``doing`` this has not."""
+        """Raise ValueError, naming the remedy, if functions need all rows, which ``doing`` this has not."""
         if is_precomputed(self.kernel):
             raise ValueError(f"kernel='precomputed' has a column for each row and will not do for {doing}")
         if self.candidates is None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from test_providers import same_bits
 
 from sparsebayes import RVC, SparseBayesClassifier
 from sparsebayes.inspection import certificate
+from test_providers import same_bits
 
 KINDS = {
     "columns": lambda **o: SparseBayesClassifier(fit_intercept=True, **o),
@@ -107,7 +107,7 @@ def test_a_checkpoint_is_bound_to_rows_and_arguments(tmp_path):
         ((X, y, 2 * weights), {}),
         ((X, y, weights), {"tol": 1e-5}),
     ]:
-        with pytest.raises(ValueError, match="checkpoint: the file .* belongs to another fit"):
+        with pytest.raises(ValueError, match=r"checkpoint: the file .* belongs to another fit"):
             KINDS["number"](checkpoint=path, **options).fit(in_chunks(1, *data))
     model = KINDS["number"](checkpoint=path).fit(in_chunks(2, X, y, weights))
     assert same_bits(model, KINDS["number"]().fit(in_chunks(1, X, y, weights)))
