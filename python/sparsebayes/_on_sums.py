@@ -56,7 +56,7 @@ class OnSums(SparseBayesEstimator):
     def _usual_bytes(self, X: NDArray[Any]) -> float:
         """Return about how much memory a fit of rows in memory takes beside X."""
 
-    def _wanted(self) -> tuple[int | None, bool]:
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         """Return what to learn from a first pass: a sample of so many rows or none; moments or not."""
         return None, False
 

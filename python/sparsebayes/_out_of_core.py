@@ -65,7 +65,7 @@ class Gathering:
             self._checkpoint.remove()
 
     def _first_pass(self) -> Facts:
-        size, moments = self._estimator._wanted()
+        size, moments = self._estimator._wanted(self._chunks.n_features)
         if size is None and not moments:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
@@ -153,7 +153,7 @@ class _Journal:
 
 def look(estimator: OnSums, blocks: Iterable[Rows], n_features: int) -> Facts:
     """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
-    size, spread = estimator._wanted()
+    size, spread = estimator._wanted(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())
     moments = Moments(n_features) if spread else None
     n_samples = 0

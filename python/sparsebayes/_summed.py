@@ -118,7 +118,7 @@ class Kernels:
         """Say how many candidates fit."""
         fit = max(0, n_basis - self.n_extra) // len(self.kernels)
         each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
-        return f"there are {len(self.centres)} candidates{each}; give at most candidates={fit}"
+        return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
 
 
 def block_rows(width: int) -> int:
