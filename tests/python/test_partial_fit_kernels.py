@@ -121,7 +121,12 @@ def test_rows_of_a_call_that_raises_do_not_count():
     X, y, _ = noisy(4)
     model = RVR(gamma=0.7, candidates=CENTRES).partial_fit(X[:500], y[:500])
     before = model.mu_
-    for wrong in ((X[:5, :1], y[:5]), (np.full((5, 2), np.nan), y[:5]), (X[:5], y[:4]), (X[:5], np.ones((5, 2)))):
+    for wrong in (
+        (X[:5, :1], y[:5]),
+        (np.full((5, 2), np.nan), y[:5]),
+        (X[:5], y[:4]),
+        (X[:5], np.ones((5, 2))),
+    ):
         with pytest.raises(ValueError, match=r"X|y"):
             model.partial_fit(*wrong)
         np.testing.assert_array_equal(model.mu_, before)
@@ -136,7 +141,10 @@ def test_rows_of_a_call_that_raises_do_not_count():
         ({"candidates": 5, "optimize_kernel": True}, "learn on a sample"),
         ({"candidates": 5, "kernel": "precomputed"}, "precomputed"),
         ({"candidates": 5, "keep_rows": True}, "keep_rows must be False"),
-        ({"candidates": 5, "extra_basis": np.ones((600, 1))}, "extra_basis must be None, 'linear' or a callable"),
+        (
+            {"candidates": 5, "extra_basis": np.ones((600, 1))},
+            "extra_basis must be None, 'linear' or a callable",
+        ),
     ],
 )
 def test_what_sums_cannot_do_says_so(arguments, remedy):
