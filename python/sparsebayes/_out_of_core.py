@@ -41,7 +41,7 @@ class Gathering:
 
     def __init__(self, estimator: OnSums, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
-        self._checkpoint = open_checkpoint(estimator, chunks.n_features, chunks.names, chunks.n_rows)
+        self._checkpoint = open_checkpoint(estimator, chunks.n_features)
         name, callback = type(estimator).__name__, estimator.callback
         self.reading = Reading(name, callback, bool(estimator.verbose), chunks.n_rows)
         self._journal: _Journal | None = None if self._checkpoint is None else _Journal()

@@ -165,11 +165,11 @@ def test_arrow_makes_the_model_of_arrays(source, parquet, data, model, expected)
 
 
 def test_a_reader_is_read_once(parquet, data, model, expected):
-    folder, table = parquet
+    table = parquet[1]
     given = clone(model).set_params(candidates=expected.candidates_)
     reference = clone(given).fit(*data)
     assert_same_model(given.fit(table.to_reader(1234), "t", "w"), reference)
-    with pytest.raises(ValueError, match="read only once.*integer in candidates"):
+    with pytest.raises(ValueError, match=r"read only once.*integer in candidates"):
         clone(model).fit(table.to_reader(1234), "t", "w")
 
 
@@ -442,14 +442,14 @@ def run(script, *arguments):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts pages as Linux does")
 @pytest.mark.parametrize("kind", ["RVR", "SparseBayesRegressor"])
 def test_memory_stays_below_the_limit(kind, tmp_path):
-    """250 MB of rows, a limit of 64 MB, and the whole process measured."""
+    """190 MB of rows, a limit of 64 MB, and the whole process measured."""
     out = run(
         """
         import sys
         import numpy as np
         from sparsebayes import RVR, SparseBayesRegressor
         path, kind = sys.argv[1:]
-        N, d, limit = 320_000, 100, 64_000_000
+        N, d, limit = 240_000, 100, 64_000_000
         file = np.memmap(path, "f8", "w+", shape=(N, d))
         rng = np.random.default_rng(0)
         y = np.empty(N)
@@ -480,6 +480,6 @@ def test_memory_stays_below_the_limit(kind, tmp_path):
         kind,
     )
     fitted, predicted, size, limit = map(int, out.split())
-    assert size > 3.9 * limit
+    assert size >= 3 * limit
     assert fitted < limit
     assert predicted < limit
