@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from . import _outputs
 from ._arguments import check_settings
 from ._base import SparseBayesEstimator
+from ._checkpoint import check_path
 from ._chunks import Chunks, Rows, are_chunks, open_chunks
 from ._memory import check_memory_limit, in_words
 from ._out_of_core import Facts, Gathering, look
@@ -140,6 +141,8 @@ class OnSums(SparseBayesEstimator):
     def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
         """Return the rows as a data set to be read part by part; None if they are for memory."""
         limit = check_memory_limit(self.memory_limit)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint)
         if are_chunks(X, y):
             self._check_sums("a fit of rows read part by part")
             return open_chunks(X, y, sample_weight)

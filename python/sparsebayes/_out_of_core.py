@@ -72,7 +72,10 @@ class Gathering:
         self.reading.begin("looking for centres" if size is not None else "measuring X")
         journal = None if self._checkpoint is None else _Journal()
         facts = look(self._estimator, self._passing(journal), self._chunks.n_features)
-        if journal is not None and not self.reading.stopped:
+        if self.reading.stopped:
+            # Nothing to go on from: a fit of all rows has other centres.
+            self._checkpoint = self._journal = None
+        elif journal is not None:
             facts["whole"] = journal.digest()
         return facts
 

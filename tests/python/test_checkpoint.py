@@ -121,6 +121,10 @@ def test_a_fit_stopped_by_the_callback_can_go_on(data, model):
     model.callback = None
     assert_same_bits(model.fit([data]), expected)
     assert not model.checkpoint.exists()
+    # Centres found among some of the rows are not those of all.
+    model.callback = lambda record: True
+    assert model.fit([data]).status_ == "stopped"
+    assert not model.checkpoint.exists()
 
 
 @pytest.mark.usefixtures("always")
@@ -183,6 +187,8 @@ def test_paths_that_will_not_do_say_so_before_any_work(data, tmp_path):
     ]:
         with pytest.raises(error, match="checkpoint must"):
             RVR(candidates=3, checkpoint=path).fit([data])
+        with pytest.raises(error, match="checkpoint must"):
+            RVR(checkpoint=path).fit(data[0][:5], data[1][:5])
 
 
 def test_what_a_killed_save_left_does_not_matter(data, model):

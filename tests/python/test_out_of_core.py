@@ -1,11 +1,13 @@
 """Fits of rows that are read part by part, their memory, and what goes on while they run."""
 
 import _thread
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -483,3 +485,18 @@ def test_memory_stays_below_the_limit(kind, tmp_path):
     assert size >= 3 * limit
     assert fitted < limit
     assert predicted < limit
+
+
+def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "large-data.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(code) == 6
+    names = {}
+    for block in code:
+        exec(block, names)
+    assert names["model"].status_ == "converged"
+    truth = np.sinc(np.hypot(*names["X"].T) / np.pi)
+    assert np.sqrt(np.mean((names["mean"] - truth) ** 2)) < 0.02
+    assert names["weights"].shape == (100,)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["X.bin", "rows.parquet"]
