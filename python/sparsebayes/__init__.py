@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._core import NumericalError, __version__
-from ._types import StepRecord
+from ._types import Progress, StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ __all__ = [
     "LREVMRegressor",
     "NumericalError",
     "Predictor",
+    "Progress",
     "PyStatistics",
     "SparseBayesClassifier",
     "SparseBayesRegressor",

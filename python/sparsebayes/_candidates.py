@@ -40,7 +40,7 @@ def place(estimator: Any, training: Training) -> None:
         random_state = check_random_state(estimator.random_state)
     if asked is None:
         return
-    if isinstance(asked, numbers.Integral) and not isinstance(asked, bool):
+    if is_number(asked):
         if precomputed:
             check_square(training)
         estimator.candidate_rows_ = _choose(training, _number(asked), random_state, precomputed=precomputed)
@@ -48,6 +48,19 @@ def place(estimator: Any, training: Training) -> None:
             estimator.candidates_ = training.at(estimator.candidate_rows_)
         return
     estimator.candidates_ = _check_centres(estimator, asked, training.X.shape[1], precomputed=precomputed)
+
+
+def is_number(asked: Any) -> bool:
+    """Tell whether a number of training rows is asked for."""
+    return isinstance(asked, numbers.Integral) and not isinstance(asked, bool)
+
+
+def number(asked: Any, n_samples: int) -> int:
+    """Return how many centres are asked for, for estimates: nothing is checked."""
+    if is_number(asked):
+        return min(int(asked), n_samples)
+    shape = getattr(asked, "shape", None) or (len(asked) if isinstance(asked, (list, tuple)) else n_samples,)
+    return int(shape[0])
 
 
 def sample_size(asked: Any) -> int:

@@ -52,15 +52,9 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"checkpoint must be None or a path, got {path!r}")
-        self._path = Path(path)
+        self._path = check_path(path)
         self._part = self._path.with_name(f".{self._path.name}.part")
         self._problem = problem
-        if self._path.is_dir() or not os.access(self._path.parent, os.W_OK):
-            raise ValueError(
-                f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"
-            )
         self._last_save, self._took = time.monotonic(), 0.0
 
     @property
@@ -156,6 +150,18 @@ class Checkpoint:
             f"checkpoint: the file {os.fspath(self._path)!r} {what}. Remove it to begin anew, or give "
             "another path"
         )
+
+
+def check_path(path: object) -> Path:
+    """Return the path of a checkpoint; TypeError if it is none, ValueError if there can be no file."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be None or a path, got {path!r}")
+    checked = Path(path)
+    if checked.is_dir() or not os.access(checked.parent, os.W_OK):
+        raise ValueError(
+            f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"
+        )
+    return checked
 
 
 def open_checkpoint(estimator: Any, *data: Any) -> Checkpoint | None:

@@ -117,9 +117,7 @@ class ChunkedClasses(SparseBayesEstimator):
         rows = Blocks(chunks, functions, kept=kept)
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         providers: list[Any] = [
-            SummedStatistics(
-                ClassParts(rows, label), n_basis=functions.n_basis, likelihood="bernoulli"
-            )
+            SummedStatistics(ClassParts(rows, label), n_basis=functions.n_basis, likelihood="bernoulli")
             for label in positive
         ]
         journal = survey.journal()

@@ -229,7 +229,7 @@ def are_chunks(X: Any, y: Any) -> bool:
         return y is None and len(X) > 0 and all(_is_chunk(chunk) for chunk in X)
     if any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__", "__array_namespace__")):
         return False
-    return y is None and (isinstance(X, Iterable) or callable(X)) and not isinstance(X, (dict, set, bytes))
+    return (isinstance(X, Iterable) or callable(X)) and not isinstance(X, (dict, set, bytes))
 
 
 def are_parts(X: Any, y: Any) -> bool:

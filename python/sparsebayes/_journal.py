@@ -132,9 +132,7 @@ class JournalledStatistics(PyStatistics):
         deviance, gradient = self._ask("gradient", active, mu)
         return deviance, gradient
 
-    def among(
-        self, active: Functions, mu: FloatArray, js: Functions
-    ) -> tuple[float, FloatArray, FloatArray]:
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
         """Return what the provider answers, or answered."""
         deviance, gradient, gram = self._ask("among", active, mu, js)
         return deviance, gradient, gram

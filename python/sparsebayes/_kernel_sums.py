@@ -15,6 +15,7 @@ from ._design import Layout
 from ._extra import columns_at, fitted_extra, is_array
 from ._first_pass import seed_of
 from ._learning import check_optimize_kernel
+from ._memory import check_memory_limit
 from ._on_sums import OnSums
 from ._out_of_core import Facts
 from ._prediction import KernelRegression
@@ -29,13 +30,15 @@ _STORED: Final = 1 << 26
 #: Bytes that a row takes for each function in a model, and how many functions a model may well have.
 _ACTIVE_BYTES: Final = 24
 _ACTIVE: Final = 100
+#: Bytes that a number of the sample takes that centres are chosen from: copies, and copies being made.
+_SAMPLE_BYTES: Final = 64
 
 
 class FixedCentres(KernelBasis):
     """Kernels about centres that are settled before the rows are read, or after a first look at them."""
 
     def _check_fixed(self, doing: str) -> None:
-        """Raise ValueError, naming the remedy, if the functions need all rows, which ``doing`` this has not."""
+        """Raise ValueError, naming the remedy, if functions need all rows, which ``doing`` this has not."""
         if is_precomputed(self.kernel):
             raise ValueError(f"kernel='precomputed' has a column for each row and will not do for {doing}")
         if self.candidates is None:
@@ -60,18 +63,21 @@ class FixedCentres(KernelBasis):
             )
 
     def _usual_bytes(self, X: NDArray[Any]) -> float:
-        (n, d), asked = X.shape, self.candidates
+        n, d = X.shape
         n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        each = n if asked is None else int(asked) if np.ndim(asked) == 0 else len(asked)  # type: ignore[arg-type]
-        k = n_kernels * min(each, n) if np.ndim(asked) == 0 else n_kernels * each  # type: ignore[arg-type]
+        k = n_kernels * _candidates.number(self.candidates, n)
         copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * d
         stored = n * k if (d > _CHEAP and n * k <= _STORED) else 0
         return float(8 * (copied + n * d + stored) + _ACTIVE_BYTES * n * min(k, _ACTIVE))
 
-    def _wanted(self) -> tuple[int | None, bool]:
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
-        size = _candidates.sample_size(asked) if asked is not None and np.ndim(asked) == 0 else None
-        return size, measures_inputs(self.kernel, self.gamma)
+        scale = measures_inputs(self.kernel, self.gamma)
+        if not _candidates.is_number(asked):
+            return None, scale
+        room = check_memory_limit(self.memory_limit) // (_SAMPLE_BYTES * n_features)
+        size = _candidates.sample_size(asked)
+        return max(_candidates.number(asked, size) + 1, min(size, room)), scale
 
     def _sampling_seed(self) -> int:
         with naming("random_state"):

@@ -234,7 +234,7 @@ def _layout(estimator: Any, n_basis: int) -> Layout:
     if n_basis != expected:
         raise ValueError(
             f"provider must have the functions of the estimator, {expected}: {int(bias)} for fit_intercept, "
-            f"and {len(kernels)} kernel(s) about {len(estimator.candidates_)} candidates; got n_basis={n_basis}"
+            f"and {len(kernels)} kernel(s) about {len(estimator.candidates_)} candidates; got {n_basis}"
         )
     return layout
 
@@ -247,18 +247,17 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         raise ValueError("optimize_kernel=True needs rows; learn a kernel on some, and give kernel_")
     if estimator.extra_basis is not None:
         raise ValueError("extra_basis needs rows; take SparseBayes* on columns of both kinds")
-    if np.ndim(estimator.candidates) != 2:
+    candidates: Any = estimator.candidates
+    if np.ndim(candidates) != 2:
         raise ValueError(
-            "candidates must be an array of centres, (n_candidates, n_features), where rows are not here; got "
-            f"{estimator.candidates!r}"
+            "candidates must be an array of centres, (n_candidates, n_features), where rows are not here; "
+            f"got {candidates!r}"
         )
     estimator.__dict__.pop("candidate_rows_", None)
-    width = np.shape(estimator.candidates)[1]
-    estimator.candidates_ = _candidates._check_centres(
-        estimator, estimator.candidates, width, precomputed=False
-    )
+    width = int(np.shape(candidates)[1])
+    estimator.candidates_ = _candidates._check_centres(estimator, candidates, width, precomputed=False)
     if len(first_of_equal(estimator.candidates_)) < len(estimator.candidates_):
-        raise ValueError("candidates must be distinct where rows are not here; take numpy.unique(..., axis=0)")
+        raise ValueError("candidates must be distinct where rows are not here; take numpy.unique")
     estimator.n_features_in_ = width
     gamma = estimator.gamma
     if measures_inputs(estimator.kernel, gamma):

@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from . import _outputs
 from ._arguments import check_settings
 from ._base import SparseBayesEstimator
+from ._checkpoint import check_path
 from ._chunks import Chunks, Rows, are_chunks, open_chunks
 from ._memory import check_memory_limit, in_words
 from ._out_of_core import Facts, Gathering, look
@@ -56,7 +57,7 @@ class OnSums(SparseBayesEstimator):
     def _usual_bytes(self, X: NDArray[Any]) -> float:
         """Return about how much memory a fit of rows in memory takes beside X."""
 
-    def _wanted(self) -> tuple[int | None, bool]:
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         """Return what to learn from a first pass: a sample of so many rows or none; moments or not."""
         return None, False
 
@@ -140,6 +141,8 @@ class OnSums(SparseBayesEstimator):
     def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
         """Return the rows as a data set to be read part by part; None if they are for memory."""
         limit = check_memory_limit(self.memory_limit)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint)
         if are_chunks(X, y):
             self._check_sums("a fit of rows read part by part")
             return open_chunks(X, y, sample_weight)

@@ -41,7 +41,7 @@ class Gathering:
 
     def __init__(self, estimator: OnSums, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
-        self._checkpoint = open_checkpoint(estimator, chunks.n_features, chunks.names, chunks.n_rows)
+        self._checkpoint = open_checkpoint(estimator, chunks.n_features)
         name, callback = type(estimator).__name__, estimator.callback
         self.reading = Reading(name, callback, bool(estimator.verbose), chunks.n_rows)
         self._journal: RowDigest | None = None if self._checkpoint is None else RowDigest()
@@ -65,14 +65,17 @@ class Gathering:
             self._checkpoint.remove()
 
     def _first_pass(self) -> Facts:
-        size, moments = self._estimator._wanted()
+        size, moments = self._estimator._wanted(self._chunks.n_features)
         if size is None and not moments:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
         self.reading.begin("looking for centres" if size is not None else "measuring X")
         journal = None if self._checkpoint is None else RowDigest()
         facts = look(self._estimator, self._passing(journal), self._chunks.n_features)
-        if journal is not None and not self.reading.stopped:
+        if self.reading.stopped:
+            # Nothing to go on from: a fit of all rows has other centres.
+            self._checkpoint = self._journal = None
+        elif journal is not None:
             facts["whole"] = journal.digest()
         return facts
 
@@ -153,7 +156,7 @@ class RowDigest:
 
 def look(estimator: OnSums, blocks: Iterable[Rows], n_features: int) -> Facts:
     """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
-    size, spread = estimator._wanted()
+    size, spread = estimator._wanted(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())
     moments = Moments(n_features) if spread else None
     n_samples = 0

@@ -16,7 +16,7 @@ Functions: TypeAlias = NDArray[np.int64]
 
 
 class PyStatistics(ABC):
-    r"""Rows that answer for themselves: the seam for data in other places, on other devices, in other engines.
+    r"""Rows that answer for themselves: the seam for other places, devices and engines.
 
     A fit asks for sums over rows and for nothing else. With the rows :math:`\phi_n` of the design matrix, the
     sample weights :math:`v_n` and the targets :math:`t_n`, the question comes with weights ``mu`` of the
@@ -28,13 +28,13 @@ class PyStatistics(ABC):
         r_n = v_n \frac{\partial \ln p(t_n | \eta_n)}{\partial \eta_n}, \quad
         w_n = -v_n \frac{\partial^2 \ln p(t_n | \eta_n)}{\partial \eta_n^2}
 
-    ============== ===================== ============================ =============================
-    likelihood     :math:`r_n / v_n`     :math:`w_n / v_n`            deviance of a row over v
-    ============== ===================== ============================ =============================
-    ``gaussian``   :math:`t - \eta`      1                            :math:`(t - \eta)^2`
-    ``bernoulli``  :math:`t - s`         :math:`s (1 - s)`            :math:`-2 (t \eta - \ln(1 + e^\eta))`
-    ``poisson``    :math:`t - e^\eta`    :math:`e^\eta`               :math:`-2 (t \eta - e^\eta - \ln t!)`
-    ============== ===================== ============================ =============================
+    =============  ==================  ==================  ========================================
+    likelihood     :math:`r_n / v_n`   :math:`w_n / v_n`   deviance of a row, over :math:`v_n`
+    =============  ==================  ==================  ========================================
+    ``gaussian``   :math:`t - \eta`    1                   :math:`(t - \eta)^2`
+    ``bernoulli``  :math:`t - s`       :math:`s (1 - s)`   :math:`-2 (t \eta - \ln(1 + e^\eta))`
+    ``poisson``    :math:`t - e^\eta`  :math:`e^\eta`      :math:`-2 (t \eta - e^\eta - \ln t!)`
+    =============  ==================  ==================  ========================================
 
     with :math:`s = 1 / (1 + e^{-\eta})`. (Tipping & Faul 2003, equations 9 to 14; noise and priors are no
     business of a provider.) Columns and targets are in their own units: nothing is scaled or centred.
@@ -111,7 +111,7 @@ class PyStatistics(ABC):
     def sweep(
         self, active: Functions, mu: FloatArray, wanted: Functions
     ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        r"""Return products of all K functions: one pass over the dictionary, N K (len(wanted) + 2) operations.
+        r"""Return products of all K functions: a pass of N K (len(wanted) + 2) operations.
 
         Parameters
         ----------
@@ -133,9 +133,7 @@ class PyStatistics(ABC):
             :math:`\sum_n w_n \phi_{ni} \phi_{nj}` for each j wanted.
         """
 
-    def among(
-        self, active: Functions, mu: FloatArray, js: Functions
-    ) -> tuple[float, FloatArray, FloatArray]:
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
         """Return the deviance, and gradient and Gram matrix of a few functions: N len(js)^2 operations.
 
         Asked at each Newton step with ``js`` the active functions, and now and then with up to some hundred
@@ -213,10 +211,10 @@ class PyStatistics(ABC):
         )
 
     def listen(self, cancelled: Callable[[], bool]) -> None:  # noqa: B027 # for those who care
-        """Take note of what tells whether the fit was given up, as by Ctrl-C; called before all questions.
+        """Take note of what tells whether a fit was given up, as by Ctrl-C; called before questions.
 
-        A provider whose answers take seconds should look now and then, and raise something where that is true:
-        what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between questions.
+        A provider whose answers take seconds should look now and then, and raise something where that is
+        true: what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between questions.
 
         Parameters
         ----------

@@ -121,9 +121,7 @@ class SummedStatistics(PyStatistics):
         deviance, gradient = self._sum("gradient", active, mu)
         return deviance, gradient
 
-    def among(
-        self, active: Functions, mu: FloatArray, js: Functions
-    ) -> tuple[float, FloatArray, FloatArray]:
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
         """Return the sums of what the parts answer."""
         deviance, gradient, gram = self._sum("among", active, mu, js)
         return deviance, gradient, gram

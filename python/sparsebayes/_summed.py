@@ -20,8 +20,9 @@ from .kernels import Kernel
 #: Values of a block of rows, at most, unless it is shorter than the least number of rows.
 _VALUES: Final = 1 << 22
 _LEAST, _MOST = 512, 8192
-#: Bytes for each pair of functions: sums so far and those of a block, of 16 each, and what fits take.
-_PAIR: Final = 36
+#: Bytes for each pair of functions: sums so far and those of a block, of 16 each; then in place of the latter
+#: the matrices of a fit, measured with nearly all functions in the model.
+_PAIR: Final = 100
 #: Bytes for each function: a strip of rows, whole and cut in two.
 _FUNCTION: Final = 3 * 520 * 8 + 256
 #: Bytes for each value of a block: as it is read, as checked, and as kernels take it.
@@ -118,7 +119,7 @@ class Kernels:
         """Say how many candidates fit."""
         fit = max(0, n_basis - self.n_extra) // len(self.kernels)
         each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
-        return f"there are {len(self.centres)} candidates{each}; give at most candidates={fit}"
+        return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
 
 
 def block_rows(width: int) -> int:

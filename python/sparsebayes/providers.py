@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ._journal import JournalledStatistics
 from ._provider import PyStatistics
-from ._row_part import RowPart
 from ._provider_sum import SummedStatistics
+from ._row_part import RowPart
 
 __all__ = ["JournalledStatistics", "PyStatistics", "RowPart", "SummedStatistics"]

@@ -56,13 +56,20 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        X : array-like of shape (n_samples, n_features), iterable of chunks, path, or data set of Arrow
+            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples). These
+            are read part by part, and need not fit in memory: arrays, `numpy.memmap` for instance, for which
+            the usual fit would take more than ``memory_limit``; an iterable of chunks (X, y) or (X, y,
+            sample_weight), or a function that returns one; the path of Parquet or Arrow files, a directory or
+            a pattern (needs ``pip install sparsebayes[arrow]``), a ``pyarrow.dataset.Dataset``, a
+            ``RecordBatchReader`` or a ``Table``. See Notes of the class.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or str
             Targets. Several outputs, with a Gaussian likelihood only, share functions and prior precisions; a
-            single column counts as no second dimension.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row: 2 counts like two equal rows, 0 like none.
+            single column counts as no second dimension. None with chunks; for data of Arrow the name of the
+            target column, and all columns but those of y and sample_weight are inputs.
+        sample_weight : array-like of shape (n_samples,), or str, optional
+            Weight of each row: 2 counts like two equal rows, 0 like none. For data of Arrow the name of a
+            column.
 
         Returns
         -------
@@ -295,6 +302,24 @@ class RVR(KernelSums, _Regression):
     improper priors are left out; the bound then is the log evidence of :math:`\langle\alpha\rangle,
     \langle\beta\rangle`, and its maxima are those of the other schemes. Which one a fit finds may differ.
 
+    Rows that are read part by part are summed (`SufficientStatistics`), in one pass, or two where
+    ``candidates`` is an integer or ``gamma="scale"``. The sums have all pairs of functions, 100 bytes each
+    with all that a fit takes: ``candidates`` has to be given. The model is that of a fit in memory to 1e-8,
+    with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
+    looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
+    sample smaller). y has one column; ``optimize_kernel``, ``keep_rows``, and an ``extra_basis`` that is an
+    array or a transformer need rows in memory. A row group of Parquet has to fit beside ``memory_limit``, as
+    have the chunks that an iterable makes. ``callback`` sees records with the action ``"read"``; returning
+    True there ends with a model of the rows read so far.
+
+    With ``checkpoint`` such a fit keeps its sums in a file, with a digest of the rows they hold. Called again
+    after a crash or Ctrl-C, with the same data in the same order and the same arguments (``memory_limit``,
+    ``n_jobs``, ``verbose`` and ``callback`` do not count), it reads those rows again, makes sure that they
+    are the same, and goes on. The file is removed at the end, and kept where the callback stopped the fit. A
+    file that is damaged or belongs to something else is an error. Functions count by their names: after
+    changing what a callable kernel does remove the file. Fits of rows in memory do not write it: there is
+    nothing that would be worth keeping.
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
     our ``mu_``.
@@ -435,8 +460,9 @@ class SparseBayesRegressor(Streaming, _Regression):
     y may have several columns, as for `RVR`, but for a Poisson likelihood; ``coef_`` then is (n_outputs,
     n_features).
 
-    Rows need not be there all at once: ``partial_fit`` takes them in chunk by chunk, ``fit_statistics`` as
-    sums that other processes may have made (`SufficientStatistics`).
+    Rows need not be there all at once: ``fit`` reads them part by part as that of `RVR` does, ``partial_fit``
+    takes them in chunk by chunk, ``fit_statistics`` as sums that other processes may have made
+    (`SufficientStatistics`).
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``.

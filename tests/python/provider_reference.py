@@ -1,4 +1,4 @@
-"""Sums over rows in plain NumPy, from the formulae of the documentation: no code of the package answers here."""
+"""Sums over rows in plain NumPy, from the formulae of the documentation, without code of the package."""
 
 import math
 

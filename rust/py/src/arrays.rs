@@ -72,9 +72,11 @@ pub(crate) fn functions(name: &str, array: &PyReadonlyArray1<'_, i64>) -> PyResu
         ))
     })?;
     let numbers = values.iter().map(|&j| usize::try_from(j));
-    numbers
-        .collect::<Result<_, _>>()
-        .map_err(|_| invalid(format!("{name} must not be negative: functions count from 0")))
+    numbers.collect::<Result<_, _>>().map_err(|_| {
+        invalid(format!(
+            "{name} must not be negative: functions count from 0"
+        ))
+    })
 }
 
 /// Class numbers, one for each of `n_rows` rows; the core checks their range.

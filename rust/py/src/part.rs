@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    ToPyArray,
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray,
 };
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
@@ -91,7 +90,8 @@ impl PyRowPart {
     ) -> PyResult<Self> {
         let [n_rows, n_basis] = Phi.as_array().dim().into();
         let values = columns("Phi", &Phi)?.to_vec();
-        let design = DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))?;
+        let design =
+            DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))?;
         let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
         let target = vector("target", &target)?;
         Self::holding(Box::new(design), target, weights, likelihood, n_threads)

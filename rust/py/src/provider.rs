@@ -67,7 +67,12 @@ impl<'py> Answer<'py> {
     }
 
     /// An array of this shape as numbers, row after row; `what` names it.
-    fn numbers(&self, what: &str, value: &Bound<'py, PyAny>, shape: &[usize]) -> PyResult<Vec<f64>> {
+    fn numbers(
+        &self,
+        what: &str,
+        value: &Bound<'py, PyAny>,
+        shape: &[usize],
+    ) -> PyResult<Vec<f64>> {
         let py = value.py();
         let options = PyDict::new(py);
         options.set_item("dtype", "float64")?;
@@ -202,7 +207,12 @@ impl RowSums for Provider<'_> {
                     PyArray1::from_vec(py, turned(m, sigma)).reshape([m, m])?;
                 (functions(py, active), mu.to_pyarray(py), sigma).into_pyobject(py)
             },
-            |answer| Ok(turned(m, &answer.numbers("the answer", &answer.value, &[m, m])?)),
+            |answer| {
+                Ok(turned(
+                    m,
+                    &answer.numbers("the answer", &answer.value, &[m, m])?,
+                ))
+            },
         )
     }
 }

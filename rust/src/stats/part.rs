@@ -61,7 +61,10 @@ impl<'a> Part<'a> {
         let all = functions.iter().copied().flatten().chain(active);
         if let Some(j) = all.copied().find(|&j| j >= self.n_basis) {
             let n = self.n_basis;
-            let what = format!("functions are counted from 0 to {}, got {j}", n.saturating_sub(1));
+            let what = format!(
+                "functions are counted from 0 to {}, got {j}",
+                n.saturating_sub(1)
+            );
             return Err(Error::Invalid { what });
         }
         Error::check_len("mu", active.len(), mu.len())
@@ -148,12 +151,7 @@ impl RowSums for Part<'_> {
         }
     }
 
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &[f64],
-    ) -> Result<Vec<f64>> {
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>> {
         self.check(&[], active, mu)?;
         let m = active.len();
         Error::check_len("sigma", m * m, sigma.len())?;

@@ -63,10 +63,5 @@ pub trait RowSums {
     ///
     /// # Errors
     /// As [`RowSums::target_moments`].
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &[f64],
-    ) -> Result<Vec<f64>>;
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>>;
 }
