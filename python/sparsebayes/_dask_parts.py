@@ -21,7 +21,7 @@ from ._first_pass import keys
 from ._statistics import SufficientStatistics
 from ._summed import Kernels
 from ._types import FloatArray, IntArray
-from ._validation import PLAIN, Training, check_chunk, check_chunk_targets, check_weights, naming
+from ._validation import _PLAIN, Training, check_chunk, check_chunk_targets, check_weights, naming
 
 
 @contextmanager
@@ -34,7 +34,16 @@ def of_partition(number: int) -> Iterator[None]:
         raise kind(f"{error} (in partition {number}, counted from 0)") from None
 
 
-def checked(number: int, n_features: int, labels: bool, X: Any, y: Any, weights: Any) -> Training:
+class Part(Training):
+    """The rows of a partition. Dask asks how large they are before it moves them."""
+
+    def __sizeof__(self) -> int:
+        return sum(
+            values.nbytes for values in (self.X, self.y, self.weights, self.rows) if values is not None
+        )
+
+
+def checked(number: int, n_features: int, labels: bool, X: Any, y: Any, weights: Any) -> Part:
     """Check the rows of a partition, of which there may be none, and leave out those of no weight."""
     # Frames and series were looked at as such when the tasks were made.
     X, y, weights = np.asarray(X), np.asarray(y), None if weights is None else np.asarray(weights)
@@ -58,7 +67,7 @@ def checked(number: int, n_features: int, labels: bool, X: Any, y: Any, weights:
     rows = np.arange(n) if checked_weights is None else np.flatnonzero(checked_weights)
     if checked_weights is not None and len(rows) < n:
         values, target, checked_weights = values[rows], target[rows], checked_weights[rows]
-    return Training(values, target, checked_weights, rows, n)
+    return Part(values, target, checked_weights, rows, n)
 
 
 def _labels(y: Any) -> NDArray[Any]:
@@ -163,10 +172,10 @@ class Functions(Kernels):
 
 def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]:
     """Return both as the core can read them: what came from another process may lie anywhere."""
-    y = part.y if part.y.dtype != np.float64 else np.require(part.y, np.float64, PLAIN)
-    weights = None if part.weights is None else np.require(part.weights, np.float64, PLAIN)
-    rows = replace(part, X=np.require(part.X, np.float64, PLAIN), y=y, weights=weights)
-    return rows, replace(functions, centres=np.require(functions.centres, np.float64, PLAIN))
+    y = part.y if part.y.dtype != np.float64 else np.require(part.y, np.float64, _PLAIN)
+    weights = None if part.weights is None else np.require(part.weights, np.float64, _PLAIN)
+    rows = replace(part, X=np.require(part.X, np.float64, _PLAIN), y=y, weights=weights)
+    return rows, replace(functions, centres=np.require(functions.centres, np.float64, _PLAIN))
 
 
 def sums(part: Training, functions: Functions) -> SufficientStatistics:

@@ -16,7 +16,7 @@ from ._provider import PyStatistics
 from ._provider_sum import Question, _added
 from ._row_part import RowPart
 from ._types import FloatArray, Likelihood
-from ._validation import PLAIN, Training
+from ._validation import _PLAIN, Training
 
 
 class WorkerRows(RowPart):
@@ -44,7 +44,7 @@ def one_against_the_rest(part: Training, functions: Functions, bias: bool, label
 def _answered(part: PyStatistics, question: Question) -> Any:
     # What came from another process may lie anywhere in its message.
     plain = (
-        np.require(value, value.dtype, PLAIN) if isinstance(value, np.ndarray) else value
+        np.require(value, value.dtype, _PLAIN) if isinstance(value, np.ndarray) else value
         for value in question.arguments
     )
     return Question(question.method, tuple(plain))(part)

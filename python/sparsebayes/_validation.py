@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from ._types import FloatArray, IntArray
 
 #: What the core can read in place; `numpy.require` copies what is otherwise.
-PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
+_PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
     "C_CONTIGUOUS",
     "ALIGNED",
     "ENSUREARRAY",
@@ -131,7 +131,7 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
         values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
         if values.dtype.kind not in "fiub":
             raise TypeError(f"X must hold real numbers, got dtype {values.dtype}; convert it to float")
-        return np.require(values, np.float64, PLAIN)
+        return np.require(values, np.float64, _PLAIN)
 
 
 def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
@@ -164,7 +164,7 @@ def check_chunk_targets(
         ).astype(np.float64)
         if len(values) != n_rows:
             raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(values)}")
-    return np.require(values, np.float64, PLAIN), check_weights(sample_weight, n_rows, may_vanish=True)
+    return np.require(values, np.float64, _PLAIN), check_weights(sample_weight, n_rows, may_vanish=True)
 
 
 def check_weights(
@@ -193,7 +193,7 @@ def check_weights(
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
-        return np.require(weights, np.float64, PLAIN)
+        return np.require(weights, np.float64, _PLAIN)
 
 
 def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | None = None) -> FloatArray:
@@ -209,7 +209,7 @@ def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | No
             )
         if n_columns is not None and columns.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, as in fit; got {columns.shape[1]}")
-        return np.require(columns, np.float64, PLAIN)
+        return np.require(columns, np.float64, _PLAIN)
 
 
 def check_square(training: Training) -> None:
