@@ -99,7 +99,8 @@ def held(client, options, *, classes):
     sizes = tuple(min(size, options.rows - start) for start in range(0, options.rows, size))
     both = da.map_blocks(block, np.array(classes), chunks=(sizes, (3,)), dtype=float, meta=np.empty((0, 3)))
     X, y = client.persist([both[:, :2], both[:, 2]])
-    wait([X, y])
+    with client.as_current():
+        wait([X, y])
     return X, y
 
 
