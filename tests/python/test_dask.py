@@ -27,6 +27,7 @@ from distributed import Client, LocalCluster
 
 import sparsebayes
 from sparsebayes import RVC, RVR
+from sparsebayes._dask_engine import Engine
 from sparsebayes.dask import DaskRVC, DaskRVR
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
@@ -503,6 +504,42 @@ def test_dask_is_imported_when_it_is_asked_for():
     assert "pip install 'sparsebayes[dask]'" in done.stdout
 
 
+# --- what travels ---------------------------------------------------------------------------------
+
+
+def test_nothing_as_long_as_the_rows_comes_back(monkeypatch):
+    sizes, ask = [], Engine.result
+
+    def measured(self, *question):
+        answer = ask(self, *question)
+        sizes.append(len(pickle.dumps(answer)))
+        return answer
+
+    monkeypatch.setattr(Engine, "result", measured)
+    for n in (2_000, 8_000):
+        X, y, _, centres = waves(15, n)
+        rows, heights, _ = collections(X, y, None, (n // 2, n // 2))
+        DaskRVR(candidates=centres[:10], gamma=0.1).fit(rows, heights)
+        model = DaskRVC(candidates=centres[:10], gamma=0.1).fit(rows, heights > 0.0)
+        model.score(rows, heights > 0.0)
+    assert len(sizes) > 10
+    assert max(sizes) < 2_000
+
+
+def test_neither_threads_nor_workers_show_in_the_last_bit():
+    X, y, w, centres = waves(16)
+    rows, heights, weights = collections(X, y, w, (200, 0, 250, 250))
+    for kind, target in [(DaskRVR, heights), (DaskRVC, heights > 0.0)]:
+        fits = []
+        for n_workers, n_jobs in [(1, None), (3, 1), (2, 2)]:
+            with dask.config.set(num_workers=n_workers):
+                model = kind(candidates=centres[:20], gamma=0.1, n_jobs=n_jobs)
+                fits.append(model.fit(rows, target, weights))
+        for name in FITTED:
+            for other in fits[1:]:
+                np.testing.assert_array_equal(getattr(fits[0], name), getattr(other, name))
+
+
 # --- workers that die -----------------------------------------------------------------------------
 
 
@@ -540,9 +577,10 @@ def test_a_worker_killed_amid_a_classification_does_not_show(client):
 
     def kill(record):
         if record.iteration == 2:
-            held = [worker for workers in client.has_what().values() for worker in workers]
-            assert held
-            dead.append(next(iter(client.run(os.getpid).values())))
+            held = client.has_what()
+            fullest = max(held, key=lambda worker: len(held[worker]))
+            assert len(held[fullest]) > 0
+            dead.extend(client.run(os.getpid, workers=[fullest]).values())
             os.kill(dead[0], signal.SIGKILL)
 
     settings = {"candidates": centres, "gamma": 4.0, "tol": 1e-10}
