@@ -51,7 +51,7 @@ class ChunkedClasses(SparseBayesEstimator):
         classes_: NDArray[Any]
         n_features_in_: int
         feature_names_in_: NDArray[Any]
-        _wanted: Callable[[], tuple[int | None, bool]]
+        _wanted: Callable[[int], tuple[int | None, bool]]
         _usual_bytes: Callable[[NDArray[Any]], float]
         _settle: Callable[[Facts, int], None]
         _layout_of: Callable[[int, int], Layout]
@@ -281,7 +281,7 @@ class KernelClasses(ChunkedClasses, FixedCentres, KernelClassification):
 class ColumnClasses(ChunkedClasses, WholeColumns):
     """Classes of rows whose columns are the functions."""
 
-    def _wanted(self) -> tuple[int | None, bool]:
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         return None, False
 
     def _functions_of(self, layout: Layout) -> Functions:

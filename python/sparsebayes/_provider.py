@@ -214,7 +214,8 @@ class PyStatistics(ABC):
         """Take note of what tells whether a fit was given up, as by Ctrl-C; called before questions.
 
         A provider whose answers take seconds should look now and then, and raise something where that is
-        true: what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between questions.
+        true: what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between
+        questions.
 
         Parameters
         ----------
