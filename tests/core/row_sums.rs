@@ -120,7 +120,7 @@ fn parts_add_up_to_the_model_of_all_rows() {
     for c in 0..12 {
         phi.extend((0..n).map(|i| {
             let (a, b) = (x[2 * i] - x[2 * c], x[2 * i + 1] - x[2 * c + 1]);
-            10_f64.powi(c as i32 % 5 - 2) * (-0.2 * (a * a + b * b)).exp()
+            [0.01, 0.1, 1.0, 10.0, 100.0][c % 5] * (-0.2 * (a * a + b * b)).exp()
         }));
     }
     let binary: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();

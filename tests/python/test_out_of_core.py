@@ -491,7 +491,7 @@ def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / "large-data.md").read_text()
     monkeypatch.chdir(tmp_path)
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(code) == 6
+    assert len(code) == 7
     names = {}
     for block in code:
         exec(block, names)

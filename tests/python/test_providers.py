@@ -2,9 +2,11 @@
 
 import _thread
 import pickle
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -508,3 +510,17 @@ def test_ctrl_c_is_heard_inside_a_part():
     X, centres = rng.normal(size=(100_000, 3)), rng.normal(size=(3000, 3))
     part = RowPart(X, X[:, 0], kernels=Gaussian(1.0), centres=centres, fit_intercept=True)
     assert interrupted_after(0.7, part, RVR(Gaussian(1.0), candidates=centres)) < 1.0
+
+
+def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "providers.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(code) == 2
+    X, y, _, _ = surface(1, likelihood="bernoulli")
+    mails = np.where(y, "spam", "ham")
+    names = {"shards": [(X[:100], mails[:100]), (X[100:], mails[100:])], "PyStatistics": PyStatistics}
+    for block in code:
+        exec(block, names)
+    assert names["model"].score(X, mails) > 0.8
+    assert (tmp_path / "fit.journal").exists()

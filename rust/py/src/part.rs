@@ -64,12 +64,12 @@ impl PyRowPart {
 }
 
 /// A symmetric matrix, or one that was made column-major for this.
-fn matrix<'py>(
-    py: Python<'py>,
+fn matrix(
+    py: Python<'_>,
     values: Vec<f64>,
     n_rows: usize,
     n_columns: usize,
-) -> PyResult<Matrix<'py>> {
+) -> PyResult<Matrix<'_>> {
     PyArray1::from_vec(py, values)
         .reshape([n_columns, n_rows])?
         .transpose()
