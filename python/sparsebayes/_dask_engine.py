@@ -24,6 +24,11 @@ class Engine:
     """
 
     def __init__(self, client: Any) -> None:
+        if client is not None and (not isinstance(client, Client) or client.asynchronous):
+            raise TypeError(
+                "client must be a dask.distributed.Client that is not asynchronous, or None for the current "
+                f"one; got {client!r}"
+            )
         # Looked up now: questions are asked on another thread, where the current client is not current.
         self._client = _current_client() if client is None else client
 

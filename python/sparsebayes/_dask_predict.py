@@ -49,7 +49,8 @@ def _of_frame(X: Any, predict: Predict, empty: Any, columns: Any) -> Any:
 
 def _as_frame(values: Any, columns: Any, index: Any) -> Any:
     if columns is None:
-        return pd.Series(values, index=index)
+        # Labels that are objects stay such: pandas would look at them, and find nothing where there are none.
+        return pd.Series(values, index=index, dtype=object if values.dtype == object else None)
     return pd.DataFrame(values, index=index, columns=columns)
 
 

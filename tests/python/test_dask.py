@@ -313,7 +313,9 @@ def test_classes_of_a_data_frame():
     shares = model.predict_proba(rows[["a", "b"]]).compute()
     assert shares.columns.tolist() == ["bat", "cat", "dodo"]
     np.testing.assert_allclose(shares, local.predict_proba(table[["a", "b"]]), rtol=1e-9)
-    kinds = rows.assign(guess=model.predict(rows[["a", "b"]])).compute()
+    lazy = model.predict(rows[["a", "b"]])
+    assert lazy.dtype == lazy.compute().dtype
+    kinds = rows.assign(guess=lazy).compute()
     np.testing.assert_array_equal(kinds["guess"].to_numpy(str), local.predict(table[["a", "b"]]))
     right = model.score(rows[["a", "b"]], rows["kind"])
     np.testing.assert_allclose(right, (kinds["guess"] == kinds["kind"]).mean())
@@ -458,6 +460,9 @@ def test_bad_collections_are_refused(arguments, message):
         ({"extra_basis": np.ones((10, 1))}, "extra_basis cannot be an array"),
         ({"tol": -1.0}, "tol must be"),
         ({"n_jobs": 0}, "n_jobs must be"),
+        ({"memory_limit": "1GiB"}, "memory_limit is not for Dask"),
+        ({"checkpoint": "state"}, "checkpoint is not for Dask"),
+        ({"client": "tcp://localhost:8786"}, "client must be a dask.distributed.Client"),
     ],
 )
 def test_what_needs_all_rows_in_one_place_is_refused(settings, message):
