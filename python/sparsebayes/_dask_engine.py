@@ -30,7 +30,7 @@ class Engine:
                 f"one; got {client!r}"
             )
         # Looked up now: questions are asked on another thread, where the current client is not current.
-        self._client = _current_client() if client is None else client
+        self._client: Any = _current_client() if client is None else client
 
     def keep(self, tasks: Sequence[Delayed]) -> list[Delayed]:
         """Begin with these tasks and keep their results there; how they are made is not forgotten."""
