@@ -132,14 +132,17 @@ class DaskRVC(OnDask, RVC):
         labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         name, verbose = type(self).__name__, bool(self.verbose)
         watch = Watch(name, self.callback, verbose, layout, False, len(labels), n_basis)
-        functions, posteriors = shared(setup.functions), []
-        for label in labels:
+        functions = shared(setup.functions)
+
+        def fit(label: Any) -> Any:
             rows = on_each(one_against_the_rest, setup.parts, functions, bias, label)
+            # Let go of at the end, before those of the next class are made.
             provider = Partitions(setup.engine, setup.engine.keep(rows), n_basis, "bernoulli")
             posterior = _core.fit_provider(provider, callback=watch.begin(), **setup.settings.of_one_target())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-            posteriors.append(posterior)
-        return posteriors
+            return posterior
+
+        return [fit(label) for label in labels]
 
     def decision_function(self, X: Any, *, extra_basis: Any = None) -> Any:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
