@@ -70,7 +70,7 @@ def test_mapped_arrays_beyond_the_memory_limit(tmp_path, kind):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     reference = KINDS[kind]().fit(X, y, weights)
     seen = []
-    model = KINDS[kind](memory_limit="1 MB", callback=seen.append).fit(mapped, y, weights)
+    model = KINDS[kind](memory_limit="1.5 MB", callback=seen.append).fit(mapped, y, weights)
     assert_same_model(model, reference)
     assert seen[0].action == "read"
     assert seen[0].progress.what == "looking at classes"
@@ -137,7 +137,7 @@ def test_what_cannot_be_read_part_by_part():
         SparseBayesClassifier().fit(one)
     with pytest.raises(ValueError, match="sample_weight is zero in every row"):
         SparseBayesClassifier().fit([(X, y, np.zeros(len(X)))])
-    with pytest.raises(ValueError, match="memory_limit of 1e[+]03 B is too small: a block of rows"):
+    with pytest.raises(ValueError, match=r"memory_limit of 1e\+03 B is too small: a block of rows"):
         SparseBayesClassifier(memory_limit=1000).fit(chunks)
     bad = X.copy()
     bad[130, 1] = np.nan
