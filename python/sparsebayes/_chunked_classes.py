@@ -113,7 +113,13 @@ class ChunkedClasses(SparseBayesEstimator):
 
     def _fit_classes(self, chunks: Chunks, survey: Survey, layout: Layout, settings: Settings) -> None:
         functions = self._functions_of(layout)
-        kept = functions.bytes_of(survey.n_rows) <= check_memory_limit(self.memory_limit)
+        limit, needed = check_memory_limit(self.memory_limit), functions.bytes_of_block
+        if needed > limit:
+            raise ValueError(
+                f"memory_limit of {in_words(limit)} is too small: a block of rows takes {in_words(needed)} "
+                "here; raise memory_limit"
+            )
+        kept = functions.bytes_of(survey.n_rows) <= limit
         rows = Blocks(chunks, functions, kept=kept)
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         providers: list[Any] = [
@@ -209,6 +215,11 @@ class Functions:
     def width(self) -> int:
         """Values that a row takes while it is asked."""
         return max(self.n_features, self.n_basis if self.kernels is None or self._evaluated else 0)
+
+    @property
+    def bytes_of_block(self) -> float:
+        """About what a block of rows takes that is read, asked and forgotten."""
+        return 32.0 * block_rows(self.width) * self.width
 
     def bytes_of(self, n_rows: int) -> float:
         """Return about what rows take that are kept between questions."""

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from . import _candidates
 from ._arguments import check_flag, check_n_jobs
 from ._basis import KernelBasis
+from ._chunks import Chunks
 from ._design import Layout
 from ._extra import columns_at, fitted_extra, is_array
 from ._first_pass import seed_of
@@ -20,9 +21,10 @@ from ._on_sums import OnSums
 from ._out_of_core import Facts
 from ._prediction import KernelRegression
 from ._resolve import is_precomputed, measures_inputs
-from ._summed import Kernels, Summed
+from ._summed import Kernels, Summed, check_room
 from ._types import FloatArray
 from ._validation import Training, naming
+from .kernels import Linear
 
 #: As the core does it: kernels of so many inputs are not stored, nor are designs of more values.
 _CHEAP: Final = 8
@@ -78,6 +80,14 @@ class FixedCentres(KernelBasis):
         room = check_memory_limit(self.memory_limit) // (_SAMPLE_BYTES * n_features)
         size = _candidates.sample_size(asked)
         return max(_candidates.number(asked, size) + 1, min(size, room)), scale
+
+    def _foresee(self, chunks: Chunks) -> None:
+        if chunks.n_rows is not None and _candidates.is_number(self.candidates):
+            n, d = _candidates.number(self.candidates, chunks.n_rows), chunks.n_features
+            n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+            # At least as much as their own kernels and centres will take.
+            least = Kernels([Linear()] * n_kernels, np.broadcast_to(0.0, (n, d)))
+            check_room(least, d, check_memory_limit(self.memory_limit))
 
     def _sampling_seed(self) -> int:
         with naming("random_state"):

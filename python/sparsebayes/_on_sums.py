@@ -61,6 +61,9 @@ class OnSums(SparseBayesEstimator):
         """Return what to learn from a first pass: a sample of so many rows or none; moments or not."""
         return None, False
 
+    def _foresee(self, chunks: Chunks) -> None:
+        """Raise ValueError before the first pass if it can be seen that there is no memory for the sums."""
+
     def _sampling_seed(self) -> int:
         """Return the seed of the sample."""
         raise NotImplementedError

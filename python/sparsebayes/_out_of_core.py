@@ -51,6 +51,7 @@ class Gathering:
         estimator, d = self._estimator, self._chunks.n_features
         state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
         if state is None:
+            estimator._foresee(self._chunks)
             state = self._first_pass()
             if self._checkpoint is not None and state:
                 self._checkpoint.save(**state)

@@ -12,7 +12,7 @@ from ._arguments import check_flag, check_n_jobs
 from ._design import DenseDesign, Layout, evaluate
 from ._provider import Functions, PyStatistics
 from ._types import FloatArray, Likelihood
-from ._validation import _PLAIN, check_chunk, check_chunk_targets
+from ._validation import check_chunk, check_chunk_targets
 from .kernels import Kernel
 
 if TYPE_CHECKING:
@@ -122,14 +122,16 @@ class RowPart(PyStatistics):
 
     def _made(self) -> _core.RowPart:
         # What came from another process may lie anywhere in its message.
-        X, target, weights = (None if a is None else np.require(a, np.float64, _PLAIN) for a in self._rows)
+        X, target, weights = (
+            None if a is None else np.require(a, np.float64, ("C", "A")) for a in self._rows
+        )
         assert X is not None
         assert target is not None
         options: Any = {"likelihood": self.likelihood, "n_threads": self._n_threads}
         if self._centres is None or self._kernels is None:
             layout = Layout(self._bias, X.shape[1], np.arange(X.shape[1]))
             return _core.RowPart.dense(DenseDesign([X], layout).Phi, target, weights, **options)
-        centres = np.require(self._centres, np.float64, _PLAIN)
+        centres = np.require(self._centres, np.float64, ("C", "A"))
         cores = [core for kernel in self._kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(self._kernels):
             options |= {"bias": self._bias, "stored": self._store}

@@ -1,5 +1,8 @@
 """Classifications of rows that are read part by part: the models of rows in memory, whatever the parts."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -67,7 +70,7 @@ def test_mapped_arrays_beyond_the_memory_limit(tmp_path, kind):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     reference = KINDS[kind]().fit(X, y, weights)
     seen = []
-    model = KINDS[kind](memory_limit="300 kB", callback=seen.append).fit(mapped, y, weights)
+    model = KINDS[kind](memory_limit="1.5 MB", callback=seen.append).fit(mapped, y, weights)
     assert_same_model(model, reference)
     assert seen[0].action == "read"
     assert seen[0].progress.what == "looking at classes"
@@ -134,6 +137,8 @@ def test_what_cannot_be_read_part_by_part():
         SparseBayesClassifier().fit(one)
     with pytest.raises(ValueError, match="sample_weight is zero in every row"):
         SparseBayesClassifier().fit([(X, y, np.zeros(len(X)))])
+    with pytest.raises(ValueError, match=r"memory_limit of 1e\+03 B is too small: a block of rows"):
+        SparseBayesClassifier(memory_limit=1000).fit(chunks)
     bad = X.copy()
     bad[130, 1] = np.nan
     with pytest.raises(ValueError, match=r"chunk \d.*X"):
@@ -147,3 +152,52 @@ def test_a_fit_of_chunks_can_be_watched_and_stopped():
     model = SparseBayesClassifier(callback=lambda step: steps.append(step) or step.iteration == 3).fit(chunks)
     assert model.status_ == "stopped"
     assert [step.iteration for step in steps if step.action != "read"] == [1, 2, 3]
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from sparsebayes import RVC, SparseBayesClassifier
+
+path, kind = sys.argv[1:]
+N, d, limit = 120_000, 100, 32_000_000
+file = np.memmap(path, "f8", "w+", shape=(N, d))
+rng = np.random.default_rng(0)
+y = np.empty(N, bool)
+for start in range(0, N, 4000):
+    part = rng.normal(size=(4000, d))
+    file[start : start + 4000] = part
+    y[start : start + 4000] = part[:, 3] + rng.logistic(size=4000) > 0
+    file._mmap.madvise(4)  # MADV_DONTNEED
+X = np.memmap(path, "f8", "r", shape=(N, d))
+options = {"memory_limit": limit, "n_jobs": 2}
+if kind == "RVC":
+    model = RVC("linear", candidates=np.eye(d)[:8], **options)
+else:
+    model = SparseBayesClassifier(**options)
+model.fit([(X[:4000], y[:4000])])  # libraries and threads take memory once
+
+
+def status(field):
+    lines = open("/proc/self/status").read().splitlines()
+    return [int(line.split()[1]) * 1024 for line in lines if line.startswith(field)][0]
+
+
+open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
+before = status("VmRSS")
+model.fit(X, y)
+print(status("VmHWM") - before, X.nbytes, limit, 3 in model.active_)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts pages as Linux does")
+@pytest.mark.parametrize("kind", ["RVC", "SparseBayesClassifier"])
+def test_memory_stays_below_the_limit(kind, tmp_path):
+    """96 MB of rows, a limit of 32 MB, and the whole process measured."""
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "X"), kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    fitted, size, limit, found = done.stdout.split()
+    assert int(size) >= 3 * int(limit)
+    assert int(fitted) < int(limit)
+    assert found == "True"

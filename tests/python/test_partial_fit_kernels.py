@@ -168,6 +168,15 @@ def test_too_many_candidates_for_the_memory_are_an_error_that_says_how_many_fit(
         RVR(candidates=fits + 20, memory_limit="10MB").partial_fit(X, y)
 
 
+def test_too_many_candidates_are_seen_before_the_rows_are_read():
+    X, y, _ = noisy(6, n=3000)
+    records = []
+    model = RVR(candidates=1000, memory_limit=500_000, callback=records.append)
+    with pytest.raises(ValueError, match=r"at most candidates=\d+"):
+        model.fit(X, y)
+    assert not records
+
+
 @pytest.mark.parametrize("n", [0, 1, 40, 700, 5000])
 def test_sums_of_kernels_are_those_of_their_values(n):
     rng = np.random.default_rng(n)

@@ -150,7 +150,7 @@ pub(super) fn sharpen(
     stats: &mut dyn Statistics,
     state: &mut State,
     recorder: &mut Recorder<'_>,
-) -> Result<()> {
+) -> Result<(), Halt> {
     let mut good = state.clone();
     match sharpened(stats, state, &mut good) {
         Ok(()) => {}
@@ -159,10 +159,13 @@ pub(super) fn sharpen(
             check_flag(stats.cancel_flag().as_deref())?;
             state.clone_from(&good);
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
-    recorder.amend(state);
-    Ok(())
+    match recorder.step(Action::Joint, None, state) {
+        // It has come to its end all the same.
+        Err(Halt::MaxIterations) => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// [`sharpen`]; `good` is kept at the sharpest state so far.

@@ -1,5 +1,6 @@
 //! Sums over rows in their own units, turned into those of unit-norm columns.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -23,8 +24,8 @@ pub struct Scaled<R> {
     target_scale: f64,
     active: Vec<usize>,
     mu: Vec<f64>,
-    /// The deviance there, once it is known.
-    deviance: Option<f64>,
+    /// Where deviances were answered lately, and these, in the units of the loop: searches come back to where they began.
+    known: VecDeque<(Vec<usize>, Vec<f64>, f64)>,
     /// The pass at mu = 0, made for the lengths of the columns.
     start: Option<Sweep>,
     cancel: Option<Arc<AtomicBool>>,
@@ -53,7 +54,7 @@ impl<R: RowSums> Scaled<R> {
             target_scale,
             active: Vec::new(),
             mu: Vec::new(),
-            deviance: None,
+            known: VecDeque::new(),
             start: None,
             cancel: None,
             rows,
@@ -78,7 +79,7 @@ impl<R: RowSums> Scaled<R> {
         let squares: Vec<f64> = start.diag.iter().map(|d| d / weight).collect();
         self.norms = lengths(&squares)?;
         self.to_units(&mut start);
-        self.deviance = Some(start.deviance);
+        self.remember(start.deviance);
         self.start = Some(start);
         Ok(())
     }
@@ -87,20 +88,23 @@ impl<R: RowSums> Scaled<R> {
     fn ask(&mut self, active: &[usize], mu: &[f64]) -> Result<()> {
         check_flag(self.cancel.as_deref())?;
         let weight = |(&j, &mu): (&usize, &f64)| mu * self.target_scale / self.norms[j];
-        let mu: Vec<f64> = active.iter().zip(mu).map(weight).collect();
-        if self.active != active || self.mu != mu {
-            self.deviance = None;
-        }
+        self.mu = active.iter().zip(mu).map(weight).collect();
         self.active = active.to_vec();
-        self.mu = mu;
         Ok(())
     }
 
     /// A deviance that was answered, in the units of the loop.
     fn note(&mut self, deviance: f64) -> f64 {
         let deviance = deviance / (self.target_scale * self.target_scale);
-        self.deviance = Some(deviance);
+        self.remember(deviance);
         deviance
+    }
+
+    fn remember(&mut self, deviance: f64) {
+        const MOST: usize = 4;
+        self.known
+            .push_front((self.active.clone(), self.mu.clone(), deviance));
+        self.known.truncate(MOST);
     }
 
     /// What was answered for column `j`, divided by its length; zero where it has none.
@@ -176,8 +180,10 @@ impl<R: RowSums> Statistics for Scaled<R> {
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.ask(active, mu)?;
-        if let Some(deviance) = self.deviance {
-            return Ok(deviance);
+        let here =
+            |known: &&(Vec<usize>, Vec<f64>, f64)| known.0 == self.active && known.1 == self.mu;
+        if let Some((_, _, deviance)) = self.known.iter().find(here) {
+            return Ok(*deviance);
         }
         let deviance = self.rows.deviance(&self.active, &self.mu)?;
         // Infinity is for predictors that overflow, on a line search that goes too far.
@@ -255,7 +261,7 @@ impl<R: RowSums> Statistics for Scaled<R> {
                 *value = self.over_norm(j, *value);
             }
         }
-        self.deviance = Some(sweep.deviance);
+        self.remember(sweep.deviance);
         Ok(sweep)
     }
 
