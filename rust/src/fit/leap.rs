@@ -3,6 +3,8 @@
 //! The fixed-point conditions are a complementarity problem in the prior variances v = 1 / alpha: R = 0 where v > 0,
 //! R >= 0 where v = 0. Its linearisation is solved as such (Josephy 1979), rather than with the functions of the moment.
 
+use std::collections::BTreeSet;
+
 use nalgebra::DMatrix;
 
 use super::mode::find_mode;
@@ -11,6 +13,12 @@ use super::stationary::{Residual, advance, bounded, jacobian, solve};
 use crate::Result;
 use crate::stats::Statistics;
 
+/// Leaps tried, and systems of equations solved to find them, with up to a hundred alphas. A trial costs their number
+/// squared or more, a solution its cube, and models of hundreds have fewer of them.
+const MOST_LEAPS: usize = 32;
+const MOST_SOLUTIONS: usize = 2000;
+const MANY: usize = 100;
+
 /// Takes the first leap that brings R closer to zero, at once or with a few of Newton's steps from where it ends.
 pub(super) fn leap_closer(
     stats: &mut dyn Statistics,
@@ -18,11 +26,14 @@ pub(super) fn leap_closer(
     jacobian_here: &DMatrix<f64>,
     here: &Residual,
 ) -> Result<bool> {
-    const MOST_LEAPS: usize = 32;
     const STEPS: usize = 5;
     /// Closer than this no other choice of functions is any nearer, and what is in the way is rounding.
     const NEAR: f64 = 1e-3;
-    let most = if here.norm() < NEAR { 1 } else { MOST_LEAPS };
+    let most = if here.norm() < NEAR {
+        1
+    } else {
+        at_the_cost_of_many(MOST_LEAPS, state.n_alphas(), 2)
+    };
     let before = state.clone();
     for step in leaps(jacobian_here, here).take(most) {
         let alphas: Vec<f64> = (0..before.n_alphas())
@@ -62,33 +73,64 @@ fn leaps<'a>(
     here: &'a Residual,
 ) -> impl Iterator<Item = Vec<f64>> + 'a {
     let staying = here.staying();
+    let mut guessing = Guessing {
+        jacobian,
+        r: &here.values,
+        seen: BTreeSet::new(),
+        solutions_left: at_the_cost_of_many(MOST_SOLUTIONS, staying.len(), 3),
+    };
     let guesses = std::iter::once(staying.clone()).chain((0..staying.len()).map(move |k| {
         let mut guess = staying.clone();
         guess[k] = false;
         guess
     }));
-    guesses.filter_map(|guess| leap(jacobian, &here.values, guess))
+    guesses.filter_map(move |guess| guessing.leap(guess))
 }
 
-/// The leap that one guess of the functions that stay leads to.
-fn leap(jacobian: &DMatrix<f64>, r: &[f64], mut free: Vec<bool>) -> Option<Vec<f64>> {
-    const CORRECTIONS: usize = 20;
-    for _ in 0..CORRECTIONS {
-        let step = solve(jacobian, r, &free, 1.0)?;
-        let wanted: Vec<bool> = (0..r.len())
-            .map(|k| {
-                if free[k] {
-                    step[k] < 1.0
-                } else {
-                    let moved: f64 = (0..r.len()).map(|i| jacobian[(k, i)] * step[i]).sum();
-                    r[k] + moved < 0.0
-                }
-            })
-            .collect();
-        if wanted == free {
-            return Some(step);
+/// So many with [`MANY`] alphas and fewer, and beyond as many as cost the same, going with this power of their number.
+fn at_the_cost_of_many(most: usize, n_alphas: usize, power: i32) -> usize {
+    let share = (MANY as f64 / n_alphas.max(MANY) as f64).powi(power);
+    ((most as f64 * share) as usize).max(1)
+}
+
+/// The search for leaps.
+struct Guessing<'a> {
+    jacobian: &'a DMatrix<f64>,
+    r: &'a [f64],
+    /// Guesses made. What follows from one is the same each time: no leap, or one that was found before.
+    seen: BTreeSet<Vec<bool>>,
+    solutions_left: usize,
+}
+
+impl Guessing<'_> {
+    /// The leap that one guess of the functions that stay leads to, if it is new.
+    fn leap(&mut self, mut free: Vec<bool>) -> Option<Vec<f64>> {
+        const CORRECTIONS: usize = 20;
+        for _ in 0..CORRECTIONS {
+            if self.solutions_left == 0 || !self.seen.insert(free.clone()) {
+                return None;
+            }
+            self.solutions_left -= 1;
+            let step = solve(self.jacobian, self.r, &free, 1.0)?;
+            let wanted = self.wanted(&free, &step);
+            if wanted == free {
+                return Some(step);
+            }
+            free = wanted;
         }
-        free = wanted;
+        None
     }
-    None
+
+    /// Which functions should have been free, for the step that these being free leads to.
+    fn wanted(&self, free: &[bool], step: &[f64]) -> Vec<bool> {
+        let n = self.r.len();
+        let wanted = |k: usize| {
+            if free[k] {
+                return step[k] < 1.0;
+            }
+            let moved: f64 = (0..n).map(|i| self.jacobian[(k, i)] * step[i]).sum();
+            self.r[k] + moved < 0.0
+        };
+        (0..n).map(wanted).collect()
+    }
 }
