@@ -88,9 +88,9 @@ fn leaps<'a>(
 }
 
 /// So many with [`MANY`] alphas and fewer, and beyond as many as cost the same, going with this power of their number.
-fn at_the_cost_of_many(most: usize, n_alphas: usize, power: i32) -> usize {
-    let share = (MANY as f64 / n_alphas.max(MANY) as f64).powi(power);
-    ((most as f64 * share) as usize).max(1)
+fn at_the_cost_of_many(most: usize, n_alphas: usize, power: u32) -> usize {
+    let share = most * MANY.pow(power) / n_alphas.max(MANY).saturating_pow(power);
+    share.max(1)
 }
 
 /// The search for leaps.
@@ -132,5 +132,46 @@ impl Guessing<'_> {
             self.r[k] + moved < 0.0
         };
         (0..n).map(wanted).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_of_hundreds_get_as_much_as_costs_the_same() {
+        let solutions = [1, 100, 200, 400, 100_000].map(|n| at_the_cost_of_many(2000, n, 3));
+        assert_eq!(solutions, [2000, 2000, 250, 31, 1]);
+        assert_eq!(at_the_cost_of_many(32, 400, 2), 2);
+    }
+
+    #[test]
+    fn guesses_that_go_in_a_circle_end_and_none_is_followed_twice() {
+        // Alone each of the two would have to leave, and with the other gone be back: no leap.
+        let jacobian = DMatrix::from_row_slice(2, 2, &[-1.0, 3.0, -3.0, -1.0]);
+        let r = [0.5, 0.5];
+        let mut guessing = Guessing {
+            jacobian: &jacobian,
+            r: &r,
+            seen: BTreeSet::new(),
+            solutions_left: 100,
+        };
+        for guess in [[true, true], [true, false], [false, true], [false, false]] {
+            let found = guessing.leap(guess.to_vec());
+            if let Some(step) = found {
+                // The linearised problem with its constraints holds.
+                for k in 0..2 {
+                    let left = r[k] + (0..2).map(|i| jacobian[(k, i)] * step[i]).sum::<f64>();
+                    assert!(if step[k] < 1.0 {
+                        left.abs() < 1e-12
+                    } else {
+                        left >= 0.0
+                    });
+                }
+            }
+            assert!(guessing.leap(guess.to_vec()).is_none());
+        }
+        assert!(100 - guessing.solutions_left <= 4);
     }
 }
