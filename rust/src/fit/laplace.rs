@@ -23,7 +23,7 @@ use super::settings::{
     BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
 use super::state::State;
-use super::stationary::polish;
+use super::stationary::{polish, sharpen};
 use crate::Error;
 use crate::stats::Statistics;
 
@@ -135,7 +135,10 @@ pub(super) fn finish(
         }
         match settled {
             None => fine = true,
-            Some(Settled::Converged) if !dictionary.refuses(state) => return Ok(Status::Converged),
+            Some(Settled::Converged) if !dictionary.refuses(state) => {
+                sharpen(stats, state, recorder)?;
+                return Ok(Status::Converged);
+            }
             Some(_) => return Ok(Status::Stalled),
         }
     }
