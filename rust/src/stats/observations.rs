@@ -13,9 +13,9 @@ use super::columns::{Packed, columns_into, lengths, squared_length, unit_columns
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use super::{Statistics, Sweep, check_flag};
-use crate::linalg::blas::{axpy, dot, weighted_square};
+use crate::linalg::blas::{dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result, Working};
 
 /// Columns of a Gram matrix that one thread makes at a time.
@@ -144,12 +144,9 @@ impl<'a> Observations<'a> {
         self.check_cancel()?;
         self.pack(active);
         let n = self.target.len();
-        let packed = self.packed.values();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
-            for (k, &mu) in mu.iter().enumerate() {
-                axpy(mu, &packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
-            }
+            add_combination(&self.packed.at(&rows), mu, &mut eta);
             let mut working = Vec::with_capacity(rows.len());
             let mut skew = Vec::with_capacity(rows.len());
             let mut deviance = 0.0;
@@ -185,18 +182,11 @@ impl<'a> Observations<'a> {
             .unwrap_or_else(|| self.likelihood.working(eta, target))
     }
 
-    /// W times the first `count` of `columns`, which lie `stride` apart and hold these rows alone.
-    fn weighted(
-        &self,
-        columns: &[f64],
-        stride: usize,
-        rows: &Range<usize>,
-        count: usize,
-    ) -> Vec<f64> {
+    /// W times columns that hold these rows alone, side by side.
+    fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> Vec<f64> {
         let working = &self.working[rows.clone()];
-        let mut weighted = Vec::with_capacity(count * rows.len());
-        for j in 0..count {
-            let column = &columns[j * stride..j * stride + rows.len()];
+        let mut weighted = Vec::with_capacity(columns.len() * rows.len());
+        for column in columns {
             weighted.extend(column.iter().zip(working).map(|(v, w)| v * w));
         }
         weighted
@@ -213,34 +203,23 @@ impl<'a> Observations<'a> {
         right
     }
 
-    fn active_gradient(&self, gradient: &mut [f64]) {
-        let n = self.target.len();
-        for (g, column) in gradient
-            .iter_mut()
-            .zip(self.packed.values().chunks_exact(n))
-        {
-            *g = dot(column, &self.residual);
-        }
-    }
-
-    /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` holds these rows alone.
-    fn add_gram(&self, columns: &[f64], stride: usize, rows: &Range<usize>, out: &mut [f64]) {
-        let m = out.len().isqrt();
+    /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows alone.
+    fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
+        let m = columns.len();
         fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
             if self.check_cancel().is_err() {
                 return;
             }
             let (first, width) = (start / m, out.len() / m);
-            let part = &columns[first * stride..];
-            let below = Tall::new(part, stride, m - first);
+            let below = &columns[first..];
             let weighted;
             let right = if self.is_plain() {
-                Tall::new(part, stride, width)
+                Tall::listed(&below[..width])
             } else {
-                weighted = self.weighted(part, stride, rows, width);
+                weighted = self.weighted(&below[..width], rows);
                 Tall::new(&weighted, rows.len(), width)
             };
-            add_transpose_product(below, right, rows.len(), &mut out[first..], m);
+            add_transpose_product(Tall::listed(below), right, rows.len(), &mut out[first..], m);
         });
     }
 
@@ -287,11 +266,11 @@ impl Statistics for Observations<'_> {
         gradient: &mut [f64],
     ) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
-        self.active_gradient(gradient);
+        self.packed.products(&self.residual, gradient);
         let m = active.len();
         let n = self.target.len();
         let mut sum = sum_over_rows(n, m, |rows, out| {
-            self.add_gram(&self.packed.values()[rows.start..], n, &rows, out);
+            self.add_gram(&self.packed.at(&rows), &rows, out);
         });
         self.check_cancel()?;
         sum.fill_upper_triangle_with_lower_triangle();
@@ -307,7 +286,7 @@ impl Statistics for Observations<'_> {
             self.pack(active);
             let n = self.target.len();
             self.xi = Some(tightest(
-                self.packed.values(),
+                &self.packed.at(&(0..n)),
                 n,
                 mu,
                 sigma,
@@ -319,7 +298,7 @@ impl Statistics for Observations<'_> {
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
-        self.active_gradient(gradient);
+        self.packed.products(&self.residual, gradient);
         Ok(deviance)
     }
 
@@ -329,12 +308,7 @@ impl Statistics for Observations<'_> {
         let (n, m) = (self.target.len(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
         Ok(sum_over_rows(n, m, |rows, out| {
-            let columns: Vec<&[f64]> = self
-                .packed
-                .values()
-                .chunks_exact(n)
-                .map(|c| &c[rows.clone()])
-                .collect();
+            let columns = self.packed.at(&rows);
             let height = rows.len();
             let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
             let squares = t.map(|v| v * v);
@@ -390,8 +364,9 @@ impl Statistics for Observations<'_> {
         let mut gradient = vec![0.0; m];
         for rows in pieces(self.target.len(), GRAM_ROWS) {
             columns_into(self.design, &self.norms, js, &rows, &mut columns);
-            self.add_gram(&columns, rows.len(), &rows, gram.as_mut_slice());
-            for (g, column) in gradient.iter_mut().zip(columns.chunks_exact(rows.len())) {
+            let columns: Vec<&[f64]> = columns.chunks_exact(rows.len()).collect();
+            self.add_gram(&columns, &rows, gram.as_mut_slice());
+            for (g, column) in gradient.iter_mut().zip(&columns) {
                 *g += dot(column, &self.residual[rows.clone()]);
             }
         }
