@@ -5,6 +5,7 @@ mod climb;
 mod creep;
 mod dictionary;
 mod fixed_point;
+mod head_start;
 mod inner;
 mod joint;
 mod laplace;

@@ -7,6 +7,7 @@
 use super::Status;
 use super::climb::climb;
 use super::dictionary::Dictionary;
+use super::head_start;
 use super::inner::{self, Settled};
 use super::joint::NoiseRange;
 use super::pool::Pool;
@@ -31,13 +32,15 @@ pub(super) fn maximise(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let mut dictionary = Dictionary::new(stats.n_basis(), priors);
-    let whole = rough(
-        stats,
-        state,
-        &mut dictionary,
-        rules.free_noise(range),
-        recorder,
-    )?;
+    let noise = rules.free_noise(range);
+    if head_start::take(stats, state, dictionary.priors(), rules, noise)? {
+        recorder.begin(state);
+        inner::converge(stats, state, noise, FREE, recorder)?;
+        dictionary.refresh(stats, state)?;
+        let start = Start::default();
+        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+    }
+    let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
     let start = Start {
         whole,
         searches: SEARCHES,

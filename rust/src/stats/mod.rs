@@ -16,6 +16,7 @@ mod kernel_design;
 mod multinomial;
 mod observations;
 mod outputs;
+mod part;
 mod row_major;
 mod rows;
 mod softmax;
@@ -153,6 +154,21 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
         Ok(Vec::new())
+    }
+
+    /// Shows `see` one row in `share`, spread evenly over all of them, as if these were all there are: a first model is
+    /// found there for less. Not if that makes fewer than `least` rows, and a provider need not at all.
+    ///
+    /// # Errors
+    /// Those of `see`, and as [`Statistics::deviance`].
+    fn on_part(
+        &self,
+        share: usize,
+        least: usize,
+        see: &mut dyn FnMut(&mut dyn Statistics) -> Result<()>,
+    ) -> Result<()> {
+        let _ = (share, least, see);
+        Ok(())
     }
 
     /// The Gram matrix among `js` (|js| x |js|) and the gradient of each, at the `mu` last asked about.

@@ -11,6 +11,7 @@ use super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::bound::{no_bound, tightest};
 use super::columns::{Packed, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
+use super::part::Part;
 use super::rows::{check_rows, spread};
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{dot, weighted_square};
@@ -57,8 +58,23 @@ impl<'a> Observations<'a> {
     pub fn new(
         design: &'a dyn Design,
         likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        Self::cancellable(design, likelihood, target, weights, None)
+    }
+
+    /// [`Observations::new`]; this and every later question end with
+    /// [`Error::Interrupted`](crate::Error::Interrupted) once `cancel` is raised.
+    ///
+    /// # Errors
+    /// As [`Observations::new`].
+    pub fn cancellable(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
         mut target: Vec<f64>,
         weights: Option<Vec<f64>>,
+        cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
         check_rows(design.n_rows(), &target, weights.as_deref())?;
         likelihood.check_targets(&target)?;
@@ -91,7 +107,7 @@ impl<'a> Observations<'a> {
             xi: None,
             start: None,
             target,
-            cancel: None,
+            cancel,
         };
         this.measure()?;
         Ok(this)
@@ -353,6 +369,24 @@ impl Statistics for Observations<'_> {
             },
         )?;
         Ok(unit_columns(sums, &self.norms, fixed, deviance))
+    }
+
+    fn on_part(
+        &self,
+        share: usize,
+        least: usize,
+        see: &mut dyn FnMut(&mut dyn Statistics) -> Result<()>,
+    ) -> Result<()> {
+        let Some(part) = Part::of(self.design, share, least) else {
+            return Ok(());
+        };
+        let mut target = part.pick(&self.target);
+        target.iter_mut().for_each(|t| *t *= self.target_scale);
+        let weights = self.weights.as_ref().map(|w| part.pick(w));
+        let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
+        see(&mut Observations::cancellable(
+            &part, likelihood, target, weights, cancel,
+        )?)
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
