@@ -84,7 +84,7 @@ class Sweeps:
 
 
 def limit_memory():
-    """Have the system refuse what the machine does not have: an exception here, and no other process killed."""
+    """Have the system refuse what the machine does not have: an exception, and no other process killed."""
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         resource.setrlimit(resource.RLIMIT_DATA, (int(SHARE_OF_MEMORY * total),) * 2)

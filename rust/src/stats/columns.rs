@@ -179,7 +179,13 @@ pub(super) fn columns_into(
 }
 
 /// Some rows of column `j`, divided by its norm.
-fn column_into(design: &dyn Design, norms: &[f64], j: usize, rows: &Range<usize>, out: &mut [f64]) {
+pub(super) fn column_into(
+    design: &dyn Design,
+    norms: &[f64],
+    j: usize,
+    rows: &Range<usize>,
+    out: &mut [f64],
+) {
     let scale = 1.0 / norms[j];
     BLOCK_BUFFER.with_borrow_mut(|buffer| {
         let block = design.block(rows.clone(), j..j + 1, buffer);

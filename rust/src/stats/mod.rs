@@ -16,13 +16,13 @@ mod kernel_design;
 mod multinomial;
 mod observations;
 mod outputs;
-mod part;
 mod row_major;
 mod rows;
 mod softmax;
 mod softmax_sums;
 mod sufficient;
 mod summary;
+mod thinned;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
@@ -156,19 +156,27 @@ pub trait Statistics {
         Ok(Vec::new())
     }
 
-    /// Shows `see` one row in `share`, spread evenly over all of them, as if these were all there are: a first model is
-    /// found there for less. Not if that makes fewer than `least` rows, and a provider need not at all.
+    /// Shows `see` these statistics and those of one row in `share`, spread evenly over all of them, as if these were all
+    /// there are. Not if that makes fewer than `least` rows, and a provider need not at all.
     ///
     /// # Errors
-    /// Those of `see`, and as [`Statistics::deviance`].
-    fn on_part(
-        &self,
+    /// As [`Statistics::deviance`].
+    fn on_fewer_rows(
+        &mut self,
         share: usize,
         least: usize,
-        see: &mut dyn FnMut(&mut dyn Statistics) -> Result<()>,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
         let _ = (share, least, see);
         Ok(())
+    }
+
+    /// The gradient of each of `js`, at the `mu` last asked about.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        Ok(self.among(js)?.1)
     }
 
     /// The Gram matrix among `js` (|js| x |js|) and the gradient of each, at the `mu` last asked about.

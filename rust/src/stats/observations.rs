@@ -9,12 +9,12 @@ use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::bound::{no_bound, tightest};
-use super::columns::{Packed, columns_into, lengths, squared_length, unit_columns};
+use super::columns::{Packed, column_into, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
-use super::part::Part;
 use super::rows::{check_rows, spread};
+use super::thinned::Thinned;
 use super::{Statistics, Sweep, check_flag};
-use crate::linalg::blas::{dot, weighted_square};
+use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result, Working};
@@ -371,22 +371,39 @@ impl Statistics for Observations<'_> {
         Ok(unit_columns(sums, &self.norms, fixed, deviance))
     }
 
-    fn on_part(
-        &self,
+    fn on_fewer_rows(
+        &mut self,
         share: usize,
         least: usize,
-        see: &mut dyn FnMut(&mut dyn Statistics) -> Result<()>,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
-        let Some(part) = Part::of(self.design, share, least) else {
+        let Some(thinned) = Thinned::of(self.design, share, least) else {
             return Ok(());
         };
-        let mut target = part.pick(&self.target);
-        target.iter_mut().for_each(|t| *t *= self.target_scale);
-        let weights = self.weights.as_ref().map(|w| part.pick(w));
+        let target = thinned.pick(&self.target);
+        let weights = self.weights.as_ref().map(|w| thinned.pick(w));
         let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
-        see(&mut Observations::cancellable(
-            &part, likelihood, target, weights, cancel,
-        )?)
+        let mut part = Observations::cancellable(&thinned, likelihood, target, weights, cancel)?;
+        see(self, &mut part);
+        Ok(())
+    }
+
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
+            self.check_cancel()?;
+            let mut column = vec![0.0; rows.len()];
+            let residual = &self.residual[rows.clone()];
+            let of = |&j: &usize| {
+                column_into(self.design, &self.norms, j, &rows, &mut column);
+                dot(&column, residual)
+            };
+            Ok(js.iter().map(of).collect())
+        });
+        let mut sum = vec![0.0; js.len()];
+        for part in parts {
+            axpy(1.0, &part?, &mut sum);
+        }
+        Ok(sum)
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {

@@ -1,4 +1,4 @@
-//! Part of the rows of a design, spread evenly over all of them.
+//! Thinned of the rows of a design, spread evenly over all of them.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use crate::linalg::parallel::pieces;
 const RUN: usize = 64;
 
 /// Some runs of the rows of a design, as if they were all there are.
-pub(super) struct Part<'a> {
+pub(super) struct Thinned<'a> {
     design: &'a dyn Design,
     /// Where each run begins.
     starts: Vec<usize>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Thinned<'a> {
     /// One row in `share`, if that makes at least `least`.
     pub(super) fn of(design: &'a dyn Design, share: usize, least: usize) -> Option<Self> {
         let n_runs = design.n_rows() / RUN;
@@ -34,7 +34,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl Design for Part<'_> {
+impl Design for Thinned<'_> {
     fn n_rows(&self) -> usize {
         self.starts.len() * RUN
     }
@@ -81,17 +81,17 @@ mod tests {
     use crate::DenseDesign;
 
     #[test]
-    fn a_block_of_a_part_holds_the_rows_that_were_picked() {
+    fn a_block_holds_the_rows_that_were_picked() {
         let (n, k) = (1000, 3);
         let values: Vec<f64> = (0..n * k).map(|i| i as f64).collect();
         let design = DenseDesign::new(&values, n, k).unwrap();
-        let part = Part::of(&design, 4, 128).unwrap();
-        let picked: Vec<Vec<f64>> = values.chunks_exact(n).map(|c| part.pick(c)).collect();
-        assert_eq!(part.n_rows(), 192);
+        let thinned = Thinned::of(&design, 4, 128).unwrap();
+        let picked: Vec<Vec<f64>> = values.chunks_exact(n).map(|c| thinned.pick(c)).collect();
+        assert_eq!(thinned.n_rows(), 192);
         assert_eq!((picked[0][0], picked[0][64]), (0.0, 320.0));
         for rows in [0..192, 3..60, 60..70, 64..128, 100..192] {
             let mut buffer = vec![f64::NAN; 7];
-            let block = part.block(rows.clone(), 1..3, &mut buffer);
+            let block = thinned.block(rows.clone(), 1..3, &mut buffer);
             for c in 0..2 {
                 assert_eq!(block.column(c, rows.len()), &picked[c + 1][rows.clone()]);
             }
@@ -99,10 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_would_be_too_small_is_none() {
+    fn too_few_rows_are_none() {
         let values = vec![1.0; 1000];
         let design = DenseDesign::new(&values, 1000, 1).unwrap();
-        assert!(Part::of(&design, 4, 193).is_none());
-        assert!(Part::of(&design, 16, 0).is_none());
+        assert!(Thinned::of(&design, 4, 193).is_none());
+        assert!(Thinned::of(&design, 16, 0).is_none());
     }
 }
