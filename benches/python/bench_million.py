@@ -48,6 +48,11 @@ FULL = Sizes(1_000_000, 2000, 1000, (10_000, 100_000, 1_000_000), 500, targets=T
 SMALL = Sizes(20_000, 200, 100, (2000, 6000, 20_000), 50, targets=False)
 EXPONENT = 1.05
 
+#: Seconds for a kernel, multiplications with addition per second, both of one core: docs/scale.md.
+KAPPA, RHO = 1.45e-9, 14e9
+#: Passes over the dictionary after that for the norms; functions that ever enter, for each that stays.
+PASSES, ENTERING = 2, 1.5
+
 
 def regression(sizes):
     k = sizes.candidates
@@ -129,21 +134,26 @@ def cost(sizes):
     """Time against rows, candidates fixed: the exponent is the slope of a line through the logarithms."""
     k = sizes.cost_candidates
     found = [measured(Line(f"RVR, {k} candidates", "rvr", k), n)[1] for n in sizes.cost_rows]
-    rows = [
-        (
-            str(n),
-            *(number(f[key]) for key in ("seconds", "cpu_seconds")),
-            number(f["bytes"] / GIB),
-            str(f["functions"]),
-        )
-        for n, f in zip(sizes.cost_rows, found, strict=True)
-    ]
-    exponents = [slope(sizes.cost_rows, [f[key] for f in found]) for key in ("seconds", "cpu_seconds")]
+    rows = [cost_row(n, k, one) for n, one in zip(sizes.cost_rows, found, strict=True)]
+    exponents = [slope(sizes.cost_rows, [one[key] for one in found]) for key in ("seconds", "cpu_seconds")]
     met = f"<= {EXPONENT}: {'yes' if exponents[0] <= EXPONENT else 'no'}" if sizes.targets else ""
-    rows.append(("exponent", *map(number, exponents), "", met))
-    headings = ("rows", " seconds", " CPU seconds", " GiB", " functions")
+    rows.append(("exponent", *map(number, exponents), "", "", met))
+    headings = ("rows", " seconds", " CPU seconds", " predicted", " GiB", " functions")
     raw = {"rows": sizes.cost_rows, "fits": found, "exponents": exponents}
     return Table(f"Cost against N, {k} candidates", headings, rows), raw
+
+
+def cost_row(n, k, found):
+    seconds, cpu, gib = found["seconds"], found["cpu_seconds"], found["bytes"] / GIB
+    predicted = predicted_seconds(n, k, found["functions"])
+    return (str(n), *map(number, (seconds, cpu, predicted, gib)), str(found["functions"]))
+
+
+def predicted_seconds(n, k, m):
+    """CPU seconds by docs/scale.md for a dictionary of one pool, but for what does not depend on the rows."""
+    kernels = (1 + PASSES) * k + k
+    products = k * ENTERING * m + k * k / 2
+    return n * (KAPPA * kernels + products / RHO)
 
 
 def slope(x, y):
@@ -171,7 +181,7 @@ def main():
     sizes = SMALL if options.small else FULL
     for line in report.environment_lines(options.markdown):
         print(line)
-    raw = {"environment": report.environment()}
+    raw, lines = {"environment": report.environment()}, list(report.environment_lines(markdown=True))
     makers = {
         "a": lambda: comparison("Regression: 2-D sinc", (" RMSE",), regression(sizes), sizes),
         "b": lambda: comparison("Two classes", (" error", " log loss"), classification(sizes), sizes),
@@ -182,9 +192,12 @@ def main():
         *tables, numbers = makers[name]()
         raw[name] = numbers
         for table in tables:
+            lines += ["", *table.lines(markdown=True)]
             print()
             for line in table.lines(options.markdown):
                 print(line, flush=True)
+    if options.write:
+        report.rewrite(options.write, "million", lines)
     if options.json:
         options.json.write_text(json.dumps(raw, indent=1) + "\n")
 
@@ -197,6 +210,7 @@ def parse():
     )
     parser.add_argument("--all", action="store_true", help="with d, which may take an hour")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--write", type=Path, metavar="PATH", help="put the tables into docs/scale.md")
     parser.add_argument("--json", type=Path, metavar="PATH", help="save all numbers")
     options = parser.parse_args()
     options.only = options.only or ("abcd" if options.all else "abc")
