@@ -172,3 +172,70 @@ impl Statistics for Sampled<'_> {
         Ok((gram, self.whole.project(js)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Likelihood;
+    use crate::stats::{DenseDesign, Observations};
+
+    const RUN: usize = 64;
+    const SAME: usize = 4;
+    const RUNS: usize = 6;
+    const K: usize = 5;
+
+    /// Rows in runs of which each comes several times in a row: one row in so many has all there is to know.
+    fn repeated(value: impl Fn(usize) -> f64) -> Vec<f64> {
+        (0..RUNS * SAME * RUN)
+            .map(|row| value(row / (SAME * RUN) * RUN + row % RUN))
+            .collect()
+    }
+
+    #[test]
+    fn where_rows_repeat_themselves_some_say_what_all_say() {
+        let columns: Vec<f64> = (0..K)
+            .flat_map(|j| repeated(move |row| ((row * (j + 2)) as f64).sin() * (1.0 + j as f64)))
+            .collect();
+        let target = repeated(|row| (row as f64).cos());
+        let weights = repeated(|row| 1.0 + (row % 3) as f64);
+        let design = DenseDesign::new(&columns, target.len(), K).unwrap();
+        let observe = || {
+            let (target, weights) = (target.clone(), Some(weights.clone()));
+            Observations::new(&design, Likelihood::Gaussian, target, weights).unwrap()
+        };
+        let (active, mu, others) = ([3, 1], [0.7, -0.2], [4, 1, 0]);
+        let mut exact = observe();
+        let (mut gram, mut gradient) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
+        let deviance = exact.local(&active, &mu, &mut gram, &mut gradient).unwrap();
+        let sweep = exact.sweep(&active, &mu, &others).unwrap();
+        let among = exact.among(&others).unwrap();
+        let mut asked = false;
+        let near = |a: &[f64], b: &[f64]| {
+            assert_eq!(a.len(), b.len());
+            assert!(
+                a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12),
+                "{a:?} {b:?}"
+            );
+        };
+        let mut whole = observe();
+        whole
+            .on_fewer_rows(SAME, RUNS * RUN, &mut |whole, part| {
+                asked = true;
+                let mut sampled = Sampled::new(whole, part);
+                let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
+                let d = sampled.local(&active, &mu, &mut g, &mut slope).unwrap();
+                near(&[d], &[deviance]);
+                near(&slope, &gradient);
+                near(g.as_slice(), gram.as_slice());
+                let s = sampled.sweep(&active, &mu, &others).unwrap();
+                near(&s.diag, &sweep.diag);
+                near(&s.gradient, &sweep.gradient);
+                near(&s.gram.concat(), &sweep.gram.concat());
+                let a = sampled.among(&others).unwrap();
+                near(a.0.as_slice(), among.0.as_slice());
+                near(&a.1, &among.1);
+            })
+            .unwrap();
+        assert!(asked);
+    }
+}
