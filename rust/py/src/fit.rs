@@ -55,8 +55,9 @@ impl<'a> Task<'a> {
         match self.kind {
             Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
-                let stats = Observations::new(design, likelihood, target, weights)?;
-                fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
+                let mut stats =
+                    Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
+                fit(&mut stats, &self.rules, watch)
             }
             Kind::Classes => {
                 let stats = Multinomial::new(design, self.target, weights)?;

@@ -14,6 +14,7 @@ mod outputs;
 mod pool;
 mod prior;
 mod record;
+mod sampled;
 mod search;
 mod sequential;
 mod settings;

@@ -25,6 +25,7 @@ mod softmax;
 mod softmax_sums;
 mod sufficient;
 mod summary;
+mod thinned;
 
 pub use dense::DenseDesign;
 pub use design::{Block, Design};
@@ -159,6 +160,29 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
         Ok(Vec::new())
+    }
+
+    /// Shows `see` these statistics and those of one row in `share`, spread evenly over all of them, as if these were all
+    /// there are. Not if that makes fewer than `least` rows, and a provider need not at all.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn on_fewer_rows(
+        &mut self,
+        share: usize,
+        least: usize,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let _ = (share, least, see);
+        Ok(())
+    }
+
+    /// The gradient of each of `js`, at the `mu` last asked about.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        Ok(self.among(js)?.1)
     }
 
     /// The Gram matrix among `js` (|js| x |js|) and the gradient of each, at the `mu` last asked about.
