@@ -41,7 +41,8 @@ class StepRecord:
         section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together, for a
         variational fit with all that q and its bound have),
         ``"search"`` (part of the model replaced by something better) or ``"mode"`` (the posterior mode found
-        anew, for likelihoods other than the Gaussian).
+        anew, for likelihoods other than the Gaussian). And ``"sweep"``, for large dictionaries that are looked
+        at in blocks: no step, but a word on how far that has come.
     index : int or None
         The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
     gain : float
@@ -53,6 +54,10 @@ class StepRecord:
     noise_variance : float or None
         Noise variance after the step, with several outputs the mean of theirs; None for likelihoods without
         one.
+    n_swept, n_to_sweep : int or None
+        Of a ``"sweep"``: how many candidates it has looked at, over all rows, and how many it has to.
+    seconds_left : float or None
+        Of a ``"sweep"`` under way: until it ends, if it goes on as it has.
     """
 
     iteration: int
@@ -62,6 +67,9 @@ class StepRecord:
     log_marginal_likelihood: float
     n_active: int
     noise_variance: float | None
+    n_swept: int | None = None
+    n_to_sweep: int | None = None
+    seconds_left: float | None = None
 
 
 Callback: TypeAlias = Callable[[StepRecord], Any]

@@ -28,6 +28,7 @@ class Watch:
         has_noise: bool,
         n_fits: int,
         n_basis: int,
+        n_rows: int = 0,
     ) -> None:
         self._name = name
         self._callback = callback
@@ -36,8 +37,11 @@ class Watch:
         self._has_noise = has_noise
         self._n_fits = n_fits
         self._n_basis = n_basis
+        self._n_rows = n_rows
+        self._sweep_began = 0.0
         self._fit = 0
         self._shown_at = 0.0
+        self._width = 78
         self._stopped = False
 
     def begin(self) -> CoreCallback | None:
@@ -60,24 +64,40 @@ class Watch:
         evidence: float,
         n_active: int,
         beta: float,
+        swept: tuple[int, int] | None = None,
     ) -> bool:
         if self._stopped:
             return True
-        if self._verbose and time.monotonic() - self._shown_at > _INTERVAL:
+        left = self._seconds_left(*swept) if swept is not None else None
+        if self._verbose and (swept is not None or time.monotonic() - self._shown_at > _INTERVAL):
             self._shown_at = time.monotonic()
-            self._show(iteration, n_active, evidence, "")
+            self._show(iteration, n_active, evidence, "" if swept is None else self._sweep(*swept, left))
         if self._callback is not None:
             # A softmax counts the functions of one class after those of another.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / beta if self._has_noise else None
-            record = StepRecord(iteration, action, index, gain, evidence, n_active, noise)
+            progress = (None, None) if swept is None else swept
+            record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, *progress, left)
             self._stopped = bool(self._callback(record))
         return self._stopped
+
+    def _seconds_left(self, done: int, total: int) -> float | None:
+        """Return how long a sweep still takes if it goes on as it has; None at its beginning."""
+        if done == 0:
+            self._sweep_began = time.monotonic()
+            return None
+        return (time.monotonic() - self._sweep_began) * (total - done) / done
+
+    def _sweep(self, done: int, total: int, left: float | None) -> str:
+        time_left = "" if left is None else f", {left:.0f} s left"
+        return f"; swept {done}/{total} candidates x {self._n_rows} rows{time_left}"
 
     def _show(self, iteration: int, n_active: int, evidence: float, end: str) -> None:
         which = f" {self._fit}/{self._n_fits}" if self._n_fits > 1 else ""
         line = (
             f"{self._name}{which}: step {iteration}, {n_active} functions, log evidence {evidence:.6g}{end}"
         )
-        sys.stderr.write(f"\r{line:<78}")
+        # Over whatever is left of a longer line before.
+        self._width = max(len(line), self._width)
+        sys.stderr.write(f"\r{line:<{self._width}}")
         sys.stderr.flush()

@@ -52,8 +52,8 @@ mod stats;
 pub use error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use fit::{
-    Action, Ascent, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status,
-    Step, TopDownFit, Watch, fit, fit_outputs,
+    Action, Ascent, Blocks, Keep, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme,
+    Settings, Sketch, Status, Step, TopDownFit, Watch, fit, fit_in_blocks, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 #[cfg(feature = "fit")]
@@ -65,6 +65,6 @@ pub use probit::{Expectations, Probit};
 #[cfg(feature = "fit")]
 pub use stats::{
     Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
-    OutputObservations, OutputStatistics, Residuals, RowMajorDesign, Statistics,
+    OutputObservations, OutputStatistics, Partial, Residuals, RowMajorDesign, Statistics,
     SufficientStatistics, Summary, Sweep,
 };

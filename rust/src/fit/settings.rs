@@ -142,6 +142,30 @@ impl std::ops::Deref for Rules {
     }
 }
 
+/// Sizes of a fit in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// Functions of the first working set.
+    pub sample: usize,
+    /// Functions of later ones, but for those in the model and those that come in.
+    pub working: usize,
+    /// Candidates let into the working set after a sweep.
+    pub entrants: usize,
+    /// Candidates looked at together in a sweep.
+    pub block: usize,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self {
+            sample: 2048,
+            working: 2048,
+            entrants: 384,
+            block: 4096,
+        }
+    }
+}
+
 /// Noise variance at the start, as a fraction of the variance of the targets: Tipping & Faul (2003), section 4, step 1.
 pub(super) const START_NOISE: f64 = 0.1;
 

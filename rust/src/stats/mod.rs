@@ -16,10 +16,12 @@ mod kernel_design;
 mod multinomial;
 mod observations;
 mod outputs;
+mod partial;
 mod row_major;
 mod rows;
 mod softmax;
 mod softmax_sums;
+mod subset;
 mod sufficient;
 mod summary;
 
@@ -30,7 +32,9 @@ pub use kernel_design::KernelDesign;
 pub use multinomial::Multinomial;
 pub use observations::Observations;
 pub use outputs::{OutputObservations, OutputStatistics, Residuals};
+pub use partial::Partial;
 pub use row_major::RowMajorDesign;
+pub(crate) use subset::Subset;
 pub use sufficient::SufficientStatistics;
 pub use summary::Summary;
 

@@ -28,14 +28,14 @@ pub(super) const GRAM_ROWS: usize = 512;
 /// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
 /// `mu` last asked about.
 pub struct Observations<'a> {
-    design: &'a dyn Design,
+    pub(super) design: &'a dyn Design,
     likelihood: Likelihood,
     target: Vec<f64>,
-    weights: Option<Vec<f64>>,
+    pub(super) weights: Option<Vec<f64>>,
     n_obs: f64,
-    norms: Vec<f64>,
-    packed: Packed,
-    working: Vec<f64>,
+    pub(super) norms: Vec<f64>,
+    pub(super) packed: Packed,
+    pub(super) working: Vec<f64>,
     residual: Vec<f64>,
     skew: Vec<f64>,
     constant_deviance: f64,
@@ -57,6 +57,18 @@ impl<'a> Observations<'a> {
     pub fn new(
         design: &'a dyn Design,
         likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        let mut this = Self::unmeasured(design, likelihood, target, weights)?;
+        this.measure()?;
+        Ok(this)
+    }
+
+    /// With no lengths of columns.
+    pub(super) fn unmeasured(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
         mut target: Vec<f64>,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
@@ -76,7 +88,7 @@ impl<'a> Observations<'a> {
         let constant_deviance = (0..n)
             .map(|row| weight(row) * likelihood.constant_deviance(target[row]))
             .sum();
-        let mut this = Self {
+        Ok(Self {
             design,
             likelihood,
             weights,
@@ -92,9 +104,7 @@ impl<'a> Observations<'a> {
             start: None,
             target,
             cancel: None,
-        };
-        this.measure()?;
-        Ok(this)
+        })
     }
 
     /// Ends every later question with [`Error::Interrupted`](crate::Error::Interrupted) once `flag` is raised.
@@ -104,7 +114,7 @@ impl<'a> Observations<'a> {
         self
     }
 
-    fn check_cancel(&self) -> Result<()> {
+    pub(super) fn check_cancel(&self) -> Result<()> {
         check_flag(self.cancel.as_deref())
     }
 
@@ -140,7 +150,7 @@ impl<'a> Observations<'a> {
     }
 
     /// Brings `working` and `residual` to `mu` and returns the deviance.
-    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+    pub(super) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
         self.pack(active);
         let n = self.target.len();
@@ -203,7 +213,7 @@ impl<'a> Observations<'a> {
     }
 
     /// Some rows of W times the columns, and of the residuals, side by side.
-    fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
+    pub(super) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
         let working = &self.working[rows.clone()];
         let mut right = Vec::with_capacity((columns.len() + 1) * rows.len());
         for column in columns {

@@ -1,0 +1,143 @@
+//! Some functions of a large dictionary, as if they were all there are.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nalgebra::DMatrix;
+
+use super::design::{Block, Design};
+use super::{Partial, Statistics, Sweep};
+use crate::Result;
+
+/// Some columns of a design, in the order given.
+pub(super) struct SubsetDesign<'a> {
+    pub(super) design: &'a dyn Design,
+    pub(super) columns: &'a [usize],
+}
+
+impl Design for SubsetDesign<'_> {
+    fn n_rows(&self) -> usize {
+        self.design.n_rows()
+    }
+
+    fn n_basis(&self) -> usize {
+        self.columns.len()
+    }
+
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
+        let height = rows.len();
+        let mut part = Vec::new();
+        buffer.clear();
+        let columns = &self.columns[columns];
+        for run in columns.chunk_by(|a, b| a + 1 == *b) {
+            let asked = run[0]..run[0] + run.len();
+            let block = self.design.block(rows.clone(), asked, &mut part);
+            for c in 0..run.len() {
+                buffer.extend_from_slice(block.column(c, height));
+            }
+        }
+        Block {
+            data: buffer,
+            stride: height,
+        }
+    }
+}
+
+/// [`Statistics`] of some functions of a provider; they go by their place among these.
+pub(crate) struct Subset<'a> {
+    stats: &'a mut dyn Partial,
+    functions: Vec<usize>,
+    norms: Vec<f64>,
+}
+
+impl<'a> Subset<'a> {
+    /// The functions given, whose lengths are not asked for: [`Statistics::norms`] has none.
+    pub(crate) fn unmeasured(stats: &'a mut dyn Partial, functions: Vec<usize>) -> Self {
+        Self {
+            stats,
+            functions,
+            norms: Vec::new(),
+        }
+    }
+
+    /// The functions given, with their lengths.
+    pub(crate) fn measured(stats: &'a mut dyn Partial, functions: Vec<usize>) -> Result<Self> {
+        let norms = stats.lengths_of(&functions)?;
+        Ok(Self {
+            stats,
+            functions,
+            norms,
+        })
+    }
+
+    fn named(&self, places: &[usize]) -> Vec<usize> {
+        places.iter().map(|&i| self.functions[i]).collect()
+    }
+}
+
+impl Statistics for Subset<'_> {
+    fn n_obs(&self) -> f64 {
+        self.stats.n_obs()
+    }
+
+    fn n_basis(&self) -> usize {
+        self.functions.len()
+    }
+
+    fn is_linear(&self) -> bool {
+        self.stats.is_linear()
+    }
+
+    fn norms(&self) -> &[f64] {
+        &self.norms
+    }
+
+    fn target_scale(&self) -> f64 {
+        self.stats.target_scale()
+    }
+
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.stats.cancel_flag()
+    }
+
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        self.stats.deviance(&self.named(active), mu)
+    }
+
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
+        self.stats.local(&self.named(active), mu, gram, gradient)
+    }
+
+    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
+        self.stats.bound(&self.named(active), mu, sigma)
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        self.stats.gradient(&self.named(active), mu, gradient)
+    }
+
+    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        self.stats.variance_drift(&self.named(active), sigma)
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        let (active, wanted) = (self.named(active), self.named(wanted));
+        self.stats.sweep_of(&self.functions, &active, mu, &wanted)
+    }
+
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        self.stats.among(&self.named(js))
+    }
+}
