@@ -64,7 +64,7 @@ pub use predictor::Predictor;
 pub use probit::{Expectations, Probit};
 #[cfg(feature = "fit")]
 pub use stats::{
-    Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
-    OutputObservations, OutputStatistics, Partial, Residuals, RowMajorDesign, Statistics,
-    SufficientStatistics, Summary, Sweep,
+    Block, DenseDesign, Design, Family, Glance, JoinedDesign, KernelDesign, Multinomial,
+    Observations, OutputObservations, OutputStatistics, Partial, Residuals, RowMajorDesign, Screen,
+    Statistics, SufficientStatistics, Summary, Sweep,
 };

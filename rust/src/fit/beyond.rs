@@ -11,20 +11,23 @@ use crate::linalg::parallel::map_pieces;
 use crate::stats::{Partial, Statistics, Subset};
 
 /// A candidate with less to gain than this many nats stays outside: half of what a certificate allows.
-const WORTHWHILE: f64 = 5e-7;
+pub(super) const WORTHWHILE: f64 = 5e-7;
+
+/// A ratio q^2 / s below this leaves a candidate far from gaining.
+pub(super) const NEARLY: f64 = 0.1;
 
 /// Candidates with most to gain that a sweep remembers.
 const REMEMBERED: usize = 4096;
 
 /// A candidate and what it would bring.
 #[derive(Debug, Clone)]
-struct Offer {
-    index: usize,
-    gain: f64,
+pub(super) struct Offer {
+    pub(super) index: usize,
+    pub(super) gain: f64,
     /// q^2 / s: it gains where that is above 1.
-    ratio: f64,
-    /// The part of the function in the span of the model, in the metric of its posterior, of unit length.
-    profile: Vec<f64>,
+    pub(super) ratio: f64,
+    /// The part of the function in the span of the model, in the metric of its posterior, of unit length; of those that gain.
+    pub(super) profile: Vec<f64>,
 }
 
 /// What a sweep found.
@@ -37,6 +40,9 @@ pub(super) struct Found {
 }
 
 /// S and Q of these candidates at the model: its functions as the dictionary counts them, and its state.
+///
+/// Where bounds on them can be had for less (`screened.rs`) only those are looked at which the bounds leave open, and none
+/// if the bounds show that others gain.
 pub(super) fn sweep(
     stats: &mut dyn Partial,
     (active, state): (&[usize], &State),
@@ -46,13 +52,17 @@ pub(super) fn sweep(
     recorder: &mut Recorder<'_>,
 ) -> Result<Found, Halt> {
     let mut found = Found::default();
+    let open = found.screen(stats, (active, state), candidates, rules, recorder)?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
     let mut done = 0;
-    for block in candidates.chunks(blocks.block) {
-        recorder.sweeping(done, candidates.len(), state)?;
+    for block in open.chunks(blocks.block) {
+        recorder.sweeping(done, open.len(), state)?;
         found.look_at(stats, active, state, block, rules)?;
         done += block.len();
     }
-    recorder.sweeping(done, candidates.len(), state)?;
+    recorder.sweeping(done, open.len(), state)?;
     Ok(found)
 }
 
@@ -95,9 +105,13 @@ impl Found {
             .into_iter()
             .flatten()
             .partition(|offer| offer.gain > WORTHWHILE);
+        self.remember(gainers, others);
+        Ok(())
+    }
+
+    pub(super) fn remember(&mut self, gainers: Vec<Offer>, others: Vec<Offer>) {
         remember(&mut self.gainers, gainers, |offer| offer.gain);
         remember(&mut self.others, others, |offer| offer.ratio);
-        Ok(())
     }
 
     /// The next working set: the model, those that gain and differ from one another, and of the others the best.
@@ -139,8 +153,6 @@ impl Found {
 
 /// What a candidate offers, unless that is nothing.
 fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Option<Offer> {
-    /// A ratio below this leaves a candidate far from gaining.
-    const NEARLY: f64 = 0.1;
     let factors: Factors = dictionary.factors_of(i);
     if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, factors, state) {
         return None;
@@ -149,19 +161,27 @@ fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Opti
     if !(ratio > NEARLY) {
         return None;
     }
-    let products = (0..state.len()).map(|j| dictionary.product(j, i));
-    let mut profile: Vec<f64> = products.collect();
-    state.chol().solve_lower_in_place(&mut profile);
-    let length = dot(&profile, &profile).sqrt();
-    if length > 0.0 {
-        profile.iter_mut().for_each(|v| *v /= length);
+    let gain = dictionary.gain(i, factors, state);
+    let mut profile = Vec::new();
+    if gain > WORTHWHILE {
+        profile.extend((0..state.len()).map(|j| dictionary.product(j, i)));
+        state.chol().solve_lower_in_place(&mut profile);
+        normalise(&mut profile);
     }
     Some(Offer {
         index,
-        gain: dictionary.gain(i, factors, state),
+        gain,
         ratio,
         profile,
     })
+}
+
+/// Scales to unit length.
+pub(super) fn normalise(values: &mut [f64]) {
+    let length = dot(values, values).sqrt();
+    if length > 0.0 {
+        values.iter_mut().for_each(|v| *v /= length);
+    }
 }
 
 /// Merges more offers into those with the highest scores.

@@ -53,7 +53,7 @@ pub type Keep<'k> = dyn FnMut(&Sketch) -> Result<()> + 'k;
 const MOST_IDLE: usize = 6;
 
 /// Where a part of the dictionary has no more than this many nats to give, the next sweep is over a larger part.
-const LITTLE: f64 = 1.0;
+const LITTLE: f64 = 0.1;
 
 /// Each sweep is over so many times as many candidates as those before.
 const FINER: usize = 8;
@@ -107,7 +107,7 @@ impl Sketch {
     fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
         let size = blocks.sample.min(n_basis);
         let mut stride = 1;
-        while n_basis / (stride * FINER) >= 4 * size {
+        while n_basis / (stride * FINER) >= 2 * size {
             stride *= FINER;
         }
         Self {

@@ -16,6 +16,7 @@ mod outputs;
 mod pool;
 mod prior;
 mod record;
+mod screened;
 mod search;
 mod sequential;
 mod settings;

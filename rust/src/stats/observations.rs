@@ -12,6 +12,7 @@ use super::bound::{no_bound, tightest};
 use super::columns::{Packed, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
 use super::rows::{check_rows, spread};
+use super::screen::Prepared;
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
@@ -36,7 +37,7 @@ pub struct Observations<'a> {
     pub(super) norms: Vec<f64>,
     pub(super) packed: Packed,
     pub(super) working: Vec<f64>,
-    residual: Vec<f64>,
+    pub(super) residual: Vec<f64>,
     skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
@@ -44,6 +45,8 @@ pub struct Observations<'a> {
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
+    /// What bounds on the functions of each family of the design are made from.
+    pub(super) prepared: Vec<Prepared>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -102,6 +105,7 @@ impl<'a> Observations<'a> {
             target_scale,
             xi: None,
             start: None,
+            prepared: Vec::new(),
             target,
             cancel: None,
         })
@@ -196,7 +200,7 @@ impl<'a> Observations<'a> {
     }
 
     /// W times the first `count` of `columns`, which lie `stride` apart and hold these rows alone.
-    fn weighted(
+    pub(super) fn weighted(
         &self,
         columns: &[f64],
         stride: usize,

@@ -3,6 +3,7 @@
 use super::blocks::over_blocks;
 use super::columns::{lengths, squared_length, unit_columns};
 use super::observations::Observations;
+use super::screen::{Glance, Screen};
 use super::subset::SubsetDesign;
 use super::{Statistics, Sweep};
 use crate::linalg::blas::weighted_square;
@@ -30,6 +31,30 @@ pub trait Partial: Statistics {
     /// # Errors
     /// As [`Statistics::sweep`].
     fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>>;
+
+    /// What shows bounds on the sums of some of the functions for less work than the sums take, where `n_candidates` are to
+    /// be looked at; none where there is no such thing.
+    ///
+    /// # Errors
+    /// As [`Statistics::sweep`].
+    fn screens(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        n_candidates: usize,
+    ) -> Result<Vec<Screen>> {
+        let _ = (active, mu, n_candidates);
+        Ok(Vec::new())
+    }
+
+    /// What a screen shows of these functions, all of them among its own.
+    ///
+    /// # Errors
+    /// As [`Statistics::sweep`].
+    fn glances(&self, screen: &Screen, functions: &[usize]) -> Result<Vec<Glance>> {
+        let _ = (screen, functions);
+        Ok(Vec::new())
+    }
 }
 
 impl Partial for Observations<'_> {
@@ -89,6 +114,19 @@ impl Partial for Observations<'_> {
             self.sweep_of(functions, &[], &[], &[])?;
         }
         Ok(functions.iter().map(|&j| self.norms[j]).collect())
+    }
+
+    fn screens(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        n_candidates: usize,
+    ) -> Result<Vec<Screen>> {
+        self.screens_at(active, mu, n_candidates)
+    }
+
+    fn glances(&self, screen: &Screen, functions: &[usize]) -> Result<Vec<Glance>> {
+        Observations::glances(self, screen, functions)
     }
 }
 
