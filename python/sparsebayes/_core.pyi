@@ -288,6 +288,17 @@ class SufficientStatistics:
         *,
         n_threads: int | None = None,
     ) -> None: ...
+    def update_kernel(
+        self,
+        X: NDArray[np.float64],
+        centres: NDArray[np.float64],
+        kernels: Sequence[Kernel],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        extra: NDArray[np.float64] | None = None,
+        n_threads: int | None = None,
+    ) -> None: ...
     def snapshot(self) -> SufficientStatistics: ...
     def merge(self, other: SufficientStatistics, *, n_threads: int | None = None) -> None: ...
     @property

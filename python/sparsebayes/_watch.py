@@ -6,7 +6,7 @@ import sys
 import time
 
 from ._design import CoreCallback, Layout
-from ._types import Callback, StepRecord
+from ._types import Callback, StepRecord, Sweep
 
 #: Seconds between two updates of the progress line.
 _INTERVAL = 0.1
@@ -16,7 +16,7 @@ class Watch:
     """Turns the core's steps into records for the callback and a progress line on standard error.
 
     Once the callback has asked to stop, the current fit ends, and so does each later one of the same
-    estimator after its first step.
+    estimator after its first step. ``stopped``: it has asked before.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Watch:
         has_noise: bool,
         n_fits: int,
         n_basis: int,
+        stopped: bool = False,
         n_rows: int = 0,
     ) -> None:
         self._name = name
@@ -42,7 +43,7 @@ class Watch:
         self._fit = 0
         self._shown_at = 0.0
         self._width = 78
-        self._stopped = False
+        self._stopped = stopped
 
     def begin(self) -> CoreCallback | None:
         """Return what the core is to call during the next fit."""
@@ -68,29 +69,24 @@ class Watch:
     ) -> bool:
         if self._stopped:
             return True
-        left = self._seconds_left(*swept) if swept is not None else None
-        if self._verbose and (swept is not None or time.monotonic() - self._shown_at > _INTERVAL):
+        sweep = None if swept is None else self._sweep(*swept)
+        if self._verbose and (sweep is not None or time.monotonic() - self._shown_at > _INTERVAL):
             self._shown_at = time.monotonic()
-            self._show(iteration, n_active, evidence, "" if swept is None else self._sweep(*swept, left))
+            self._show(iteration, n_active, evidence, "" if sweep is None else _swept(sweep))
         if self._callback is not None:
             # A softmax counts the functions of one class after those of another.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / beta if self._has_noise else None
-            progress = (None, None) if swept is None else swept
-            record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, *progress, left)
+            record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, sweep)
             self._stopped = bool(self._callback(record))
         return self._stopped
 
-    def _seconds_left(self, done: int, total: int) -> float | None:
-        """Return how long a sweep still takes if it goes on as it has; None at its beginning."""
+    def _sweep(self, done: int, total: int) -> Sweep:
         if done == 0:
             self._sweep_began = time.monotonic()
-            return None
-        return (time.monotonic() - self._sweep_began) * (total - done) / done
-
-    def _sweep(self, done: int, total: int, left: float | None) -> str:
-        time_left = "" if left is None else f", {left:.0f} s left"
-        return f"; swept {done}/{total} candidates x {self._n_rows} rows{time_left}"
+            return Sweep(done, total, self._n_rows, None)
+        left = (time.monotonic() - self._sweep_began) * (total - done) / done
+        return Sweep(done, total, self._n_rows, left)
 
     def _show(self, iteration: int, n_active: int, evidence: float, end: str) -> None:
         which = f" {self._fit}/{self._n_fits}" if self._n_fits > 1 else ""
@@ -101,3 +97,8 @@ class Watch:
         self._width = max(len(line), self._width)
         sys.stderr.write(f"\r{line:<{self._width}}")
         sys.stderr.flush()
+
+
+def _swept(sweep: Sweep) -> str:
+    left = "" if sweep.seconds_left is None else f", {sweep.seconds_left:.0f} s left"
+    return f"; swept {sweep.candidates:,} of {sweep.n_candidates:,} candidates x {sweep.n_rows:,} rows{left}"

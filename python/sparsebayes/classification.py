@@ -252,6 +252,8 @@ class RVC(KernelClassification, _Classification):
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
         else is random.
+    memory_limit : int or str, optional
+        Bytes that a fit may take beside the data given, as for `RVR`.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -398,6 +400,7 @@ class RVC(KernelClassification, _Classification):
         share_alpha: bool = False,
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
+        memory_limit: int | str | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -417,6 +420,7 @@ class RVC(KernelClassification, _Classification):
         self.share_alpha = share_alpha
         self.candidates = candidates
         self.random_state = random_state
+        self.memory_limit = memory_limit
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -435,7 +439,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    multi_class, scheme, alpha_prior, share_alpha, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, share_alpha, memory_limit, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -483,6 +487,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         share_alpha: bool = False,
+        memory_limit: int | str | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -494,6 +499,7 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.share_alpha = share_alpha
+        self.memory_limit = memory_limit
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -13,9 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _outputs
 from ._arguments import check_prior
 from ._base import SparseBayesEstimator
-from ._prediction import KernelRegression
+from ._kernel_sums import KernelSums
 from ._streaming import Streaming
-from ._types import Callback, Candidates, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
+from ._types import (
+    Callback,
+    Candidates,
+    Data,
+    ExtraBasis,
+    FloatArray,
+    KernelSpec,
+    Likelihood,
+    Scheme,
+    Target,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,7 +51,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -128,7 +139,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
 
 
-class RVR(KernelRegression, _Regression):
+class RVR(KernelSums, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -189,6 +200,14 @@ class RVR(KernelRegression, _Regression):
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
         else is random.
+    memory_limit : int or str, optional
+        Bytes that a fit may take beside the data given, as a number or a text such as ``"2GiB"``; None: half
+        of the machine's memory, or of that of its container. What is read part by part is read in parts that
+        fit, and dictionaries too large for it are an error that names the number of candidates that is not.
+        See Notes.
+    checkpoint : str or path-like, optional
+        File to which a fit that reads its rows part by part writes what it has, every few seconds, and from
+        which it goes on after a crash, to the same model bit for bit. Removed at the end. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -341,6 +360,8 @@ class RVR(KernelRegression, _Regression):
         noise_prior: tuple[float, float] = (0.0, 0.0),
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
+        memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -362,6 +383,8 @@ class RVR(KernelRegression, _Regression):
         self.noise_prior = noise_prior
         self.candidates = candidates
         self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -388,7 +411,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         Only with a Gaussian likelihood.
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level in place of one each.
-    scheme, alpha_prior, noise_prior, tol, max_iter, n_jobs, verbose, callback
+    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, tol, max_iter, n_jobs, verbose, callback
         As for `RVR`.
 
     Attributes
@@ -450,6 +473,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
+        memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -463,6 +488,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -165,14 +165,16 @@ def test_sweeps_are_reported(in_blocks, capsys):
     records = []
     model = RVR(Gaussian(2.5), callback=records.append, verbose=1).fit(X, y)
     sweeps = [record for record in records if record.action == "sweep"]
-    assert all(record.n_swept is None for record in records if record.action != "sweep")
-    assert sweeps[0].n_swept == 0 and sweeps[0].seconds_left is None and sweeps[0].index is None
-    assert sweeps[-1].n_swept == sweeps[-1].n_to_sweep == 1501 - len(model.active_)
-    assert sweeps[-1].seconds_left == 0.0
+    assert all(record.progress is None for record in records if record.action != "sweep")
+    first, last = sweeps[0].progress, sweeps[-1].progress
+    assert (first.candidates, first.n_rows, first.seconds_left) == (0, 1500, None)
+    assert last.candidates == last.n_candidates == 1501 - len(model.active_)
+    assert last.seconds_left == 0.0
+    assert sweeps[0].index is None
     assert sweeps[-1].log_marginal_likelihood == model.log_marginal_likelihood_path_[-1]
     assert sweeps[-1].n_active == len(model.active_)
     assert len(model.log_marginal_likelihood_path_) == model.n_iter_ + 1
-    assert "candidates x 1500 rows" in capsys.readouterr().err
+    assert "candidates x 1,500 rows" in capsys.readouterr().err
 
 
 def test_a_callback_stops_a_sweep(in_blocks):
