@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from . import _core
+from ._checkpoint import Checkpoint, digest, open_checkpoint
 from ._types import FloatArray, Likelihood, Settings
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ def fit(
     settings: Settings,
     callback: CoreCallback | None,
 ) -> _core.Posterior:
-    """Fit the model of these functions to ``target``, in blocks."""
-    keywords: dict[str, Any] = settings.of_one_target()
-    return _core.fit_kernel_in_blocks(
+    """Fit the model of these functions to ``target``, in blocks; go on from a checkpoint if there is one."""
+    checkpoint = _checkpoint(design, target, weights)
+    posterior = _core.fit_kernel_in_blocks(
         design.X,
         design.centres,
         design.kernels,
@@ -42,6 +43,22 @@ def fit(
         extra=design.columns_beside(),
         likelihood=likelihood,
         sizes=_SIZES,
+        resume=None if checkpoint is None else checkpoint.load(),
+        keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
         callback=callback,
-        **keywords,
+        **settings.of_one_target(),
     )
+    if checkpoint is not None:
+        checkpoint.remove()
+    return posterior
+
+
+def _checkpoint(
+    design: KernelDesign, target: FloatArray, weights: FloatArray | None
+) -> Checkpoint | None:
+    """Return the checkpoint that the owner of the dictionary asks for; one against the rest each has a file."""
+    owner = design.owner
+    if owner is None or getattr(owner, "checkpoint", None) is None:
+        return None
+    suffix = f".{digest(target)[:8]}" if len(getattr(owner, "classes_", ())) > 2 else ""
+    return open_checkpoint(owner, design.X, design.centres, design.extra, target, weights, suffix=suffix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -161,6 +161,8 @@ class KernelDesign:
     layout: Layout
     #: Columns beside the kernels, N x p.
     extra: FloatArray
+    #: The estimator whose checkpoint a fit in blocks is to keep, if any.
+    owner: Any = None
 
     @property
     def n_basis(self) -> int:

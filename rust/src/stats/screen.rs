@@ -312,3 +312,99 @@ fn is_worth_it(l: usize, n: usize, m: usize, n_candidates: usize) -> bool {
     let screened = n * l * (l + m + VALUE) + k * l * (1.5 * l + m + VALUE);
     screened < 0.5 * n * k * (m + VALUE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Partial;
+    use crate::{Kernel, KernelDesign, Likelihood};
+
+    const N: usize = 700;
+
+    fn design(kernel: Kernel) -> KernelDesign {
+        let rows: Vec<f64> = (0..2 * N).map(|i| 6.0 * (i as f64 * 1.37).sin()).collect();
+        let centres: Vec<f64> = (0..2 * N).map(|i| 7.0 * (i as f64 * 0.73).cos()).collect();
+        KernelDesign::new(&rows, &centres, 2, vec![kernel], true).unwrap()
+    }
+
+    fn observations(design: &KernelDesign, likelihood: Likelihood) -> Observations<'_> {
+        let wave = |i: usize| (i as f64 * 0.9).sin();
+        let target = (0..N).map(|i| match likelihood {
+            Likelihood::Gaussian => wave(i),
+            _ => f64::from(u8::from(wave(i) > 0.2)),
+        });
+        let weights = (0..N).map(|i| 1.0 + 0.5 * wave(3 * i)).collect();
+        Observations::in_part(design, likelihood, target.collect(), Some(weights)).unwrap()
+    }
+
+    /// Each sum over rows lies within the bounds, and far landmarks make these narrow.
+    #[test]
+    fn sums_lie_within_their_bounds() {
+        let kernels = [
+            Kernel::Gaussian {
+                inverse_square_widths: vec![0.02],
+            },
+            Kernel::Polynomial {
+                degree: 3,
+                gamma: 0.02,
+                coef0: 1.0,
+            },
+        ];
+        for kernel in kernels {
+            for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {
+                let design = design(kernel.clone());
+                let mut stats = observations(&design, likelihood);
+                let (active, mu) = ([5, 60, 300], [0.3, -2.0, 1.0]);
+                stats.lengths_of(&active).unwrap();
+                for _ in 0..2 {
+                    check(&mut stats, &active, &mu);
+                }
+            }
+        }
+    }
+
+    fn check(stats: &mut Observations<'_>, active: &[usize], mu: &[f64]) {
+        let screens = stats.screens(active, mu, 1 << 20).unwrap();
+        assert_eq!(screens[0].functions, 1..N + 1);
+        let functions: Vec<usize> = (1..=N).collect();
+        let glances = stats.glances(&screens[0], &functions).unwrap();
+        let exact = stats.sweep_of(&functions, active, mu, active).unwrap();
+        for (c, glance) in glances.iter().enumerate() {
+            let norm = stats.norms[functions[c]];
+            let length = exact.diag[c].sqrt() * norm;
+            let slack = glance.rest + 1e-12 * length;
+            assert!((length - glance.diag.sqrt()).abs() <= slack);
+            assert!(glance.rest < 1e-3 * length);
+            let gradient = exact.gradient[c] * norm;
+            assert!((gradient - glance.gradient).abs() <= glance.gradient_rest);
+            for (j, product) in glance.products.iter().enumerate() {
+                // Columns of the model have unit length under the sample weights, which are no less than W.
+                assert!((exact.gram[j][c] * norm - product).abs() <= slack);
+            }
+        }
+    }
+
+    #[test]
+    fn rough_kernels_and_those_that_are_not_positive_definite_have_no_screen() {
+        for kernel in [
+            Kernel::Gaussian {
+                inverse_square_widths: vec![1e4],
+            },
+            Kernel::Sigmoid {
+                gamma: 0.1,
+                coef0: 0.0,
+            },
+        ] {
+            let design = design(kernel);
+            let mut stats = observations(&design, Likelihood::Gaussian);
+            assert!(stats.screens(&[], &[], 1 << 20).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn screens_are_for_many_candidates() {
+        assert!(is_worth_it(600, 50_000, 50, 50_000));
+        assert!(!is_worth_it(600, 50_000, 50, 100));
+        assert!(!is_worth_it(1000, 1000, 50, 1000));
+    }
+}

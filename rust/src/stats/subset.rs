@@ -141,3 +141,65 @@ impl Statistics for Subset<'_> {
         self.stats.among(&self.named(js))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::blas::dot;
+    use crate::{DenseDesign, Likelihood, Observations};
+
+    fn values() -> Vec<f64> {
+        (0..90).map(|i| (f64::from(i) * 1.3).sin() + 0.1).collect()
+    }
+
+    #[test]
+    fn columns_come_in_the_order_asked_for() {
+        let design = DenseDesign::new(values(), 9, 10).unwrap();
+        let columns = [7, 2, 3, 4, 9];
+        let subset = SubsetDesign {
+            design: &design,
+            columns: &columns,
+        };
+        let mut buffer = Vec::new();
+        let block = subset.block(2..7, 1..5, &mut buffer);
+        for c in 0..4 {
+            let j = columns[1 + c];
+            assert_eq!(block.column(c, 5), &values()[9 * j + 2..9 * j + 7]);
+        }
+    }
+
+    /// Answers for a part of the dictionary are those parts of the answers for all of it.
+    #[test]
+    fn a_subset_answers_as_the_whole_does() {
+        let design = DenseDesign::new(values(), 9, 10).unwrap();
+        let target: Vec<f64> = (0..9).map(|i| f64::from(i % 2)).collect();
+        let weights = Some((1..10).map(f64::from).collect());
+        for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {
+            let mut whole =
+                Observations::new(&design, likelihood, target.clone(), weights.clone()).unwrap();
+            let mut part =
+                Observations::in_part(&design, likelihood, target.clone(), weights.clone())
+                    .unwrap();
+            let functions = vec![1, 4, 8];
+            let mut subset = Subset::measured(&mut part, functions.clone()).unwrap();
+            let mu = [0.3, -0.2];
+            let all = whole.sweep(&[8, 1], &mu, &[1]).unwrap();
+            let some = subset.sweep(&[2, 0], &mu, &[0]).unwrap();
+            let near = |a: f64, b: f64| (a - b).abs() < 1e-13 * (1.0 + b.abs());
+            assert!(near(some.deviance, all.deviance));
+            for (c, &j) in functions.iter().enumerate() {
+                assert!(near(some.diag[c], all.diag[j]));
+                assert!(near(some.gradient[c], all.gradient[j]));
+                assert!(near(some.gram[0][c], all.gram[0][j]));
+                assert!(near(subset.norms()[c], whole.norms()[j]));
+            }
+            let (gram, gradient) = whole.among(&[4, 8]).unwrap();
+            let (own_gram, own_gradient) = subset.among(&[1, 2]).unwrap();
+            assert!(near(
+                dot(&gradient, &gradient),
+                dot(&own_gradient, &own_gradient)
+            ));
+            assert!((gram - own_gram).amax() < 1e-13);
+        }
+    }
+}
