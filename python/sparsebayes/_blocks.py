@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 #: Dictionaries of more functions go in blocks. Measured: see DESIGN.md.
 _MOST_WHOLE: Final = 30_000
-#: Functions of the first working set, of later ones, let in after a sweep, looked at together; None: those of the core.
-_SIZES: Final[tuple[int, int, int, int] | None] = None
+#: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds that
+#: search; None: those of the core.
+_SIZES: Final[tuple[int, int, int, int, int] | None] = None
 
 
 def are_due(n_basis: int, likelihood: Likelihood, settings: Settings) -> bool:

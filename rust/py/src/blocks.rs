@@ -16,7 +16,8 @@ use crate::watcher::{Line, run_kept};
 /// As `fit_kernel`, for more functions than one pass may look at: the scheme runs on a working set of them, and sweeps the
 /// rest in blocks.
 ///
-/// `sizes`: of the first working set, of those after it, of what a sweep lets in, of a block. `keep` is called with a dict of
+/// `sizes`: of the first working set, of those after it, of what a sweep lets in, of a block;
+/// and rounds that search. `keep` is called with a dict of
 /// arrays before each round; `resume` is such a dict, and the fit goes on from there.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
@@ -45,7 +46,7 @@ pub(crate) fn fit_kernel_in_blocks(
     noise_prior: [f64; 2],
     share_alpha: bool,
     n_threads: Option<usize>,
-    sizes: Option<[usize; 4]>,
+    sizes: Option<[usize; 5]>,
     resume: Option<Bound<'_, PyDict>>,
     keep: Option<Bound<'_, PyAny>>,
     callback: Option<Bound<'_, PyAny>>,
@@ -92,7 +93,7 @@ fn solve(
     fit_in_blocks(&mut stats, &task.rules, sizes, sketch, keep, watch)
 }
 
-fn blocks([sample, working, entrants, block]: [usize; 4]) -> PyResult<Blocks> {
+fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<Blocks> {
     if [sample, entrants, block].contains(&0) {
         return Err(invalid("sizes must be positive"));
     }
@@ -101,6 +102,7 @@ fn blocks([sample, working, entrants, block]: [usize; 4]) -> PyResult<Blocks> {
         working,
         entrants,
         block,
+        searches,
     })
 }
 

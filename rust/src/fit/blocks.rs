@@ -202,7 +202,7 @@ impl Run<'_> {
         let mut dictionary = Dictionary::new(stats.n_basis(), priors);
         if gaussian {
             dictionary.refresh(stats, state)?;
-            let start = Start::warm(0);
+            let start = Start::warm(usize::from(sketch.round <= self.blocks.searches));
             sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
         } else {
             laplace::resume(stats, state, &mut dictionary, rules, recorder)

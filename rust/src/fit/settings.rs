@@ -153,6 +153,8 @@ pub struct Blocks {
     pub entrants: usize,
     /// Candidates looked at together in a sweep.
     pub block: usize,
+    /// Rounds after the first that search for a better model.
+    pub searches: usize,
 }
 
 impl Default for Blocks {
@@ -162,6 +164,7 @@ impl Default for Blocks {
             working: 2048,
             entrants: 384,
             block: 4096,
+            searches: 3,
         }
     }
 }
