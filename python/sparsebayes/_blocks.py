@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 #: Dictionaries of more functions go in blocks. Measured: see DESIGN.md.
 _MOST_WHOLE: Final = 30_000
-#: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds that
-#: search; None: those of the core.
+#: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds
+#: that search; None: those of the core.
 _SIZES: Final[tuple[int, int, int, int, int] | None] = None
 
 
@@ -54,10 +54,8 @@ def fit(
     return posterior
 
 
-def _checkpoint(
-    design: KernelDesign, target: FloatArray, weights: FloatArray | None
-) -> Checkpoint | None:
-    """Return the checkpoint that the owner of the dictionary asks for; one against the rest each has a file."""
+def _checkpoint(design: KernelDesign, target: FloatArray, weights: FloatArray | None) -> Checkpoint | None:
+    """Return the checkpoint that the dictionary's owner asks for; one against the rest, each has a file."""
     owner = design.owner
     if owner is None or getattr(owner, "checkpoint", None) is None:
         return None

@@ -253,12 +253,12 @@ class RVC(KernelClassification, _Classification):
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
         else is random.
-    checkpoint : str or path-like, optional
-        File to which a fit in blocks (see Notes) writes what it has before each sweep, and from which it goes
-        on after a crash, to the same model bit for bit. Removed at the end. More than two classes: one against
-        the rest has a file each, with a suffix.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
+    checkpoint : str or path-like, optional
+        File to which a fit in blocks (see Notes) writes what it has before each sweep, and from which it
+        goes on after a crash, to the same model bit for bit. Removed at the end. One against the rest, each
+        fit has a file of its own, with a suffix.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -344,7 +344,7 @@ class RVC(KernelClassification, _Classification):
     one kernel, for the sum of their evidences. ``max_iter`` is that of each fit, ``callback`` sees the
     steps of all, and the attributes are those of the fit kept.
 
-    A dictionary of more than 30,000 functions of a kernel is looked at in blocks: the scheme runs on a working
+    A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
     set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,
     finds none that does. Kernels that are smooth at the scale of the data are swept through rigorous bounds,
     in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of
@@ -412,8 +412,8 @@ class RVC(KernelClassification, _Classification):
         share_alpha: bool = False,
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
         memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -433,8 +433,8 @@ class RVC(KernelClassification, _Classification):
         self.share_alpha = share_alpha
         self.candidates = candidates
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -296,7 +296,7 @@ class RVR(KernelSums, _Regression):
     improper priors are left out; the bound then is the log evidence of :math:`\langle\alpha\rangle,
     \langle\beta\rangle`, and its maxima are those of the other schemes. Which one a fit finds may differ.
 
-    A dictionary of more than 30,000 functions of a kernel is looked at in blocks: the scheme runs on a working
+    A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
     set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,
     finds none that does. Kernels that are smooth at the scale of the data are swept through rigorous bounds,
     in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of

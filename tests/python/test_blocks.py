@@ -1,11 +1,20 @@
-"""Dictionaries that are looked at in blocks: certified over all candidates, resumable, the same whatever n_jobs."""
+"""Dictionaries that are looked at in blocks: certified over all candidates, resumed, whatever n_jobs."""
+
+import _thread
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from problems import sinc_2d, two_classes
-from reference import contribution, best_alpha, laplace_statistics, statistics
+from reference import best_alpha, contribution, laplace_statistics, statistics
 from sparsebayes import RVC, RVR, _blocks, _core
+from sparsebayes._checkpoint import Checkpoint
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Sigmoid
 
@@ -31,7 +40,7 @@ def certified(model, X, y, sample_weight=None):
 
 KERNELS = {
     "rbf": Gaussian(2.5),
-    "not positive definite": Sigmoid(0.02, 0.1),
+    "not positive definite": Sigmoid(0.1, -1.0),
     "sum": Gaussian(4.0) + Gaussian(2.0),
     "several": [Gaussian(4.0), Gaussian(2.0)],
 }
@@ -67,9 +76,9 @@ def test_weights_centres_priors_and_columns_are_certified(in_blocks):
 def gains_outside(model, Phi, t, columns, likelihood):
     """The largest gain among all columns, from the dense covariance."""
     if likelihood == "gaussian":
-        s, q, S, _ = statistics(Phi, t, columns, model.alpha_, model.beta_)
+        s, q, _, _ = statistics(Phi, t, columns, model.alpha_, model.beta_)
     else:
-        s, q, S, _ = laplace_statistics(Phi, t, columns, model.alpha_, likelihood)
+        s, q, _, _ = laplace_statistics(Phi, t, columns, model.alpha_, likelihood)
     outside = np.setdiff1d(np.arange(Phi.shape[1]), columns)
     return np.max(contribution(best_alpha(s[outside], q[outside]), s[outside], q[outside]), initial=0.0)
 
@@ -157,6 +166,76 @@ def test_errors_of_what_keeps_come_through():
 
     with pytest.raises(RuntimeError, match="no room"):
         _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, keep=keep)
+
+
+KILLED = """
+import os, signal, sys
+from problems import sinc_2d, two_classes
+from sparsebayes import RVC, RVR, _blocks
+from sparsebayes.kernels import Gaussian
+_blocks._MOST_WHOLE, _blocks._SIZES = 0, {sizes}
+seen = []
+def kill(record):
+    seen.append(record.action)
+    if seen[-1] == "sweep" and seen.count("sweep") > 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+RVR(Gaussian(2.5), checkpoint=sys.argv[1], callback=kill).fit(*sinc_2d(1500))
+"""
+
+
+def test_a_fit_that_was_killed_goes_on_from_its_checkpoint(in_blocks, tmp_path):
+    X, y = sinc_2d(1500)
+    path = tmp_path / "state"
+    whole = RVR(Gaussian(2.5), checkpoint=path).fit(X, y)
+    assert not path.exists()
+    code = KILLED.format(sizes=SIZES)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code, path], env=environment, timeout=120, check=False)
+    assert run.returncode == -signal.SIGKILL
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        RVR(Gaussian(2.5), checkpoint=path).fit(X, y + 1.0)
+    steps = []
+    again = RVR(Gaussian(2.5), checkpoint=path, callback=lambda r: steps.append(r.iteration)).fit(X, y)
+    assert steps[0] > 1  # it has gone on
+    assert not path.exists()
+    for name in ("active_", "alpha_", "mu_", "sigma_", "log_marginal_likelihood_path_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    assert again.beta_ == whole.beta_
+
+
+def test_one_against_the_rest_keeps_a_file_for_each(in_blocks, tmp_path, monkeypatch):
+    X, y = two_classes(600)
+    y = y + (X[:, 0] > 0.3)
+    seen = set()
+    kept = Checkpoint.save
+
+    def save(self, **arrays):
+        kept(self, **arrays)
+        seen.update(path.name for path in tmp_path.iterdir())
+
+    monkeypatch.setattr(Checkpoint, "save", save)
+    model = RVC(Gaussian(0.5), checkpoint=tmp_path / "state").fit(X, y)
+    assert len(seen) == 3
+    assert not list(tmp_path.iterdir())
+    np.testing.assert_array_equal(model.mu_, RVC(Gaussian(0.5)).fit(X, y).mu_)
+
+
+def test_a_sweep_is_interrupted_within_a_second(in_blocks):
+    X, y = sinc_2d(20_000)
+    began = []
+
+    def interrupt():
+        began.append(time.monotonic())
+        _thread.interrupt_main()
+
+    def start(record):
+        if record.action == "sweep" and not began:
+            began.append(0.0)
+            threading.Timer(0.3, interrupt).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        RVR(Gaussian(2.5), callback=start).fit(X, y)
+    assert time.monotonic() - began[1] < 1.0
 
 
 def test_sweeps_are_reported(in_blocks, capsys):

@@ -88,7 +88,7 @@ impl Found {
         let functions = [active, block].concat();
         let mut state = state.clone();
         state.active = (0..m).collect();
-        let flat = rules.alpha_prior == [0.0; 2];
+        let flat = rules.has_flat_alphas();
         let mut view = if flat {
             Subset::unmeasured(stats, functions)
         } else {
@@ -158,7 +158,8 @@ fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Opti
         return None;
     }
     let ratio = factors.q * (factors.q / factors.s);
-    if !(ratio > NEARLY) {
+    // Also for no number.
+    if ratio.is_nan() || ratio <= NEARLY {
         return None;
     }
     let gain = dictionary.gain(i, factors, state);
@@ -180,7 +181,9 @@ fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Opti
 pub(super) fn normalise(values: &mut [f64]) {
     let length = dot(values, values).sqrt();
     if length > 0.0 {
-        values.iter_mut().for_each(|v| *v /= length);
+        for v in values {
+            *v /= length;
+        }
     }
 }
 

@@ -97,7 +97,7 @@ pub fn fit_in_blocks(
         setting,
         state: State::empty(1.0, super::Gamma::FLAT, 0.0, 0.0),
     };
-    let outcome = run.to_the_end(stats, &mut sketch, keep, &mut recorder);
+    let outcome = run.finish(stats, &mut sketch, keep, &mut recorder);
     recorder.working = None;
     run.publish(stats, &sketch, outcome, recorder)
 }
@@ -147,7 +147,7 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    fn to_the_end(
+    fn finish(
         &mut self,
         stats: &mut dyn Partial,
         sketch: &mut Sketch,
@@ -290,5 +290,70 @@ impl Run<'_> {
         }
         check_flag(stats.cancel_flag().as_deref())?;
         Ok(posterior)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::{Kernel, KernelDesign, Likelihood, Observations, Settings};
+
+    const BLOCKS: Blocks = Blocks {
+        sample: 32,
+        working: 48,
+        entrants: 12,
+        block: 50,
+        searches: 1,
+    };
+
+    fn run(likelihood: Likelihood, resume: Option<Sketch>, kept: &mut Vec<Sketch>) -> Posterior {
+        let x: Vec<f64> = (0..300).map(|i| f64::from(i * 7919 % 300) / 15.0).collect();
+        let noise = |i: usize| 0.1 * (i as f64 * 12.9).sin();
+        let wave = x.iter().enumerate().map(|(i, x)| x.sin() + noise(i));
+        let target = wave.map(|t| match likelihood {
+            Likelihood::Gaussian => t,
+            _ => f64::from(u8::from(t > 0.3)),
+        });
+        let kernel = Kernel::Gaussian {
+            inverse_square_widths: vec![0.5],
+        };
+        let design = KernelDesign::new(&x, &x, 1, vec![kernel], true).unwrap();
+        let mut stats = Observations::in_part(&design, likelihood, target.collect(), None).unwrap();
+        let rules = Settings::default().check().unwrap();
+        let keep = &mut |sketch: &Sketch| {
+            kept.push(sketch.clone());
+            Ok(())
+        };
+        let watch = &mut |_: &_| ControlFlow::Continue(());
+        fit_in_blocks(&mut stats, &rules, &BLOCKS, resume, keep, watch).unwrap()
+    }
+
+    #[test]
+    fn a_fit_goes_on_from_any_sketch_to_the_same_end() {
+        for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {
+            let mut kept = Vec::new();
+            let whole = run(likelihood, None, &mut kept);
+            assert_eq!(whole.status, Status::Converged);
+            assert!(kept.len() > 1 && kept[0].active.is_empty());
+            for sketch in kept {
+                assert!(sketch.working.len() <= BLOCKS.working.max(BLOCKS.sample) + 12);
+                let again = run(likelihood, Some(sketch), &mut Vec::new());
+                assert_eq!(again.active, whole.active);
+                assert_eq!(again.alpha, whole.alpha);
+                assert_eq!(again.trace, whole.trace);
+            }
+        }
+    }
+
+    #[test]
+    fn first_sweeps_are_over_a_part() {
+        let blocks = Blocks::default();
+        for (n, stride) in [(20_000, 1), (50_000, 8), (1_000_000, 64)] {
+            let sketch = Sketch::first(n, &blocks, 1.0);
+            assert_eq!((sketch.stride, sketch.working.len()), (stride, 2048));
+        }
+        assert_eq!(Sketch::first(10, &blocks, 1.0).working.len(), 10);
     }
 }

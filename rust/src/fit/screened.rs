@@ -42,7 +42,7 @@ impl Found {
             return Ok(candidates.to_vec());
         }
         recorder.sweeping(0, candidates.len(), state)?;
-        let flat = rules.alpha_prior == [0.0; 2];
+        let flat = rules.has_flat_alphas();
         let (mut open, mut done) = (Vec::new(), 0);
         for block in candidates.chunks(BLOCK) {
             let covers = |screen: &&Screen, i: usize| screen.functions.contains(&i);

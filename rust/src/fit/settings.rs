@@ -128,6 +128,11 @@ fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
 }
 
 impl Rules {
+    /// Whether the prior of each alpha is flat.
+    pub(super) fn has_flat_alphas(&self) -> bool {
+        self.alpha_prior.iter().all(|&v| v == 0.0)
+    }
+
     /// The range of the noise, if it is estimated.
     pub(super) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
         (self.noise == Noise::Estimated).then_some(range)
