@@ -17,22 +17,22 @@ use crate::watcher::{Line, run};
 
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     Of(Likelihood),
     Classes,
 }
 
 /// What every fit needs beside its design.
-struct Task<'a> {
-    kind: Kind,
-    target: &'a [f64],
-    weights: Option<&'a [f64]>,
-    rules: Rules,
-    n_threads: Option<usize>,
+pub(crate) struct Task<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) target: &'a [f64],
+    pub(crate) weights: Option<&'a [f64]>,
+    pub(crate) rules: Rules,
+    pub(crate) n_threads: Option<usize>,
 }
 
 impl<'a> Task<'a> {
-    fn new(
+    pub(crate) fn new(
         likelihood: &str,
         target: &'a PyReadonlyArray1<'_, f64>,
         weights: Option<&'a PyReadonlyArray1<'_, f64>>,

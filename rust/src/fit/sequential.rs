@@ -60,6 +60,16 @@ pub(super) struct Start {
     searches: usize,
 }
 
+impl Start {
+    /// From a model that is nearly settled, with so many searches to make.
+    pub(super) fn warm(searches: usize) -> Self {
+        Self {
+            whole: None,
+            searches,
+        }
+    }
+}
+
 /// Takes a model that has seen the dictionary to convergence.
 ///
 /// Where rounding takes the definiteness of the posterior precision on the way, the last model that was settled stands.

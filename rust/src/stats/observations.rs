@@ -12,6 +12,7 @@ use super::bound::{no_bound, tightest};
 use super::columns::{Packed, column_into, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
 use super::rows::{check_rows, spread};
+use super::screen::Prepared;
 use super::thinned::Thinned;
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
@@ -29,15 +30,15 @@ pub(super) const GRAM_ROWS: usize = 512;
 /// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
 /// `mu` last asked about.
 pub struct Observations<'a> {
-    design: Arc<dyn Design + Send + 'a>,
+    pub(super) design: Arc<dyn Design + Send + 'a>,
     likelihood: Likelihood,
     target: Vec<f64>,
-    weights: Option<Vec<f64>>,
+    pub(super) weights: Option<Vec<f64>>,
     n_obs: f64,
-    norms: Vec<f64>,
-    packed: Packed,
-    working: Vec<f64>,
-    residual: Vec<f64>,
+    pub(super) norms: Vec<f64>,
+    pub(super) packed: Packed,
+    pub(super) working: Vec<f64>,
+    pub(super) residual: Vec<f64>,
     skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
@@ -47,6 +48,8 @@ pub struct Observations<'a> {
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
+    /// What bounds on the functions of each family of the design are made from.
+    pub(super) prepared: Vec<Prepared>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -74,9 +77,22 @@ impl<'a> Observations<'a> {
     pub fn cancellable(
         design: &'a dyn Design,
         likelihood: Likelihood,
-        mut target: Vec<f64>,
+        target: Vec<f64>,
         weights: Option<Vec<f64>>,
         cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        let mut this = Self::unmeasured(design, likelihood, target, weights)?;
+        this.cancel = cancel;
+        this.measure()?;
+        Ok(this)
+    }
+
+    /// With no lengths of columns.
+    pub(super) fn unmeasured(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        mut target: Vec<f64>,
+        weights: Option<Vec<f64>>,
     ) -> Result<Self> {
         check_rows(design.n_rows(), &target, weights.as_deref())?;
         let mut target_scale = 1.0;
@@ -87,10 +103,9 @@ impl<'a> Observations<'a> {
             }
         }
         let mut this = Self::as_given(Box::new(design), likelihood, target, weights)?;
+        this.norms.clear();
         this.target_scale = target_scale;
         this.unscaled = false;
-        this.cancel = cancel;
-        this.measure()?;
         Ok(this)
     }
 
@@ -124,6 +139,7 @@ impl<'a> Observations<'a> {
             unscaled: true,
             xi: None,
             start: None,
+            prepared: Vec::new(),
             target,
             cancel: None,
         })
@@ -141,7 +157,7 @@ impl<'a> Observations<'a> {
         self
     }
 
-    fn check_cancel(&self) -> Result<()> {
+    pub(super) fn check_cancel(&self) -> Result<()> {
         check_flag(self.cancel.as_deref())
     }
 
@@ -177,7 +193,7 @@ impl<'a> Observations<'a> {
     }
 
     /// Brings `working` and `residual` to `mu` and returns the deviance.
-    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+    pub(super) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
         self.pack(active);
         let n = self.target.len();
@@ -220,7 +236,7 @@ impl<'a> Observations<'a> {
     }
 
     /// W times columns that hold these rows alone, side by side.
-    fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> Vec<f64> {
+    pub(super) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> Vec<f64> {
         let working = &self.working[rows.clone()];
         let mut weighted = Vec::with_capacity(columns.len() * rows.len());
         for column in columns {
@@ -230,7 +246,7 @@ impl<'a> Observations<'a> {
     }
 
     /// Some rows of W times the columns, and of the residuals, side by side.
-    fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
+    pub(super) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
         let working = &self.working[rows.clone()];
         let mut right = Vec::with_capacity((columns.len() + 1) * rows.len());
         for column in columns {
