@@ -317,8 +317,8 @@ class RVR(KernelSums, _Regression):
     ``n_jobs``, ``verbose`` and ``callback`` do not count), it reads those rows again, makes sure that they
     are the same, and goes on. The file is removed at the end, and kept where the callback stopped the fit. A
     file that is damaged or belongs to something else is an error. Functions count by their names: after
-    changing what a callable kernel does remove the file. Fits of rows in memory do not write it: there is
-    nothing that would be worth keeping.
+    changing what a callable kernel does remove the file. Other fits of rows in memory do not write it: there
+    is nothing that would be worth keeping.
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
