@@ -16,6 +16,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::action::ALPHA_FLOOR;
+use super::settings::NOISE_FLOOR;
 use super::state::State;
 use crate::Result;
 use crate::linalg::Cholesky;
@@ -30,6 +31,26 @@ const LONGEST: f64 = 3.0;
 pub(super) struct NoiseRange {
     /// Largest precision: the noise floor.
     pub(super) beta_max: f64,
+}
+
+impl NoiseRange {
+    /// Down to the floor.
+    pub(super) fn usual() -> Self {
+        Self {
+            beta_max: 1.0 / NOISE_FLOOR,
+        }
+    }
+
+    /// A precision brought within the range. One that is short of its end by rounding is at it: left there, it would pass
+    /// for one that has settled inside.
+    pub(super) fn snapped(self, beta: f64) -> f64 {
+        const SHORT: f64 = 1.0 - 1e-12;
+        if beta > SHORT * self.beta_max {
+            self.beta_max
+        } else {
+            beta
+        }
+    }
 }
 
 /// Damping of the step; survives from one step to the next.

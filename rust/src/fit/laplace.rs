@@ -83,6 +83,21 @@ pub(super) fn maximise(
     Ok(status)
 }
 
+/// Goes on from a model that was settled before there were more functions to choose from.
+pub(super) fn resume(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let status = finish(stats, state, dictionary, POOLS, rules, recorder)?;
+    if status == Status::Converged {
+        return Ok(status);
+    }
+    finish(stats, state, dictionary, 0, rules, recorder)
+}
+
 /// Runs from the state given to convergence, with at most so many pools on the way.
 pub(super) fn finish(
     stats: &mut dyn Statistics,
@@ -227,14 +242,22 @@ pub(super) fn settle(
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
     let mut near = 0.1;
-    while polish(stats, state, tol, recorder)? == Settled::Stalled {
-        if near <= tol {
-            return Ok(Settled::Stalled);
+    loop {
+        let before = state.alpha.clone();
+        if polish(stats, state, tol, recorder)? == Settled::Converged {
+            return Ok(Settled::Converged);
         }
-        near *= 0.2;
-        creep(stats, state, near, recorder)?;
+        // What was in the way of a step still is where nothing has moved since.
+        let stuck = state.alpha == before;
+        let mut crept = false;
+        while !crept {
+            if near <= tol {
+                return Ok(Settled::Stalled);
+            }
+            near *= 0.2;
+            crept = creep(stats, state, near, recorder)? || !stuck;
+        }
     }
-    Ok(Settled::Converged)
 }
 
 /// Mode and alphas of the active set, in turn, a few times or until the alphas stay where they are. Ends at a mode.
