@@ -18,7 +18,6 @@ from ._row_part import RowPart
 from ._types import FloatArray, Likelihood
 from ._validation import _PLAIN, Training
 
-
 #: Bytes that the core keeps of a row for each function in the model, and how many functions that may well be.
 _ACTIVE_BYTES, _ACTIVE = 24, 100
 
@@ -27,7 +26,7 @@ class WorkerRows(RowPart):
     """Rows that answer on a worker.
 
     Dask asks how large they are, for its account of memory and before it moves them. What the core keeps from
-    one question to the next counts: it is lost by a move, and moved rows answer more slowly than waiting ones.
+    one question to the next counts: a move loses it, and moved rows answer more slowly than waiting ones.
     """
 
     def __sizeof__(self) -> int:
