@@ -18,12 +18,20 @@ from ._row_part import RowPart
 from ._types import FloatArray, Likelihood
 from ._validation import _PLAIN, Training
 
+#: Bytes that the core keeps of a row for each function in the model, and how many functions that may well be.
+_ACTIVE_BYTES, _ACTIVE = 24, 100
+
 
 class WorkerRows(RowPart):
-    """Rows that answer on a worker. Dask asks how large they are before it moves them."""
+    """Rows that answer on a worker.
+
+    Dask asks how large they are, for its account of memory and before it moves them. What the core keeps from
+    one question to the next counts: a move loses it, and moved rows answer more slowly than waiting ones.
+    """
 
     def __sizeof__(self) -> int:
-        return sum(values.nbytes for values in self._rows if values is not None)
+        given = sum(values.nbytes for values in self._rows if values is not None)
+        return 2 * given + self.n_samples * _ACTIVE_BYTES * min(self.n_basis, _ACTIVE)
 
 
 def one_against_the_rest(part: Training, functions: Functions, bias: bool, label: Any) -> WorkerRows:
