@@ -150,6 +150,7 @@ LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashe
 lock: ## Renew the lock files (needs uv)
 	$(LOCK) --group development -o requirements/dev.txt
 	$(LOCK) --group build --group demo -o requirements/demo.txt
+	$(LOCK) --group build --group demo --group docs -o requirements/docs.txt
 	cargo update
 	cargo update --manifest-path examples/service/rust/Cargo.toml
 
