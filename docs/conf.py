@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -29,10 +30,8 @@ extensions = [
 exclude_patterns = ["_templates", "auto_examples/**/*.ipynb"]
 templates_path = ["_templates"]
 default_role = "py:obj"
-# Pages that a later change may bring are already in the navigation (docs/production.md, docs/extending/index.md).
-suppress_warnings = ["toc.empty_glob"]
 
-# --- what is reported as broken -------------------------------------------------------------------------------------
+# --- what is reported as broken -----------------------------------------------------------------------------
 
 nitpicky = True
 nitpick_ignore_regex = [
@@ -47,7 +46,7 @@ myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-# --- the reference --------------------------------------------------------------------------------------------------
+# --- the reference ------------------------------------------------------------------------------------------
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -55,7 +54,7 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# --- examples -------------------------------------------------------------------------------------------------------
+# --- examples -----------------------------------------------------------------------------------------------
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples/gallery"],
@@ -69,7 +68,7 @@ sphinx_gallery_conf = {
     "default_thumb_file": "healed.svg",
 }
 
-# --- appearance -----------------------------------------------------------------------------------------------------
+# --- appearance ---------------------------------------------------------------------------------------------
 
 html_theme = "pydata_sphinx_theme"
 html_title = "sparsebayes"
@@ -88,14 +87,22 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "install": [], "tour": [], "questions": [], "references": [], "changelog": []}
 
-# --- hooks ----------------------------------------------------------------------------------------------------------
+# --- hooks --------------------------------------------------------------------------------------------------
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./((?:examples|rust|benches|tests)/[^)]*)\)")
 
 
-def _name_files(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Turn links to files beside docs/, which the site does not have, into their names."""
+#: In a toctree: a page that need not be there.
+_OPTIONAL = re.compile(r"^([\w./-]+)\?\n", flags=re.MULTILINE)
+
+
+def _prepare(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Turn links to files beside docs/, which the site does not have, into their names; drop absent pages."""
     source[0] = _OUTSIDE.sub(r"\1 (`\2` in the repository)", source[0])
+    folder = Path(app.env.doc2path(docname)).parent
+    source[0] = _OPTIONAL.sub(
+        lambda entry: f"{entry[1]}\n" if (folder / f"{entry[1]}.md").exists() else "", source[0]
+    )
 
 
 def _find_public_name(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) -> nodes.Element | None:
@@ -130,7 +137,7 @@ def _escape_types(app: Sphinx, what: str, name: str, obj: Any, options: Any, lin
 
 def setup(app: Sphinx) -> None:
     """Connect the hooks."""
-    app.connect("source-read", _name_files)
+    app.connect("source-read", _prepare)
     app.connect("missing-reference", _find_public_name)
     app.connect("autodoc-skip-member", _skip_inherited)
     app.connect("autodoc-process-docstring", _escape_types, priority=400)  # before numpydoc

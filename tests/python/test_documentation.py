@@ -22,7 +22,7 @@ FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*\{?([\w+-]*)\}?(?: +(\S.*))?\s*$")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, the number of its first line, and whether a marker excuses it."""
+    """A fenced block: language, text, number of its first line, and whether a marker excuses it."""
 
     language: str
     text: str
