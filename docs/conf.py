@@ -39,7 +39,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(sklearn|numpy|scipy|matplotlib|onnx|skl2onnx|np|pandas|collections|os|typing)\..*"),
 ]
 
-# --- Markdown -------------------------------------------------------------------------------------------------------
+# --- Markdown ---------------------------------------------------------------------------------------------
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
