@@ -65,7 +65,6 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "remove_config_comments": True,
-    "default_thumb_file": "healed.svg",
 }
 
 # --- appearance ---------------------------------------------------------------------------------------------
