@@ -68,3 +68,8 @@ pub use stats::{
     OutputObservations, OutputStatistics, Residuals, RowMajorDesign, Statistics,
     SufficientStatistics, Summary, Sweep,
 };
+
+/// Compiles and runs what the README says of Rust.
+#[cfg(all(doctest, feature = "fit"))]
+#[doc = include_str!("../../README.md")]
+struct ReadMe;
