@@ -17,6 +17,8 @@ TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples/service/README.md"]
 
 #: On the line above a block that cannot run here, with the reason: <!-- not run: needs a cluster -->
 NOT_RUN = re.compile(r"\s*<!-- not run: \S.* -->\s*")
+#: Code that readers need not see, run in its place: <!-- setup, lines of Python, -->
+SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", flags=re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*\{?([\w+-]*)\}?(?: +(\S.*))?\s*$")
 
 
@@ -31,9 +33,12 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a page, those inside other fences too."""
+    """Yield the fenced blocks of a page, those inside other fences too, and its hidden ones."""
     opened: list[tuple[str, str, int]] = []
-    lines = page.read_text(encoding="utf-8").splitlines()
+    text = page.read_text(encoding="utf-8")
+    # As a block of as many lines.
+    text = SETUP.sub(lambda hidden: f"```python\n{hidden[1]}```", text)
+    lines = text.splitlines()
     for number, line in enumerate(lines):
         fence = FENCE.match(line)
         if fence is None:
@@ -42,8 +47,8 @@ def blocks(page: Path) -> Iterator[Block]:
         if opened and not language and ticks == opened[-1][0]:
             _, language, start = opened.pop()
             above = lines[start - 1] if start else ""
-            text = "\n".join(lines[start + 1 : number]) + "\n"
-            yield Block(language, text, start + 2, NOT_RUN.fullmatch(above) is not None)
+            inside = "\n".join(lines[start + 1 : number]) + "\n"
+            yield Block(language, inside, start + 2, NOT_RUN.fullmatch(above) is not None)
         else:
             opened.append((ticks, (argument or "") if language == "code-block" else language, number))
     assert not opened, f"{page.name}: the fence in line {opened[-1][2] + 1} is not closed"
@@ -121,7 +126,7 @@ def test_the_reference_lists_every_public_name() -> None:
 def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "```python\nx = 1\n```\n\n```{code-block} python\n>>> x\n2\n```\n\n"
+        "<!-- setup\nx = 1\n-->\n\n```{code-block} python\n>>> x\n2\n```\n\n"
         "<!-- not run: it cannot -->\n```python\n1 / 0\n```\n"
     )
     first, second, third = of_language(page, "python")
