@@ -49,6 +49,8 @@ copybutton_prompt_is_regexp = True
 # --- the reference ------------------------------------------------------------------------------------------
 
 autosummary_generate = True
+# File systems that do not tell case apart would have one page for the function and its result.
+autosummary_filename_map = {"sparsebayes.inspection.certificate": "sparsebayes.inspection.certify"}
 autodoc_typehints = "none"
 # Methods are documented in full on the page of their class (_templates/autosummary/class.rst).
 numpydoc_show_class_members = False
