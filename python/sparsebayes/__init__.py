@@ -13,14 +13,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._core import NumericalError, __version__
-from ._types import StepRecord
+from ._types import Progress, StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from . import inspection, kernels
+    from . import inspection, kernels, providers
     from ._c_export import to_c
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
+    from ._provider import PyStatistics
     from ._statistics import SufficientStatistics
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
@@ -35,6 +36,7 @@ _LAZY = {
     "LREVMRegressor": "revm",
     "MRVM1": "multiclass",
     "MRVM2": "multiclass",
+    "PyStatistics": "_provider",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
@@ -43,6 +45,7 @@ _LAZY = {
     "VGREVM": "revm",
     "inspection": "",
     "kernels": "",
+    "providers": "",
     "register_onnx_converters": "_onnx_sklearn",
     "to_onnx": "_onnx",
     "to_c": "_c_export",
@@ -60,6 +63,8 @@ __all__ = [
     "LREVMRegressor",
     "NumericalError",
     "Predictor",
+    "Progress",
+    "PyStatistics",
     "SparseBayesClassifier",
     "SparseBayesRegressor",
     "StepRecord",
@@ -68,6 +73,7 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "providers",
     "register_onnx_converters",
     "to_c",
     "to_onnx",

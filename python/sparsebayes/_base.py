@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
 from ._arguments import check_prior, check_settings
+from ._chunks import located, release
 from ._design import Design, Layout
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import Training, check_training, check_X
@@ -101,7 +102,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
 
-    def _train(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _train(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._wholly(lambda: self._train_anew(X, y, sample_weight))
 
     def _wholly(self, train: Callable[[], None]) -> None:
@@ -199,7 +200,7 @@ class SparseBayesEstimator(Trainable):
         self,
         settings: Settings,
         likelihood: Likelihood,
-        n_samples: int,
+        n_samples: int | None,
         n_basis: int,
         layout: Layout,
         posteriors: list[Any],
@@ -269,6 +270,8 @@ class SparseBayesEstimator(Trainable):
     def _moments(self, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
         """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
         check_is_fitted(self)
+        if isinstance(X, np.memmap) and X.ndim == 2 and len(X) > _PREDICT_ROWS:
+            return self._moments_of_mapped(X, variance=variance)
         values, extra = self._rows(X)
         weights = self._output_weights()
         sigmas = self.sigma_ if self.sigma_.ndim == 3 else self.sigma_[np.newaxis]
@@ -286,6 +289,17 @@ class SparseBayesEstimator(Trainable):
                 variances[part, len(sigmas) :] = variances[part, :1]
         return means, variances
 
+    def _moments_of_mapped(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
+        """Return the moments at the rows of a mapped file, of which a few at a time come to memory."""
+        parts = []
+        for number, start in enumerate(range(0, len(X), _PREDICT_ROWS)):
+            rows = X[start : start + _PREDICT_ROWS]
+            with located(number, start, len(rows)):
+                parts.append(self._moments(rows, variance=variance))
+            release(X)
+        means, variances = zip(*parts, strict=True)
+        return np.concatenate(means), np.concatenate(variances) if variance else None
+
     def _problems(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Iterator[Problem | OutputsProblem]:
@@ -294,7 +308,8 @@ class SparseBayesEstimator(Trainable):
         training = check_training(
             self, X, y, sample_weight, labels=self._labels, reset=False, outputs=self._takes_outputs()
         )
-        if training.n_samples != self._n_samples:
+        # A provider need not know how many rows it answers for.
+        if self._n_samples is not None and training.n_samples != self._n_samples:
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )

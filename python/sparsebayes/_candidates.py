@@ -17,6 +17,7 @@ from sklearn.utils import check_array, check_random_state
 
 from ._arguments import check_integer
 from ._background import one_blas_thread
+from ._first_pass import keys, seed_of
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray
 from ._validation import Training, check_square, distinct_rows, first_of_equal, naming
@@ -39,7 +40,7 @@ def place(estimator: Any, training: Training) -> None:
         random_state = check_random_state(estimator.random_state)
     if asked is None:
         return
-    if isinstance(asked, numbers.Integral) and not isinstance(asked, bool):
+    if is_number(asked):
         if precomputed:
             check_square(training)
         estimator.candidate_rows_ = _choose(training, _number(asked), random_state, precomputed=precomputed)
@@ -47,6 +48,24 @@ def place(estimator: Any, training: Training) -> None:
             estimator.candidates_ = training.at(estimator.candidate_rows_)
         return
     estimator.candidates_ = _check_centres(estimator, asked, training.X.shape[1], precomputed=precomputed)
+
+
+def is_number(asked: Any) -> bool:
+    """Tell whether a number of training rows is asked for."""
+    return isinstance(asked, numbers.Integral) and not isinstance(asked, bool)
+
+
+def number(asked: Any, n_samples: int) -> int:
+    """Return how many centres are asked for, for estimates: nothing is checked."""
+    if is_number(asked):
+        return min(int(asked), n_samples)
+    shape = getattr(asked, "shape", None) or (len(asked) if isinstance(asked, (list, tuple)) else n_samples,)
+    return int(shape[0])
+
+
+def sample_size(asked: Any) -> int:
+    """Return how many rows the choice of so many centres looks at."""
+    return max(_ROWS, _ROWS_PER_CENTRE * _number(asked))
 
 
 def block_size(estimator: Any, training: Training) -> int:
@@ -98,9 +117,14 @@ def _choose(
     rows = _every_row(training, precomputed=precomputed)
     if n >= len(rows):
         return rows
-    size = max(_ROWS, _ROWS_PER_CENTRE * n)
+    size = sample_size(n)
     if size < len(rows):
-        rows = rows[np.sort(random_state.choice(len(rows), size, replace=False))]
+        if precomputed:
+            sample = random_state.choice(len(rows), size, replace=False)
+        else:
+            # By keys: rows read part by part have the same sample.
+            sample = np.argpartition(keys(training.at(rows), seed_of(random_state)), size)[:size]
+        rows = rows[np.sort(sample)]
     X = _in_own_units(training.at(rows)[:, training.rows] if precomputed else training.at(rows))
     with one_blas_thread():
         _, found = kmeans_plusplus(X, n, random_state=random_state)
@@ -137,7 +161,8 @@ def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, preco
     if precomputed:
         raise ValueError(
             "candidates must be None or an integer with kernel='precomputed', which has no values about "
-            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier"
+            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier, or for X with "
+            "kernel='linear' and candidates=np.eye(n_candidates)"
         )
     if n_dimensions != 2:
         raise ValueError(

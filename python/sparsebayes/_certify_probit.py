@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
+from . import _candidates
 from ._composite import Composite
 from ._design import Layout
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, OutputsProblem
-from ._validation import Training, check_training, distinct_rows
+from ._validation import Training, check_training
 
 if TYPE_CHECKING:
     from ._base import SparseBayesEstimator
@@ -121,23 +122,27 @@ def written_out(
 
 
 def _check_same_data(est: MRVM1, training: Training) -> None:
-    """Check that these can be the data of the fit: classes and relevance vectors are there."""
-    same = np.array_equal(np.unique(training.y), est.classes_)
-    same = same and bool(np.isin(est.relevance_, training.rows).all())
-    if same and not is_precomputed(est.kernel_):
-        same = np.array_equal(training.at(est.relevance_), est.relevance_vectors_)
+    """Check that these can be the data of the fit: classes and relevance vectors are there.
+
+    Given centres need not be rows, and tell nothing.
+    """
+    same = training.n_samples == est._n_samples and np.array_equal(np.unique(training.y), est.classes_)
+    if same and not _candidates.are_given(est):
+        rows = getattr(est, "candidate_rows_", est.relevance_)
+        same = bool(np.isin(rows, training.rows).all())
+        if same and not is_precomputed(est.kernel_):
+            same = np.array_equal(training.at(rows), getattr(est, "candidates_", est.relevance_vectors_))
     if not same:
         raise ValueError("X, y, sample_weight must be the training data: classes or relevance vectors differ")
 
 
 def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
     """Return all functions of the composite kernel, evaluated in NumPy alone."""
+    layout = est._layout(training)
     if is_precomputed(est.kernel_):
-        layout = Layout(bool(est.fit_intercept), training.n_samples, training.rows)
         blocks = [training.X[:, layout.kept]]
     else:
-        kernels = est._kernels()
-        layout = Layout(bool(est.fit_intercept), training.n_samples, distinct_rows(training))
-        blocks = [np.asarray(k(training.X, training.at(layout.kept))) for k in kernels]
-    centres = np.searchsorted(training.rows, layout.kept)
-    return Composite(blocks, layout.bias, centres).Phi(est.kernel_weights_), layout
+        centres = _candidates.points(est, training, layout.kept)
+        blocks = [np.asarray(kernel(training.X, centres)) for kernel in est._kernels()]
+    # Which rows functions are about says where weights of kernels begin, and these have been learned.
+    return Composite(blocks, layout.bias, None).Phi(est.kernel_weights_), layout

@@ -18,8 +18,8 @@ class Composite:
     #: Values of each kernel, N x K.
     blocks: list[FloatArray]
     bias: bool
-    #: The row that each of these K functions is about.
-    centres: IntArray
+    #: The row that each of these K functions is about; None where they are about other points.
+    centres: IntArray | None
 
     @property
     def n_rows(self) -> int:
@@ -60,7 +60,8 @@ class Composite:
         :math:`v^T M v - 2 v^T a` with :math:`M_{st} = \langle K_s, K_t \rangle` and :math:`a_s = \langle
         K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs that say
         nothing about the classes begins with next to nothing, and no function is chosen for what that
-        kernel makes of it.
+        kernel makes of it. Columns of Y Y^T are those of the rows that functions are about; points that are
+        no rows are credited with targets.
 
         Parameters
         ----------
@@ -73,7 +74,8 @@ class Composite:
         weigh = np.ones((self.n_rows, 1)) if row_weights is None else row_weights[:, np.newaxis]
         centred = [_centred(block, weigh) for block in self.blocks]
         M = np.array([[(weigh * one * other).sum() for other in centred] for one in centred])
-        ideal = targets[self.centres].T
+        about = _credited(centred, weigh * targets) if self.centres is None else targets[self.centres]
+        ideal = about.T
         a = np.array([(((weigh * targets).T @ block) * ideal).sum() for block in centred])
         scale = _norm_of_cone_minimum(M, a)
         if scale == 0.0:
@@ -81,6 +83,21 @@ class Composite:
         # v / sum(v) minimises the form with the slope a / sum(v) over the simplex, where ties are broken
         # for us.
         return minimise_on_simplex(M, a / scale)
+
+
+def _credited(centred: list[FloatArray], targets: FloatArray) -> FloatArray:
+    r"""Return targets for points that have none, K x C: those of the rows, as the kernels link the two.
+
+    :math:`\sum_s K_s^T Y / \|K_s\|`: a step of the power method for the largest :math:`\|K^T Y\|` of a
+    mixture of such kernels, from all of them alike. A kernel that says nothing about the classes sums targets
+    with weights at random, and adds little.
+    """
+    credit = np.zeros((centred[0].shape[1], targets.shape[1]))
+    for block in centred:
+        norm = float(np.linalg.norm(block))
+        if norm > 0.0:
+            credit += block.T @ targets / norm
+    return credit
 
 
 def _norm_of_cone_minimum(M: FloatArray, a: FloatArray) -> float:

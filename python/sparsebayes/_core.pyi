@@ -9,12 +9,14 @@ from typing_extensions import Self
 
 __all__ = [
     "PROBIT_NODES",
+    "Cancelled",
     "Kernel",
     "NumericalError",
     "OutputPosterior",
     "Posterior",
     "Predictor",
     "RetargetedFit",
+    "RowPart",
     "SufficientStatistics",
     "TopDownFit",
     "__version__",
@@ -22,6 +24,7 @@ __all__ = [
     "fit_dense_outputs",
     "fit_kernel",
     "fit_kernel_outputs",
+    "fit_provider",
     "probit_expectations",
     "probit_log_probabilities",
     "probit_probabilities",
@@ -206,6 +209,74 @@ def fit_kernel_outputs(
 ) -> OutputPosterior: ...
 
 @final
+class Cancelled:
+    """Tells whether a fit was given up, as by Ctrl-C."""
+
+    def __call__(self) -> bool: ...
+
+def fit_provider(
+    provider: object,
+    *,
+    noise_variance: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 100_000,
+    scheme: str = "sequential",
+    alpha_prior: Sequence[float] = ...,
+    noise_prior: Sequence[float] = ...,
+    share_alpha: bool = False,
+    n_threads: int | None = None,
+    callback: _Callback | None = None,
+) -> Posterior: ...
+
+@final
+class RowPart:
+    """Some rows out of more, safe to ask from many threads, one after another."""
+
+    @staticmethod
+    def dense(
+        Phi: NDArray[np.float64],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        likelihood: str = "gaussian",
+        n_threads: int | None = None,
+    ) -> RowPart: ...
+    @staticmethod
+    def kernel(
+        X: NDArray[np.float64],
+        centres: NDArray[np.float64],
+        kernels: Sequence[Kernel],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        bias: bool = True,
+        stored: bool = False,
+        likelihood: str = "gaussian",
+        n_threads: int | None = None,
+    ) -> RowPart: ...
+    @property
+    def n_basis(self) -> int: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def likelihood(self) -> str: ...
+    def listen(self, cancelled: Cancelled) -> None: ...
+    def target_moments(self, centre: float) -> NDArray[np.float64]: ...
+    def deviance(self, active: NDArray[np.int64], mu: NDArray[np.float64]) -> float: ...
+    def gradient(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]: ...
+    def among(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64], js: NDArray[np.int64]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]: ...
+    def sweep(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64], wanted: NDArray[np.int64]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+    def variance_drift(
+        self, active: NDArray[np.int64], mu: NDArray[np.float64], sigma: NDArray[np.float64]
+    ) -> NDArray[np.float64]: ...
+
+@final
 class RetargetedFit:
     def __new__(
         cls,
@@ -263,6 +334,17 @@ class SufficientStatistics:
         target: NDArray[np.float64],
         weights: NDArray[np.float64] | None = None,
         *,
+        n_threads: int | None = None,
+    ) -> None: ...
+    def update_kernel(
+        self,
+        X: NDArray[np.float64],
+        centres: NDArray[np.float64],
+        kernels: Sequence[Kernel],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        *,
+        extra: NDArray[np.float64] | None = None,
         n_threads: int | None = None,
     ) -> None: ...
     def snapshot(self) -> SufficientStatistics: ...

@@ -196,6 +196,9 @@ class Constructive(_Machine):
         after = self.fit.posterior()
         out.columns, out.alpha, out.mu = after.active.astype(np.intp), after.alpha, after.mu
         (out.sigma,) = after.sigma
+        if len(out.columns) == 0:
+            # The targets have changed since the step that emptied the model, with no ln alpha to show it.
+            out.path[-1] = float(trace[-1])
         if not np.array_equal(before.active, after.active):
             return np.inf, len(trace) - 1
         return float(np.abs(np.log(after.alpha / before.alpha)).max(initial=0.0)), len(trace) - 1
@@ -285,7 +288,7 @@ class TopDown(_Machine):
     def _iterate(self) -> float:
         """Renew weights, targets and precisions; return the largest change of a ln alpha."""
         out = self.out
-        out.mu, scores = self.fit.solve(self.targets, out.alpha)
+        out.mu, scores = self._solve()
         self.targets, log_likelihood = self.task.expectations(scores)
         shape, n_gone = self.tau + 0.5, self.task.composite.n_basis - len(out.columns)
         penalty = np.log(self.upsilon + 0.5 * out.mu**2).sum()
@@ -296,6 +299,18 @@ class TopDown(_Machine):
         change = float(np.abs(np.log(renewed / out.alpha)).max(initial=0.0))
         out.alpha = renewed
         return change
+
+    def _solve(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weights for targets and precisions as they are, and the scores."""
+        try:
+            return self.fit.solve(self.targets, self.out.alpha)
+        except _core.NumericalError as error:
+            largest = max(float(np.abs(block).max()) for block in self.task.composite.blocks)
+            raise _core.NumericalError(
+                f"the weights of MRVM2 are lost in rounding: {error}. Precisions are in the units of the "
+                f"kernel's values, which should be of order 1 and reach {largest:.1e}; scale X, change the "
+                "kernel, or use MRVM1, which heeds no units"
+            ) from error
 
     def _is_stopped(self) -> bool:
         path = self.out.path

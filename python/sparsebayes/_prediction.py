@@ -207,8 +207,9 @@ class KernelRegression(KernelBasis):
         kept: _Kept | None = getattr(self, "_kept", None)
         if kept is None:
             raise ValueError(
-                "healed=True needs the training rows, which pickles and copies of a model leave out; fit "
-                "with keep_rows=True to have them carried along"
+                "healed=True needs the training rows, which pickles and copies of a model leave out, and so "
+                "do fits of rows read part by part; fit rows in memory, with keep_rows=True to have them "
+                "carried along"
             )
         if zlib.crc32(kept.training.X.data) != kept.checksum:
             raise ValueError(

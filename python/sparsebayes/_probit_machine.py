@@ -1,4 +1,4 @@
-"""What mRVM1 and mRVM2 share: a composite kernel about the training rows, class scores, probabilities."""
+"""What mRVM1 and mRVM2 share: a composite kernel about the candidates, class scores, probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core
+from . import _candidates, _core
 from ._arguments import check_flag, check_integer, check_n_jobs, check_real, check_watchers
 from ._background import one_blas_thread
 from ._composite import Composite
@@ -19,14 +19,13 @@ from ._design import Layout, evaluate
 from ._mrvm import Outcome, Task
 from ._on_kernels import OnKernels
 from ._resolve import is_precomputed
-from ._types import Callback, FloatArray, IntArray
+from ._types import Callback, Candidates, FloatArray, IntArray
 from ._validation import (
     Training,
     check_square,
     check_training,
     check_weights,
     check_X,
-    distinct_rows,
     learn_classes,
 )
 from ._watch import Watch
@@ -40,11 +39,13 @@ _PREDICT_ROWS = 8192
 
 
 class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-learn carries no types
-    """A multinomial probit model over kernel functions about the training rows."""
+    """A multinomial probit model over kernel functions about the candidates."""
 
     if TYPE_CHECKING:
         min_iter_factor: float
         n_quadrature: int | None
+        candidates: Candidates
+        random_state: Any
         tol: float
         n_jobs: int | None
         verbose: int
@@ -123,21 +124,27 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
 
     def _composite(self, training: Training, n_threads: int | None) -> tuple[Composite, Layout]:
         """Return the dictionary and what its columns are called, and publish the kernels."""
-        bias = check_flag("fit_intercept", self.fit_intercept)
+        _candidates.place(self, training)
+        layout = self._layout(training)
         if is_precomputed(self.kernel):
             check_square(training)
             self.kernel_ = "precomputed"
-            layout = Layout(bias, training.n_samples, training.rows)
-            return Composite([training.X[:, layout.kept]], bias, np.arange(len(layout.kept))), layout
-        kernels = self._resolve(training)
-        self.kernel_ = self._as_given(kernels)
-        # Equal rows have equal functions; the first stands for all.
-        layout = Layout(bias, training.n_samples, distinct_rows(training))
-        centres = training.at(layout.kept)
-        blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
-        return Composite(blocks, bias, np.searchsorted(training.rows, layout.kept)), layout
+            blocks = [training.X[:, layout.kept]]
+        else:
+            kernels = self._resolve(training)
+            self.kernel_ = self._as_given(kernels)
+            centres = _candidates.points(self, training, layout.kept)
+            blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
+        rows = None if _candidates.are_given(self) else np.searchsorted(training.rows, layout.kept)
+        return Composite(blocks, layout.bias, rows), layout
+
+    def _layout(self, training: Training) -> Layout:
+        """Return which column of the dictionary is which function."""
+        size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
+        return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept)
 
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
+        self._n_samples = training.n_samples
         self.active_: IntArray = layout.names(outcome.columns)
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
         self.kernel_weights_ = outcome.kernel_weights
@@ -150,7 +157,7 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         for name in ("relevance_vectors_", "coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
-            self.relevance_vectors_ = training.at(self.relevance_)
+            self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
             if isinstance(self.kernel_, Linear):
                 self.coef_ = self.dual_coef_ @ self.relevance_vectors_
         self._publish_paths(outcome)

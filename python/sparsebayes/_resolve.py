@@ -42,6 +42,14 @@ def is_precomputed(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel == "precomputed"
 
 
+def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
+    """Tell whether ``resolve`` will ask for the variance of the training rows."""
+    if gamma != "scale":
+        return False
+    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    return any(_has_gamma(entry) for entry in entries)
+
+
 def resolve(
     kernel: KernelSpec,
     *,
@@ -112,6 +120,14 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; "
         f"got {kernel!r}"
     )
+
+
+def _has_gamma(kernel: Any) -> bool:
+    if isinstance(kernel, OnColumns):
+        return _has_gamma(kernel.kernel)
+    if isinstance(kernel, (Sum, Product)):
+        return any(map(_has_gamma, kernel.terms if isinstance(kernel, Sum) else kernel.factors))
+    return isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid")
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from sklearn.utils import check_array
+
 from . import _core
 from ._arguments import check_integer, check_n_jobs
 from ._types import FloatArray
-from ._validation import check_chunk, check_chunk_targets
+from ._validation import check_chunk, check_chunk_targets, naming
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
     from typing_extensions import Self
+
+    from .kernels import Kernel
 
 __all__ = ["SufficientStatistics"]
 
@@ -113,6 +120,68 @@ class SufficientStatistics:
         """
         values = check_chunk("Phi", Phi, self.n_basis)
         return self._take(values, *check_chunk_targets("t", t, sample_weight, len(values)))
+
+    def update_kernel(
+        self,
+        X: ArrayLike,
+        t: ArrayLike,
+        centres: ArrayLike,
+        kernel: Kernel | Sequence[Kernel],
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Take in rows by the values of kernel functions there, which are never stored.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs. There may be no rows.
+        t : array-like of shape (n,)
+            Targets.
+        centres : array-like of shape (n_centres, n_features)
+            Where the functions stand, the same centres in each call.
+        kernel : kernel object or list of these
+            Of `sparsebayes.kernels`, with all parameters. With several the functions of the first about all
+            centres come before those of the second: n_basis is the product of the two numbers.
+        sample_weight : array-like of shape (n,), optional
+            Weight of each row: 2 counts like two equal rows, 0 like none.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not finite numbers of its shape, or ``kernel`` no kernel object, naming it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparsebayes import SufficientStatistics
+        >>> from sparsebayes.kernels import Gaussian
+        >>> X, t, centres = [[0.0], [1.0]], [1.0, 2.0], [[0.0], [3.0]]
+        >>> stats = SufficientStatistics(2).update_kernel(X, t, centres, Gaussian(1.0))
+        >>> stats.projections.round(3)
+        array([1.736, 0.037])
+        """
+        from ._summed import Kernels  # imports this module
+
+        with naming("centres"):
+            points = np.ascontiguousarray(check_array(centres, dtype=np.float64, input_name="centres"))
+        kernels: list[Any] = list(kernel) if isinstance(kernel, (list, tuple)) else [kernel]
+        for one in kernels:
+            if not hasattr(one, "to_core"):
+                raise TypeError(f"kernel must be a kernel object of sparsebayes.kernels, got {one!r}")
+            one.check_features(points.shape[1])
+        functions = Kernels(kernels, points, n_threads=self._n_jobs)
+        if functions.n_basis != self.n_basis:
+            raise ValueError(
+                f"centres must make n_basis={self.n_basis} functions, {len(kernels)} for each; got "
+                f"{len(points)} centres"
+            )
+        values = check_chunk("X", X, points.shape[1])
+        functions.add(self, values, *check_chunk_targets("t", t, sample_weight, len(values)))
+        return self
 
     def merge(self, other: SufficientStatistics) -> Self:
         """Take in all rows of ``other``, which stays as it is.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,8 +25,35 @@ KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
 #: What ``extra_basis=`` takes: "linear", a transformer, a callable, or an array; None: nothing.
 ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | ArrayLike | None"
 
+#: What ``fit`` takes: arrays; chunks of rows; a path, or a data set of Arrow, with the names of two columns.
+Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
+Target: TypeAlias = "ArrayLike | str | None"
+
 #: What ``candidates=`` takes: a number of training rows, or centres; None: every row.
 Candidates: TypeAlias = "int | ArrayLike | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a pass over rows has come that are read part by part.
+
+    Attributes
+    ----------
+    what : str
+        ``"looking for centres"`` or ``"summing"``.
+    rows, n_rows : int, int or None
+        Rows read in this pass, and how many there are, if that is known.
+    chunk : int
+        Number of the chunk they end in, from 1.
+    seconds_left : float or None
+        Estimate of the time until the pass ends, if n_rows is known.
+    """
+
+    what: str
+    rows: int
+    n_rows: int | None
+    chunk: int
+    seconds_left: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +63,15 @@ class StepRecord:
     Attributes
     ----------
     iteration : int
-        1 for the first step of a fit (classification with more than two classes: of each class's fit).
+        1 for the first step of a fit (classification with more than two classes: of each class's fit); 0
+        before it.
     action : str
         ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003,
         section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together, for a
         variational fit with all that q and its bound have),
         ``"search"`` (part of the model replaced by something better) or ``"mode"`` (the posterior mode found
-        anew, for likelihoods other than the Gaussian).
+        anew, for likelihoods other than the Gaussian). Or ``"read"``, before the first step, for each block
+        of rows that are read part by part; then ``progress`` alone says something.
     index : int or None
         The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
     gain : float
@@ -53,6 +83,8 @@ class StepRecord:
     noise_variance : float or None
         Noise variance after the step, with several outputs the mean of theirs; None for likelihoods without
         one.
+    progress : Progress or None
+        How far a pass over the rows has come; None for steps of the fit itself.
     """
 
     iteration: int
@@ -62,6 +94,7 @@ class StepRecord:
     log_marginal_likelihood: float
     n_active: int
     noise_variance: float | None
+    progress: Progress | None = None
 
 
 Callback: TypeAlias = Callable[[StepRecord], Any]

@@ -16,7 +16,7 @@ class Watch:
     """Turns the core's steps into records for the callback and a progress line on standard error.
 
     Once the callback has asked to stop, the current fit ends, and so does each later one of the same
-    estimator after its first step.
+    estimator after its first step. ``stopped``: it has asked before.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Watch:
         has_noise: bool,
         n_fits: int,
         n_basis: int,
+        stopped: bool = False,
     ) -> None:
         self._name = name
         self._callback = callback
@@ -38,7 +39,7 @@ class Watch:
         self._n_basis = n_basis
         self._fit = 0
         self._shown_at = 0.0
-        self._stopped = False
+        self._stopped = stopped
 
     def begin(self) -> CoreCallback | None:
         """Return what the core is to call during the next fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis
+from ._chunked_classes import ColumnClasses, KernelClasses
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
+from ._on_provider import ProviderClassification
 from ._one_vs_rest import normalised
-from ._prediction import KernelClassification
-from ._types import Callback, Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Scheme
+from ._types import (
+    Callback,
+    Candidates,
+    Data,
+    ExtraBasis,
+    FloatArray,
+    IntArray,
+    KernelSpec,
+    Likelihood,
+    Scheme,
+    Target,
+)
 from ._validation import learn_classes
 
 if TYPE_CHECKING:
@@ -26,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["RVC", "SparseBayesClassifier"]
 
 
-class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[misc] # scikit-learn carries no types
     """Targets that are class labels: Bernoulli for two classes, a softmax or a fit per class for more."""
 
     if TYPE_CHECKING:
@@ -34,8 +45,14 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
     _labels = True
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
+
+        Rows need not be in memory, where functions are columns, or stand about ``candidates`` that are an
+        integer or an array: an iterable of chunks (X, y) or (X, y, sample_weight) that can be gone through
+        again and again, a path or a data set of Arrow (y and sample_weight being names of its columns), or a
+        mapped array too large for ``memory_limit`` are read part by part at each step of the fit, some tens
+        of times in all. With more than two classes that is for ``multi_class="ovr"``.
 
         Parameters
         ----------
@@ -192,7 +209,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return labels
 
 
-class RVC(KernelClassification, _Classification):
+class RVC(KernelClasses, _Classification):
     r"""Relevance vector classification: a sparse Bayesian logistic model on kernels about the training rows.
 
     .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
@@ -252,6 +269,11 @@ class RVC(KernelClassification, _Classification):
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
         else is random.
+    memory_limit : int or str, optional
+        Bytes that a fit may take beside the data given, as for `RVR`.
+    checkpoint : str or path-like, optional
+        File in which a fit that reads its rows part by part keeps what it has found out at each step, and
+        from which it goes on after a crash, to the same model bit for bit. Removed at the end.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -398,6 +420,8 @@ class RVC(KernelClassification, _Classification):
         share_alpha: bool = False,
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
+        memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -417,6 +441,8 @@ class RVC(KernelClassification, _Classification):
         self.share_alpha = share_alpha
         self.candidates = candidates
         self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -424,7 +450,7 @@ class RVC(KernelClassification, _Classification):
         self.callback = callback
 
 
-class SparseBayesClassifier(ColumnBasis, _Classification):
+class SparseBayesClassifier(ColumnClasses, _Classification):
     """Sparse Bayesian logistic regression on any basis: the columns of X are the basis functions.
 
     The model of `RVC` with the columns of X in place of the kernel functions, as in Tipping (2001), section
@@ -435,7 +461,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    multi_class, scheme, alpha_prior, share_alpha, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, tol, max_iter, n_jobs, verbose,
+    callback
         As for `RVC`.
 
     Attributes
@@ -483,6 +510,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         share_alpha: bool = False,
+        memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -494,6 +523,8 @@ class SparseBayesClassifier(ColumnBasis, _Classification):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.share_alpha = share_alpha
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

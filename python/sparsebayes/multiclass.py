@@ -11,7 +11,7 @@ from ._arguments import check_flag, check_real
 from ._certify_probit import written_out
 from ._mrvm import Constructive, Outcome, Task, TopDown
 from ._probit_machine import ProbitMachine
-from ._types import Callback, KernelSpec, OutputsProblem
+from ._types import Callback, Candidates, KernelSpec, OutputsProblem
 
 __all__ = ["MRVM1", "MRVM2"]
 
@@ -57,6 +57,14 @@ class MRVM1(ProbitMachine):
     n_quadrature : int, optional
         Nodes for each integral over the likelihood. None: 16 for up to 14 classes and 24 beyond, which give
         probabilities to 1e-6.
+    candidates : int or array-like of shape (n_candidates, n_features), optional
+        Centres of the kernel functions in the dictionary, as for `RVC`. None: every training row. An int:
+        that many training rows, or all where there are no more, spread over the inputs by k-means++. An
+        array: its rows, which need not be training rows. With ``kernel="precomputed"`` an int chooses columns
+        of X, and an array is an error.
+    random_state : int, RandomState instance or None, default=None
+        Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
+        else is random.
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
     max_iter : int, default=100_000
@@ -95,6 +103,11 @@ class MRVM1(ProbitMachine):
         The kernels with all their parameters.
     kernel_weights_ : ndarray of shape (n_kernels,)
         Their convex combination: none negative, sum 1.
+    candidates_ : ndarray of shape (n_candidates, n_features)
+        The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
+        they were given, ``active_`` and ``relevance_`` count rows of this array in place of training rows.
+    candidate_rows_ : ndarray of shape (n_candidates,), int
+        The training rows chosen, ascending; only where ``candidates`` is an int.
     n_iter_ : int
         Updates of a precision.
     status_ : str
@@ -113,6 +126,12 @@ class MRVM1(ProbitMachine):
         Functions in the model.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    Notes
+    -----
+    The model may end without functions, every class being equally probable everywhere: by its evidence the
+    kernel links no rows of a class. So it is with kernels so narrow that each row stands alone, where a wider
+    one (a smaller ``gamma``) or other units of X are what helps, and with two rows in all.
 
     References
     ----------
@@ -140,6 +159,8 @@ class MRVM1(ProbitMachine):
         convergence: str = "conv2",
         min_iter_factor: float = 1,
         n_quadrature: int | None = None,
+        candidates: Candidates = None,
+        random_state: int | np.random.RandomState | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -154,6 +175,8 @@ class MRVM1(ProbitMachine):
         self.convergence = convergence
         self.min_iter_factor = min_iter_factor
         self.n_quadrature = n_quadrature
+        self.candidates = candidates
+        self.random_state = random_state
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -214,6 +237,14 @@ class MRVM2(ProbitMachine):
     n_quadrature : int, optional
         Nodes for each integral over the likelihood. None: 16 for up to 14 classes and 24 beyond, which give
         probabilities to 1e-6.
+    candidates : int or array-like of shape (n_candidates, n_features), optional
+        Centres of the kernel functions in the dictionary, as for `RVC`. None: every training row. An int:
+        that many training rows, or all where there are no more, spread over the inputs by k-means++. An
+        array: its rows, which need not be training rows. With ``kernel="precomputed"`` an int chooses columns
+        of X, and an array is an error.
+    random_state : int, RandomState instance or None, default=None
+        Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
+        else is random.
     tol : positive float, default=1e-3
         Of ``"convA"``.
     max_iter : int, default=100_000
@@ -250,6 +281,11 @@ class MRVM2(ProbitMachine):
         The kernels with all their parameters.
     kernel_weights_ : ndarray of shape (n_kernels,)
         Their convex combination: none negative, sum 1.
+    candidates_ : ndarray of shape (n_candidates, n_features)
+        The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
+        they were given, ``active_`` and ``relevance_`` count rows of this array in place of training rows.
+    candidate_rows_ : ndarray of shape (n_candidates,), int
+        The training rows chosen, ascending; only where ``candidates`` is an int.
     n_iter_ : int
         Iterations.
     status_ : str
@@ -294,6 +330,8 @@ class MRVM2(ProbitMachine):
         upsilon: float = 1e-6,
         prune: bool = True,
         n_quadrature: int | None = None,
+        candidates: Candidates = None,
+        random_state: int | np.random.RandomState | None = None,
         tol: float = 1e-3,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -311,6 +349,8 @@ class MRVM2(ProbitMachine):
         self.upsilon = upsilon
         self.prune = prune
         self.n_quadrature = n_quadrature
+        self.candidates = candidates
+        self.random_state = random_state
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

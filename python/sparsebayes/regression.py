@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -12,10 +13,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
 from ._arguments import check_prior
-from ._base import SparseBayesEstimator
-from ._prediction import KernelRegression
+from ._kernel_sums import KernelSums
+from ._on_provider import ProviderRegression
 from ._streaming import Streaming
-from ._types import Callback, Candidates, ExtraBasis, FloatArray, KernelSpec, Likelihood, Scheme
+from ._types import (
+    Callback,
+    Candidates,
+    Data,
+    ExtraBasis,
+    FloatArray,
+    KernelSpec,
+    Likelihood,
+    Scheme,
+    Target,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["RVR", "SparseBayesRegressor"]
 
 
-class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # scikit-learn carries no types
     """Targets that are numbers: one fit, a Gaussian likelihood unless told otherwise."""
 
     _labels = False
@@ -40,18 +51,25 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        X : array-like of shape (n_samples, n_features), iterable of chunks, path, or data set of Arrow
+            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples). These
+            are read part by part, and need not fit in memory: arrays, `numpy.memmap` for instance, for which
+            the usual fit would take more than ``memory_limit``; an iterable of chunks (X, y) or (X, y,
+            sample_weight), or a function that returns one; the path of Parquet or Arrow files, a directory or
+            a pattern (needs ``pip install sparsebayes[arrow]``), a ``pyarrow.dataset.Dataset``, a
+            ``RecordBatchReader`` or a ``Table``. See Notes of the class.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or str
             Targets. Several outputs, with a Gaussian likelihood only, share functions and prior precisions; a
-            single column counts as no second dimension.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row: 2 counts like two equal rows, 0 like none.
+            single column counts as no second dimension. None with chunks; for data of Arrow the name of the
+            target column, and all columns but those of y and sample_weight are inputs.
+        sample_weight : array-like of shape (n_samples,), or str, optional
+            Weight of each row: 2 counts like two equal rows, 0 like none. For data of Arrow the name of a
+            column.
 
         Returns
         -------
@@ -128,7 +146,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
 
 
-class RVR(KernelRegression, _Regression):
+class RVR(KernelSums, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -189,6 +207,14 @@ class RVR(KernelRegression, _Regression):
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
         else is random.
+    memory_limit : int or str, optional
+        Bytes that a fit may take beside the data given, as a number or a text such as ``"2GiB"``; None: half
+        of the machine's memory, or of that of its container. What is read part by part is read in parts that
+        fit, and dictionaries too large for it are an error that names the number of candidates that is not.
+        See Notes.
+    checkpoint : str or path-like, optional
+        File to which a fit that reads its rows part by part writes what it has, every few seconds, and from
+        which it goes on after a crash, to the same model bit for bit. Removed at the end. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -276,6 +302,24 @@ class RVR(KernelRegression, _Regression):
     improper priors are left out; the bound then is the log evidence of :math:`\langle\alpha\rangle,
     \langle\beta\rangle`, and its maxima are those of the other schemes. Which one a fit finds may differ.
 
+    Rows that are read part by part are summed (`SufficientStatistics`), in one pass, or two where
+    ``candidates`` is an integer or ``gamma="scale"``. The sums have all pairs of functions, 100 bytes each
+    with all that a fit takes: ``candidates`` has to be given. The model is that of a fit in memory to 1e-8,
+    with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
+    looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
+    sample smaller). y has one column; ``optimize_kernel``, ``keep_rows``, and an ``extra_basis`` that is an
+    array or a transformer need rows in memory. A row group of Parquet has to fit beside ``memory_limit``, as
+    have the chunks that an iterable makes. ``callback`` sees records with the action ``"read"``; returning
+    True there ends with a model of the rows read so far.
+
+    With ``checkpoint`` such a fit keeps its sums in a file, with a digest of the rows they hold. Called again
+    after a crash or Ctrl-C, with the same data in the same order and the same arguments (``memory_limit``,
+    ``n_jobs``, ``verbose`` and ``callback`` do not count), it reads those rows again, makes sure that they
+    are the same, and goes on. The file is removed at the end, and kept where the callback stopped the fit. A
+    file that is damaged or belongs to something else is an error. Functions count by their names: after
+    changing what a callable kernel does remove the file. Fits of rows in memory do not write it: there is
+    nothing that would be worth keeping.
+
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
     our ``mu_``.
@@ -341,6 +385,8 @@ class RVR(KernelRegression, _Regression):
         noise_prior: tuple[float, float] = (0.0, 0.0),
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
+        memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -362,6 +408,8 @@ class RVR(KernelRegression, _Regression):
         self.noise_prior = noise_prior
         self.candidates = candidates
         self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -388,7 +436,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         Only with a Gaussian likelihood.
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level in place of one each.
-    scheme, alpha_prior, noise_prior, tol, max_iter, n_jobs, verbose, callback
+    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, tol, max_iter, n_jobs, verbose, callback
         As for `RVR`.
 
     Attributes
@@ -412,8 +460,9 @@ class SparseBayesRegressor(Streaming, _Regression):
     y may have several columns, as for `RVR`, but for a Poisson likelihood; ``coef_`` then is (n_outputs,
     n_features).
 
-    Rows need not be there all at once: ``partial_fit`` takes them in chunk by chunk, ``fit_statistics`` as
-    sums that other processes may have made (`SufficientStatistics`).
+    Rows need not be there all at once: ``fit`` reads them part by part as that of `RVR` does, ``partial_fit``
+    takes them in chunk by chunk, ``fit_statistics`` as sums that other processes may have made
+    (`SufficientStatistics`).
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``.
@@ -450,6 +499,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
+        memory_limit: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -463,6 +514,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -17,3 +17,5 @@ mod problems;
 mod providers;
 #[cfg(feature = "fit")]
 mod refusals;
+#[cfg(feature = "fit")]
+mod row_sums;

@@ -156,7 +156,15 @@ def test_classifiers(est, n_classes, dtype, tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-@pytest.mark.parametrize("est", [MRVM1(gamma=0.3), MRVM2([Gaussian(2.0), OnColumns(Linear(), 1)])], ids=repr)
+@pytest.mark.parametrize(
+    "est",
+    [
+        MRVM1(gamma=0.3),
+        MRVM1(gamma=0.3, candidates=rows(30, seed=9)),
+        MRVM2([Gaussian(2.0), OnColumns(Linear(), 1)]),
+    ],
+    ids=["MRVM1", "candidates", "MRVM2"],
+)
 def test_probit_machines(est, n_classes, dtype, tmp_path):
     X = rows(90)
     est.fit(X, labels(X, n_classes))

@@ -227,6 +227,30 @@ def test_the_bound_never_falls_and_ends_where_the_reference_has_it(three, weight
     assert model.mu_.sum(axis=1) == pytest.approx(0.0, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("K", "n_classes", "intercept"),
+    [(np.eye(4), 2, False), (np.eye(6), 3, False), (np.array([[1.0, 0.6], [0.6, 1.0]]), 2, True)],
+)
+def test_rows_that_stand_alone_leave_mrvm1_empty_as_they_should(K, n_classes, intercept):
+    """Functions of one row each, or two rows of two classes: nothing has a higher bound than no model."""
+    labels = np.arange(len(K)) % n_classes
+    model = MRVM1("precomputed", fit_intercept=intercept).fit(K, labels)
+    assert (model.status_, len(model.active_)) == ("converged", 0)
+    empty = -len(K) * np.log(n_classes)
+    assert model.lower_bound_ == pytest.approx(empty, abs=1e-6)
+    found = certificate(model, K, labels)
+    assert found.log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-6)
+    rng, Phi = np.random.default_rng(0), dictionary(model, K)
+    for _ in range(8):
+        alpha = np.exp(rng.uniform(-3.0, 4.0, Phi.shape[1]))
+        Y = first_targets(labels, n_classes)
+        # E- and M-step at these precisions lead to the weights at which the bound is highest.
+        for _ in range(25):
+            W, _ = reference.posterior(Phi, Y, alpha)
+            Y, _ = reference.expectations(Phi @ W, labels)
+        assert reference.lower_bound(Phi, labels, W, alpha) < empty
+
+
 # --- mRVM2 -----------------------------------------------------------------------------------------
 
 

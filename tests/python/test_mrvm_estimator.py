@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from sparsebayes import MRVM1, MRVM2
+from sparsebayes import MRVM1, MRVM2, NumericalError
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -315,6 +315,14 @@ def test_pruning_costs_nothing_where_kernel_values_are_of_order_one():
     model = MRVM2("linear").fit(CORNERS / 5, THIRDS)
     assert len(model.active_) > 1
     assert np.diff(model.log_joint_likelihood_path_).min() > -1e-9
+
+
+def test_values_too_large_for_the_precisions_of_mrvm2_are_refused_with_a_remedy(three):
+    X, y = three
+    with pytest.raises(NumericalError, match=r"units of the kernel's values, .* scale X, .* or use MRVM1"):
+        MRVM2("linear").fit(1e8 * X, y)
+    scaled, model = MRVM1("linear").fit(1e8 * X, y), MRVM1("linear").fit(X, y)
+    np.testing.assert_allclose(scaled.predict_proba(1e8 * X), model.predict_proba(X), atol=1e-6)
 
 
 # --- the certificate -------------------------------------------------------------------------------

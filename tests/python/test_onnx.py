@@ -191,7 +191,13 @@ def test_classifiers_give_their_probabilities_and_labels(est, labels):
 @pytest.mark.parametrize("labels", [TWO, FOUR], ids=["two", "four"])
 @pytest.mark.parametrize(
     "est",
-    [MRVM1(), MRVM2(), MRVM2("linear", fit_intercept=True), MRVM2([Gaussian(1.5), Linear()])],
+    [
+        MRVM1(),
+        MRVM1(candidates=NEW[:20] / 2.0),
+        MRVM2(),
+        MRVM2("linear", fit_intercept=True),
+        MRVM2([Gaussian(1.5), Linear()]),
+    ],
     ids=repr,
 )
 def test_probit_machines_give_their_probabilities_and_labels(est, labels):

@@ -443,7 +443,7 @@ def test_fit_statistics_says_what_it_cannot_do():
         model.fit_statistics(SufficientStatistics(3))
     np.testing.assert_array_equal(model.mu_, expected)
     assert model.n_features_in_ == 25
-    assert not hasattr(RVR, "partial_fit")
+    assert not hasattr(RVR(), "partial_fit")
 
 
 def test_a_fit_of_sums_can_be_watched_and_stopped():

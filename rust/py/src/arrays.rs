@@ -64,6 +64,21 @@ pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> P
         .map_err(|_| invalid(format!("{name} must be contiguous")))
 }
 
+/// Numbers of basis functions; the core checks their range.
+pub(crate) fn functions(name: &str, array: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize>> {
+    let values = array.as_slice().map_err(|_| {
+        invalid(format!(
+            "{name} must be contiguous; pass numpy.ascontiguousarray({name})"
+        ))
+    })?;
+    let numbers = values.iter().map(|&j| usize::try_from(j));
+    numbers.collect::<Result<_, _>>().map_err(|_| {
+        invalid(format!(
+            "{name} must not be negative: functions count from 0"
+        ))
+    })
+}
+
 /// Class numbers, one for each of `n_rows` rows; the core checks their range.
 pub(crate) fn class_numbers(
     name: &str,

@@ -14,8 +14,13 @@ create_exception!(
     "The computation broke down although the input was valid."
 );
 
-/// Bad input is a `ValueError`, broken arithmetic a `NumericalError`.
+/// Bad input is a `ValueError`, broken arithmetic a `NumericalError`; what Python raised in a provider comes back as it was.
 pub(crate) fn to_python(error: &sparsebayes::Error) -> PyErr {
+    if let sparsebayes::Error::Provider(error) = error
+        && let Some(raised) = error.downcast_ref::<PyErr>()
+    {
+        return Python::attach(|py| raised.clone_ref(py));
+    }
     let message = error.to_string();
     if error.is_invalid_input() {
         PyValueError::new_err(message)

@@ -122,6 +122,16 @@ fn likelihood(name: &str) -> PyResult<Kind> {
     }
 }
 
+/// A likelihood of one linear predictor for each row.
+pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
+    match likelihood(name) {
+        Ok(Kind::Of(likelihood)) => Ok(likelihood),
+        _ => Err(invalid(format!(
+            "likelihood of a provider must be 'gaussian', 'bernoulli' or 'poisson', got {name:?}"
+        ))),
+    }
+}
+
 /// Fits a model whose basis functions are the columns of `Phi`.
 ///
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.

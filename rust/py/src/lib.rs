@@ -6,9 +6,11 @@ mod errors;
 mod fit;
 mod kernel;
 mod outputs;
+mod part;
 mod posterior;
 mod predictor;
 mod probit;
+mod provider;
 mod retargeted;
 mod sufficient;
 mod watcher;
@@ -31,11 +33,15 @@ mod _core {
     #[pymodule_export]
     use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
+    use crate::part::PyRowPart;
+    #[pymodule_export]
     use crate::posterior::PyPosterior;
     #[pymodule_export]
     use crate::predictor::PyPredictor;
     #[pymodule_export]
     use crate::probit::{probit_expectations, probit_log_probabilities, probit_probabilities};
+    #[pymodule_export]
+    use crate::provider::{PyCancelled, fit_provider};
     #[pymodule_export]
     use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
 

@@ -11,8 +11,10 @@ use sparsebayes::linalg::with_threads;
 use sparsebayes::{DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, Summary, fit};
 
 use crate::arrays::{columns, rows, vector};
+use crate::dictionary::KernelDictionary;
 use crate::errors::to_python;
 use crate::fit::rules;
+use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
 use crate::watcher::run;
 
@@ -49,18 +51,22 @@ impl PySufficientStatistics {
     fn add(
         &self,
         py: Python<'_>,
-        design: &dyn Design,
+        source: Source<'_>,
         target: &[f64],
         weights: Option<&[f64]>,
         n_threads: Option<usize>,
     ) -> PyResult<()> {
-        let work = design.n_rows().saturating_mul(self.n_basis * self.n_basis);
+        let work = target.len().saturating_mul(self.n_basis * self.n_basis);
         if work <= LONG {
-            return self.change(py, Some(1), |sums| sums.update(design, target, weights));
+            return self.change(py, Some(1), |sums| {
+                source.show(|design| sums.update(design, target, weights))
+            });
         }
         let chunk = run(py, None, |line| {
             with_threads(n_threads, || {
-                SufficientStatistics::of(design, target, weights, Some(&line.cancel))
+                source.show(|design| {
+                    SufficientStatistics::of(design, target, weights, Some(&line.cancel))
+                })
             })?
         })?;
         // From here on nothing listens for Ctrl-C: rows that were interrupted never count.
@@ -75,6 +81,24 @@ impl PySufficientStatistics {
     ) -> PyResult<()> {
         py.detach(|| with_threads(n_threads, || change(Arc::make_mut(&mut self.lock())))?)
             .map_err(|error| to_python(&error))
+    }
+}
+
+/// Where the values of the functions come from.
+enum Source<'a> {
+    RowByRow(RowMajorDesign<'a>),
+    ColumnByColumn(DenseDesign<'a>),
+    Kernels(KernelDictionary<'a>),
+}
+
+impl Source<'_> {
+    /// Shows the design to `look`; kernels are evaluated where they are looked at, and never stored.
+    fn show<T>(self, look: impl FnOnce(&dyn Design) -> Result<T, Error>) -> Result<T, Error> {
+        match self {
+            Self::RowByRow(design) => look(&design),
+            Self::ColumnByColumn(design) => look(&design),
+            Self::Kernels(dictionary) => dictionary.solve(Some(true), look),
+        }
     }
 }
 
@@ -104,12 +128,41 @@ impl PySufficientStatistics {
         if Phi.is_c_contiguous() {
             let values = rows("Phi", &Phi)?.values;
             let design = RowMajorDesign::new(values, n_rows, n_basis);
-            let design = design.map_err(|error| to_python(&error))?;
-            return self.add(py, &design, target, weights, n_threads);
+            let source = design
+                .map(Source::RowByRow)
+                .map_err(|error| to_python(&error))?;
+            return self.add(py, source, target, weights, n_threads);
         }
         let design = DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis);
-        let design = design.map_err(|error| to_python(&error))?;
-        self.add(py, &design, target, weights, n_threads)
+        let source = design
+            .map(Source::ColumnByColumn)
+            .map_err(|error| to_python(&error))?;
+        self.add(py, source, target, weights, n_threads)
+    }
+
+    /// Adds rows of kernel functions about `centres`, and of the columns of `extra` after them.
+    #[pyo3(signature = (X, centres, kernels, target, weights=None, *, extra=None, n_threads=None))]
+    #[allow(
+        non_snake_case,
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value
+    )] // the Python signature
+    fn update_kernel(
+        &self,
+        py: Python<'_>,
+        X: PyReadonlyArray2<'_, f64>,
+        centres: PyReadonlyArray2<'_, f64>,
+        kernels: Vec<PyRef<'_, PyKernel>>,
+        target: PyReadonlyArray1<'_, f64>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        extra: Option<PyReadonlyArray2<'_, f64>>,
+        n_threads: Option<usize>,
+    ) -> PyResult<()> {
+        // Sums have a constant function of their own.
+        let dictionary = KernelDictionary::new(&X, &centres, &kernels, false, extra.as_ref())?;
+        let target = vector("target", &target)?;
+        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        self.add(py, Source::Kernels(dictionary), target, weights, n_threads)
     }
 
     /// Adds the rows of `other`.

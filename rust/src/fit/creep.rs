@@ -11,20 +11,22 @@ use crate::stats::Statistics;
 ///
 /// Slow and hard to mislead: where a function is wanted at alpha = infinity but not at the alpha that this promises, R
 /// changes its sign in between, and halving finds the place. (Rprop, Riedmiller & Braun 1993, with R for the gradient.)
+///
+/// Tells whether it moved at all.
 pub(super) fn creep(
     stats: &mut dyn Statistics,
     state: &mut State,
     near: f64,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
+) -> Result<bool, Halt> {
     const ROUNDS: usize = 150;
     const FIRST: f64 = 0.5;
     find_mode(stats, state)?;
     let mut steps = vec![(FIRST, 0.0); state.n_alphas()];
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let here = Residual::of(state);
         if here.distance(state) <= near {
-            return Ok(());
+            return Ok(round > 0);
         }
         let mut alphas = Vec::with_capacity(state.n_alphas());
         for (k, ((step, last), &r)) in steps.iter_mut().zip(&here.values).enumerate() {
@@ -42,5 +44,5 @@ pub(super) fn creep(
         find_mode(stats, state)?;
         recorder.step(Action::Joint, None, state)?;
     }
-    Ok(())
+    Ok(true)
 }

@@ -230,7 +230,7 @@ fn move_noise(
     }
     let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_posterior());
     for _ in 0..20 {
-        state.set_hyperparameters(&alpha, beta * change.exp())?;
+        state.set_hyperparameters(&alpha, range.snapped(beta * change.exp()))?;
         state.recentre(stats)?;
         if state.log_posterior() > evidence {
             return recorder.step(Action::Noise, None, state);

@@ -32,6 +32,19 @@ pub(super) struct NoiseRange {
     pub(super) beta_max: f64,
 }
 
+impl NoiseRange {
+    /// A precision brought within the range. One that is short of its end by rounding is at it: left there, it would pass
+    /// for one that has settled inside.
+    pub(super) fn snapped(self, beta: f64) -> f64 {
+        const SHORT: f64 = 1.0 - 1e-12;
+        if beta > SHORT * self.beta_max {
+            self.beta_max
+        } else {
+            beta
+        }
+    }
+}
+
 /// Damping of the step; survives from one step to the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damping(pub(super) f64);

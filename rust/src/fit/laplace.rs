@@ -23,7 +23,7 @@ use super::settings::{
     BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
 use super::state::State;
-use super::stationary::polish;
+use super::stationary::{polish, sharpen};
 use crate::Error;
 use crate::stats::Statistics;
 
@@ -135,7 +135,10 @@ pub(super) fn finish(
         }
         match settled {
             None => fine = true,
-            Some(Settled::Converged) if !dictionary.refuses(state) => return Ok(Status::Converged),
+            Some(Settled::Converged) if !dictionary.refuses(state) => {
+                sharpen(stats, state, recorder)?;
+                return Ok(Status::Converged);
+            }
             Some(_) => return Ok(Status::Stalled),
         }
     }
@@ -224,14 +227,22 @@ pub(super) fn settle(
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
     let mut near = 0.1;
-    while polish(stats, state, tol, recorder)? == Settled::Stalled {
-        if near <= tol {
-            return Ok(Settled::Stalled);
+    loop {
+        let before = state.alpha.clone();
+        if polish(stats, state, tol, recorder)? == Settled::Converged {
+            return Ok(Settled::Converged);
         }
-        near *= 0.2;
-        creep(stats, state, near, recorder)?;
+        // What was in the way of a step still is where nothing has moved since.
+        let stuck = state.alpha == before;
+        let mut crept = false;
+        while !crept {
+            if near <= tol {
+                return Ok(Settled::Stalled);
+            }
+            near *= 0.2;
+            crept = creep(stats, state, near, recorder)? || !stuck;
+        }
     }
-    Ok(Settled::Converged)
 }
 
 /// Mode and alphas of the active set, in turn, a few times or until the alphas stay where they are. Ends at a mode.

@@ -3,6 +3,8 @@
 //! The fixed-point conditions are a complementarity problem in the prior variances v = 1 / alpha: R = 0 where v > 0,
 //! R >= 0 where v = 0. Its linearisation is solved as such (Josephy 1979), rather than with the functions of the moment.
 
+use std::collections::BTreeSet;
+
 use nalgebra::DMatrix;
 
 use super::mode::find_mode;
@@ -11,6 +13,12 @@ use super::stationary::{Residual, advance, bounded, jacobian, solve};
 use crate::Result;
 use crate::stats::Statistics;
 
+/// Leaps tried, and systems of equations solved to find them, with up to a hundred alphas. A trial costs their number
+/// squared or more, a solution its cube, and models of hundreds have fewer of them.
+const MOST_LEAPS: usize = 32;
+const MOST_SOLUTIONS: usize = 2000;
+const MANY: usize = 100;
+
 /// Takes the first leap that brings R closer to zero, at once or with a few of Newton's steps from where it ends.
 pub(super) fn leap_closer(
     stats: &mut dyn Statistics,
@@ -18,11 +26,14 @@ pub(super) fn leap_closer(
     jacobian_here: &DMatrix<f64>,
     here: &Residual,
 ) -> Result<bool> {
-    const MOST_LEAPS: usize = 32;
     const STEPS: usize = 5;
     /// Closer than this no other choice of functions is any nearer, and what is in the way is rounding.
     const NEAR: f64 = 1e-3;
-    let most = if here.norm() < NEAR { 1 } else { MOST_LEAPS };
+    let most = if here.norm() < NEAR {
+        1
+    } else {
+        at_the_cost_of_many(MOST_LEAPS, state.n_alphas(), 2)
+    };
     let before = state.clone();
     for step in leaps(jacobian_here, here).take(most) {
         let alphas: Vec<f64> = (0..before.n_alphas())
@@ -62,33 +73,98 @@ fn leaps<'a>(
     here: &'a Residual,
 ) -> impl Iterator<Item = Vec<f64>> + 'a {
     let staying = here.staying();
+    let mut guessing = Guessing {
+        jacobian,
+        r: &here.values,
+        seen: BTreeSet::new(),
+        solutions_left: at_the_cost_of_many(MOST_SOLUTIONS, staying.len(), 3),
+    };
     let guesses = std::iter::once(staying.clone()).chain((0..staying.len()).map(move |k| {
         let mut guess = staying.clone();
         guess[k] = false;
         guess
     }));
-    guesses.filter_map(|guess| leap(jacobian, &here.values, guess))
+    guesses.filter_map(move |guess| guessing.leap(guess))
 }
 
-/// The leap that one guess of the functions that stay leads to.
-fn leap(jacobian: &DMatrix<f64>, r: &[f64], mut free: Vec<bool>) -> Option<Vec<f64>> {
-    const CORRECTIONS: usize = 20;
-    for _ in 0..CORRECTIONS {
-        let step = solve(jacobian, r, &free, 1.0)?;
-        let wanted: Vec<bool> = (0..r.len())
-            .map(|k| {
-                if free[k] {
-                    step[k] < 1.0
-                } else {
-                    let moved: f64 = (0..r.len()).map(|i| jacobian[(k, i)] * step[i]).sum();
-                    r[k] + moved < 0.0
-                }
-            })
-            .collect();
-        if wanted == free {
-            return Some(step);
+/// So many with [`MANY`] alphas and fewer, and beyond as many as cost the same, going with this power of their number.
+fn at_the_cost_of_many(most: usize, n_alphas: usize, power: u32) -> usize {
+    let share = most * MANY.pow(power) / n_alphas.max(MANY).saturating_pow(power);
+    share.max(1)
+}
+
+/// The search for leaps.
+struct Guessing<'a> {
+    jacobian: &'a DMatrix<f64>,
+    r: &'a [f64],
+    /// Guesses made. What follows from one is the same each time: no leap, or one that was found before.
+    seen: BTreeSet<Vec<bool>>,
+    solutions_left: usize,
+}
+
+impl Guessing<'_> {
+    /// The leap that one guess of the functions that stay leads to, if it is new.
+    fn leap(&mut self, mut free: Vec<bool>) -> Option<Vec<f64>> {
+        const CORRECTIONS: usize = 20;
+        for _ in 0..CORRECTIONS {
+            if self.solutions_left == 0 || !self.seen.insert(free.clone()) {
+                return None;
+            }
+            self.solutions_left -= 1;
+            let step = solve(self.jacobian, self.r, &free, 1.0)?;
+            let wanted = self.wanted(&free, &step);
+            if wanted == free {
+                return Some(step);
+            }
+            free = wanted;
         }
-        free = wanted;
+        None
     }
-    None
+
+    /// Which functions should have been free, for the step that these being free leads to.
+    fn wanted(&self, free: &[bool], step: &[f64]) -> Vec<bool> {
+        let n = self.r.len();
+        let wanted = |k: usize| {
+            if free[k] {
+                return step[k] < 1.0;
+            }
+            let moved: f64 = (0..n).map(|i| self.jacobian[(k, i)] * step[i]).sum();
+            self.r[k] + moved < 0.0
+        };
+        (0..n).map(wanted).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_of_hundreds_get_as_much_as_costs_the_same() {
+        let solutions = [1, 100, 200, 400, 100_000].map(|n| at_the_cost_of_many(2000, n, 3));
+        assert_eq!(solutions, [2000, 2000, 250, 31, 1]);
+        assert_eq!(at_the_cost_of_many(32, 400, 2), 2);
+    }
+
+    #[test]
+    fn no_guess_is_followed_twice_and_a_leap_solves_the_linearised_problem() {
+        // With both there is a leap; to it the other guesses lead, and it is found once.
+        let jacobian = DMatrix::from_row_slice(2, 2, &[-1.0, 3.0, -3.0, -1.0]);
+        let r = [0.5, 0.5];
+        let mut guessing = Guessing {
+            jacobian: &jacobian,
+            r: &r,
+            seen: BTreeSet::new(),
+            solutions_left: 100,
+        };
+        let step = guessing.leap(vec![true, true]).unwrap();
+        for k in 0..2 {
+            let left = r[k] + (0..2).map(|i| jacobian[(k, i)] * step[i]).sum::<f64>();
+            assert!(step[k] < 1.0 && left.abs() < 1e-12);
+        }
+        for guess in [[true, true], [true, false], [false, true], [false, false]] {
+            assert!(guessing.leap(guess.to_vec()).is_none());
+        }
+        assert_eq!(guessing.solutions_left, 96);
+    }
 }

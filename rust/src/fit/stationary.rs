@@ -24,8 +24,8 @@ use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
 use super::state::State;
 use super::together::Together;
-use crate::Result;
-use crate::stats::Statistics;
+use crate::stats::{Statistics, check_flag};
+use crate::{Error, Result};
 
 /// Newton steps before the search is given up.
 const MOST_STEPS: usize = 60;
@@ -142,6 +142,71 @@ pub(super) fn polish(
         recorder.step(Action::Joint, None, state)?;
     }
     Ok(Settled::Stalled)
+}
+
+/// Newton steps from a fixed point to tolerance on to one to rounding, in the alphas and in the mode, as far as they lead
+/// closer. So how sums over rows were rounded, and in which parts they were added up, does not show in what is published.
+pub(super) fn sharpen(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    let mut good = state.clone();
+    match sharpened(stats, state, &mut good) {
+        Ok(()) => {}
+        // Where rounding takes the definiteness, what was there is as good as it gets.
+        Err(Error::NotPositiveDefinite(_)) => {
+            check_flag(stats.cancel_flag().as_deref())?;
+            state.clone_from(&good);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    match recorder.step(Action::Joint, None, state) {
+        // It has come to its end all the same.
+        Err(Halt::MaxIterations) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// [`sharpen`]; `good` is kept at the sharpest state so far.
+fn sharpened(stats: &mut dyn Statistics, state: &mut State, good: &mut State) -> Result<()> {
+    const SHARP: f64 = 1e-12;
+    const MOST_STEPS: usize = 2;
+    step_to_mode(stats, state)?;
+    for _ in 0..MOST_STEPS {
+        let here = Residual::of(state);
+        good.clone_from(state);
+        if here.distance(state) <= SHARP || here.leaving.contains(&true) {
+            break;
+        }
+        let jacobian = here.hold(jacobian(stats, state)?);
+        let Some(direction) = solve(&jacobian, &here.values, &here.staying(), 0.0) else {
+            break;
+        };
+        let alphas: Vec<f64> = (0..state.n_alphas())
+            .map(|k| {
+                let Together { alpha, s, .. } = state.together(k);
+                moved(alpha, s, direction[k])
+            })
+            .collect();
+        state.set_alphas(&alphas)?;
+        step_to_mode(stats, state)?;
+        // False for NaN.
+        if Residual::of(state).norm() < here.norm() {
+            continue;
+        }
+        state.clone_from(good);
+        break;
+    }
+    Ok(())
+}
+
+/// One Newton step to the mode, in full: from where the mode was found there is no telling by the likelihood whether it rises.
+fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    let (m, mu) = (state.len(), state.mu.clone());
+    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+    let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
+    state.set_data(&mu, &gradient, deviance, Some(&gram))
 }
 
 /// Deletes the functions marked, and finds the mode without them.

@@ -162,15 +162,15 @@ impl Gram {
         });
     }
 
-    /// The lower triangle column after column, first all high parts, then all low ones.
-    pub(crate) fn packed(&self) -> Vec<f64> {
+    /// Appends the lower triangle column after column, first all high parts, then all low ones.
+    pub(crate) fn pack(&self, out: &mut Vec<f64>) {
         let part = |of: fn(Twofold) -> f64| {
             (0..self.size).flat_map(move |j| (j..self.size).map(move |i| of(self.at(i, j))))
         };
-        part(|v| v.high).chain(part(|v| v.low)).collect()
+        out.extend(part(|v| v.high).chain(part(|v| v.low)));
     }
 
-    /// From [`Gram::packed`], `size (size + 1)` values.
+    /// From what [`Gram::pack`] appends, `size (size + 1)` values.
     pub(crate) fn unpacked(size: usize, packed: &[f64]) -> Option<Self> {
         let mut gram = Self::zeros(size)?;
         let (high, low) = packed.split_at(packed.len() / 2);
@@ -281,7 +281,9 @@ mod tests {
         let whole = gram_of(&[0, 512, 1024, 1300], size);
         let mut parts = gram_of(&[700, 1100, 1300], size);
         parts.add(&gram_of(&[0, 1, 2, 400, 700], size));
-        let again = Gram::unpacked(size, &parts.packed()).unwrap();
+        let mut packed = Vec::new();
+        parts.pack(&mut packed);
+        let again = Gram::unpacked(size, &packed).unwrap();
         for i in 0..size {
             for j in 0..size {
                 let (a, b) = (whole.at(i, j), parts.at(i, j));

@@ -28,7 +28,7 @@ pub(super) const GRAM_ROWS: usize = 512;
 /// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
 /// `mu` last asked about.
 pub struct Observations<'a> {
-    design: &'a dyn Design,
+    design: Box<dyn Design + Send + 'a>,
     likelihood: Likelihood,
     target: Vec<f64>,
     weights: Option<Vec<f64>>,
@@ -40,6 +40,8 @@ pub struct Observations<'a> {
     skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
+    /// Whether columns have the lengths given.
+    unscaled: bool,
     /// Where the bound that stands for the log-likelihood touches it, row by row; `None`: nothing stands for it.
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
@@ -61,40 +63,58 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
         check_rows(design.n_rows(), &target, weights.as_deref())?;
+        let mut target_scale = 1.0;
+        if likelihood.is_linear() {
+            target_scale = spread(&target, |row| weights.as_ref().map_or(1.0, |w| w[row]));
+            for t in &mut target {
+                *t /= target_scale;
+            }
+        }
+        let mut this = Self::as_given(Box::new(design), likelihood, target, weights)?;
+        this.target_scale = target_scale;
+        this.unscaled = false;
+        this.measure()?;
+        Ok(this)
+    }
+
+    /// The same without units: columns and targets are taken as they are, and so is all that is answered.
+    pub(super) fn as_given(
+        design: Box<dyn Design + Send + 'a>,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        check_rows(design.n_rows(), &target, weights.as_deref())?;
         likelihood.check_targets(&target)?;
         let n = target.len();
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
         let n_obs = (0..n).map(weight).sum();
-        let target_scale = if likelihood.is_linear() {
-            spread(&target, weight)
-        } else {
-            1.0
-        };
-        for t in &mut target {
-            *t /= target_scale;
-        }
         let constant_deviance = (0..n)
             .map(|row| weight(row) * likelihood.constant_deviance(target[row]))
             .sum();
-        let mut this = Self {
+        Ok(Self {
+            norms: vec![1.0; design.n_basis()],
             design,
             likelihood,
             weights,
             n_obs,
-            norms: Vec::new(),
             packed: Packed::default(),
             working: vec![1.0; n],
             residual: vec![0.0; n],
             skew: vec![0.0; n],
             constant_deviance,
-            target_scale,
+            target_scale: 1.0,
+            unscaled: true,
             xi: None,
             start: None,
             target,
             cancel: None,
-        };
-        this.measure()?;
-        Ok(this)
+        })
+    }
+
+    /// Targets and sample weights.
+    pub(super) fn targets(&self) -> (&[f64], Option<&[f64]>) {
+        (&self.target, self.weights.as_deref())
     }
 
     /// Ends every later question with [`Error::Interrupted`](crate::Error::Interrupted) once `flag` is raised.
@@ -112,7 +132,7 @@ impl<'a> Observations<'a> {
     fn measure(&mut self) -> Result<()> {
         let deviance = self.move_to(&[], &[])?;
         let sums = over_blocks(
-            self.design,
+            &*self.design,
             1,
             || self.check_cancel(),
             |block, squares, products| {
@@ -136,7 +156,7 @@ impl<'a> Observations<'a> {
 
     /// Brings `packed` to the active columns.
     fn pack(&mut self, active: &[usize]) {
-        self.packed.bring_to(self.design, &self.norms, active);
+        self.packed.bring_to(&*self.design, &self.norms, active);
     }
 
     /// Brings `working` and `residual` to `mu` and returns the deviance.
@@ -355,10 +375,10 @@ impl Statistics for Observations<'_> {
             return Ok(start);
         }
         let deviance = self.move_to(active, mu)?;
-        let columns = self.packed.columns(self.design, &self.norms, wanted);
-        let fixed = self.likelihood.is_linear();
+        let columns = self.packed.columns(&*self.design, &self.norms, wanted);
+        let fixed = self.likelihood.is_linear() && !self.unscaled;
         let sums = over_blocks(
-            self.design,
+            &*self.design,
             wanted.len() + 1,
             || self.check_cancel(),
             |block, diag, products| {
@@ -389,7 +409,7 @@ impl Statistics for Observations<'_> {
         let mut columns = Vec::new();
         let mut gradient = vec![0.0; m];
         for rows in pieces(self.target.len(), GRAM_ROWS) {
-            columns_into(self.design, &self.norms, js, &rows, &mut columns);
+            columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
             self.add_gram(&columns, rows.len(), &rows, gram.as_mut_slice());
             for (g, column) in gradient.iter_mut().zip(columns.chunks_exact(rows.len())) {
                 *g += dot(column, &self.residual[rows.clone()]);

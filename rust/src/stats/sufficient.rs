@@ -239,7 +239,10 @@ impl SufficientStatistics {
             square,
             size,
         } = self.targets;
-        let mut parts = vec![
+        // There may be no memory for a second copy.
+        let length = self.gram.size() * (self.gram.size() + 1);
+        let mut parts = Vec::with_capacity(Self::N_SCALARS + length);
+        parts.extend([
             weight.high,
             weight.low,
             sum.high,
@@ -247,8 +250,8 @@ impl SufficientStatistics {
             square.high,
             square.low,
             size,
-        ];
-        parts.extend(self.gram.packed());
+        ]);
+        self.gram.pack(&mut parts);
         parts
     }
 

@@ -1,7 +1,7 @@
 //! Alphas and noise levels of the active set of several outputs, to convergence. The dictionary is not touched.
 
 use super::super::inner::Settled;
-use super::super::joint::Damping;
+use super::super::joint::{Damping, NoiseRange};
 use super::super::record::{Action, Halt, Recorder};
 use super::super::settings::Effort;
 use super::super::shared::{Shared, Term};
@@ -253,8 +253,14 @@ fn move_noise(
     }
     let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
     for _ in 0..20 {
-        let moved = betas.iter().zip(&changes);
-        let moved: Vec<f64> = moved.map(|(beta, change)| beta * change.exp()).collect();
+        let moved: Vec<f64> = (0..betas.len())
+            .map(|l| {
+                let range = NoiseRange {
+                    beta_max: noise.beta_max(l),
+                };
+                range.snapped(betas[l] * changes[l].exp())
+            })
+            .collect();
         state.set_hyperparameters(&alpha, &moved)?;
         state.recentre(stats)?;
         if state.log_evidence() > evidence {

@@ -1,0 +1,299 @@
+"""Classification of rows that are read part by part, from the start at each question of the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _candidates
+from ._arguments import check_n_jobs, check_settings
+from ._base import SparseBayesEstimator
+from ._checkpoint import open_checkpoint
+from ._chunks import Chunks, Rows, are_chunks, located, open_chunks
+from ._design import DenseDesign, Layout, evaluate
+from ._extra import columns_at
+from ._journal import Journal, JournalledStatistics
+from ._kernel_sums import FixedCentres
+from ._memory import check_memory_limit, in_words
+from ._multinomial import check_multi_class
+from ._on_provider import posteriors_of
+from ._out_of_core import Facts, RowDigest, look
+from ._prediction import KernelClassification
+from ._progress import Reading
+from ._provider_sum import SummedStatistics
+from ._row_part import RowPart
+from ._streaming import WholeColumns
+from ._summed import block_rows
+from ._types import FloatArray, Settings
+from ._validation import Training, learn_classes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from .kernels import Kernel
+
+#: Functions that a model may well have: rows are kept where there is room for so many columns.
+_ACTIVE: Final = 100
+
+
+class ChunkedClasses(SparseBayesEstimator):
+    """A classification that can read its rows anew at each question."""
+
+    if TYPE_CHECKING:
+        memory_limit: int | str | None
+        checkpoint: str | os.PathLike[str] | None
+        multi_class: str
+        classes_: NDArray[Any]
+        n_features_in_: int
+        feature_names_in_: NDArray[Any]
+        _wanted: Callable[[int], tuple[int | None, bool]]
+        _usual_bytes: Callable[[NDArray[Any]], float]
+        _settle: Callable[[Facts, int], None]
+        _layout_of: Callable[[int, int], Layout]
+        _publish_sums: Callable[[int], None]
+
+    def _check_parts(self) -> None:
+        """Raise ValueError, naming the remedy, if rows read part by part will not do."""
+
+    def _functions_of(self, layout: Layout) -> Functions:
+        """Return the functions as parts of the rows need them; they are settled."""
+        raise NotImplementedError
+
+    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+        chunks = self._parts(X, y, sample_weight)
+        if chunks is None:
+            super()._train_anew(X, y, sample_weight)
+        else:
+            self._fit_parts(chunks)
+
+    def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
+        """Return the rows as a data set to be read part by part; None if they are for memory."""
+        limit = check_memory_limit(self.memory_limit)
+        if are_chunks(X, y):
+            self._check_parts()
+            return open_chunks(X, y, sample_weight, labels=True)
+        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
+            return None
+        needed = self._usual_bytes(X)
+        if needed <= limit:
+            return None
+        try:
+            self._check_parts()
+        except ValueError as error:
+            if self.memory_limit is None and not isinstance(X, np.memmap):
+                return None  # as ever
+            raise ValueError(
+                f"memory_limit of {in_words(limit)} is less than the {in_words(needed)} or so of a fit in "
+                f"memory. {error}; or raise memory_limit"
+            ) from None
+        return open_chunks(X, y, sample_weight, labels=True)
+
+    def _fit_parts(self, chunks: Chunks) -> None:
+        settings = check_settings(self)
+        softmax = check_multi_class(self.multi_class)
+        if settings.scheme == "variational":
+            raise ValueError("scheme='variational' needs the rows in memory; take scheme='sequential'")
+        chunks.check_passes("a classification")
+        self.n_features_in_ = chunks.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if chunks.names is not None:
+            self.feature_names_in_ = chunks.names
+        survey = Survey(self, chunks, digesting=self.checkpoint is not None)
+        survey.run()
+        if softmax and len(self.classes_) > 2:
+            raise ValueError("multi_class='softmax' needs the rows in memory; take multi_class='ovr'")
+        self._settle(survey.facts, chunks.n_features)
+        layout = self._layout_of(survey.n_rows, chunks.n_features)
+        self._fit_classes(chunks, survey, layout, settings)
+
+    def _fit_classes(self, chunks: Chunks, survey: Survey, layout: Layout, settings: Settings) -> None:
+        functions = self._functions_of(layout)
+        limit, needed = check_memory_limit(self.memory_limit), functions.bytes_of_block
+        if needed > limit:
+            raise ValueError(
+                f"memory_limit of {in_words(limit)} is too small: a block of rows takes {in_words(needed)} "
+                "here; raise memory_limit"
+            )
+        kept = functions.bytes_of(survey.n_rows) <= limit
+        rows = Blocks(chunks, functions, kept=kept)
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        providers: list[Any] = [
+            SummedStatistics(ClassParts(rows, label), n_basis=functions.n_basis, likelihood="bernoulli")
+            for label in positive
+        ]
+        journal = survey.journal()
+        if journal is not None:
+            providers = [JournalledStatistics._within(journal, provider) for provider in providers]
+        posteriors = posteriors_of(
+            self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
+        )
+        self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors)
+        self._publish_sums(survey.n_rows)
+        if journal is not None and self.status_ != "stopped":
+            journal.remove()
+
+
+class Survey:
+    """A first pass: the classes, what the functions need to know, and what tells these rows from others."""
+
+    facts: Facts
+    n_rows: int
+
+    def __init__(self, estimator: ChunkedClasses, chunks: Chunks, *, digesting: bool) -> None:
+        self._estimator, self._chunks = estimator, chunks
+        self._digest = RowDigest() if digesting else None
+        verbose = bool(estimator.verbose)
+        self.reading = Reading(type(estimator).__name__, estimator.callback, verbose, chunks.n_rows)
+
+    def run(self) -> None:
+        """Read all rows once."""
+        self._labels: list[NDArray[Any]] = []
+        self.n_rows = 0
+        self.reading.begin("looking at classes")
+        self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
+        if not self._labels:
+            raise ValueError(
+                "sample_weight is zero in every row (it must contain at least one non-zero number)"
+            )
+        self._estimator.classes_ = learn_classes(np.unique(np.concatenate(self._labels)))
+
+    def journal(self) -> Journal | None:
+        """Return the file that keeps the answers of a fit to these rows, if there is to be one."""
+        if self._digest is None:
+            return None
+        checkpoint = open_checkpoint(self._estimator, self._chunks.n_features, self._digest.digest())
+        assert checkpoint is not None
+        assert self._estimator.checkpoint is not None
+        return Journal(self._estimator.checkpoint, {"problem": checkpoint.problem}, argument="checkpoint")
+
+    def _passing(self) -> Iterator[Rows]:
+        chunk = 0
+        for block in self._chunks.blocks(block_rows(self._chunks.n_features)):
+            if self._digest is not None:
+                self._digest.write(block)
+            counting = block.y if block.weights is None else block.y[block.weights > 0]
+            if len(counting) > 0:
+                self._labels.append(np.unique(counting))
+            yield block
+            self.n_rows, chunk = self.n_rows + len(block), block.chunk
+            if self.reading.step(self.n_rows, chunk):
+                break
+        self.reading.end(self.n_rows, chunk)
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The basis functions: the constant one, and the columns of X, or kernels and what is beside them."""
+
+    bias: bool
+    n_features: int
+    n_threads: int | None
+    kernels: list[Kernel] | None = None
+    centres: FloatArray | None = None
+    extra: Any = None
+    n_extra: int = 0
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        if self.kernels is None or self.centres is None:
+            return int(self.bias) + self.n_features
+        return int(self.bias) + len(self.kernels) * len(self.centres) + self.n_extra
+
+    @property
+    def _evaluated(self) -> bool:
+        """Whether all values of a block are in memory at once."""
+        kernels = self.kernels or []
+        return self.n_extra > 0 or any(kernel.to_core() is None for kernel in kernels)
+
+    @property
+    def width(self) -> int:
+        """Values that a row takes while it is asked."""
+        return max(self.n_features, self.n_basis if self.kernels is None or self._evaluated else 0)
+
+    @property
+    def bytes_of_block(self) -> float:
+        """About what a block of rows takes that is read, asked and forgotten."""
+        return 32.0 * block_rows(self.width) * self.width
+
+    def bytes_of(self, n_rows: int) -> float:
+        """Return about what rows take that are kept between questions."""
+        return 8.0 * n_rows * (self.n_features + self.width + 6 + 2 * min(self.n_basis, _ACTIVE))
+
+    def part(self, X: FloatArray, targets: FloatArray, weights: FloatArray | None) -> RowPart:
+        """Return rows that answer."""
+        kernels, centres = self.kernels, self.centres
+        options: Any = {"fit_intercept": self.bias, "likelihood": "bernoulli", "n_jobs": self.n_threads}
+        if kernels is not None and centres is not None:
+            if self.n_extra == 0:
+                return RowPart(X, targets, weights, kernels=kernels, centres=centres, **options)
+            blocks = [evaluate(kernel, X, centres, self.n_threads) for kernel in kernels]
+            layout = Layout(False, len(centres), np.arange(len(centres)), len(kernels))
+            X = DenseDesign([*blocks, columns_at(self.extra, X, None, self.n_extra)], layout).Phi
+        return RowPart(X, targets, weights, **options)
+
+
+class Blocks:
+    """All rows, in blocks of one size; ``kept``: those of one class at a time stay in memory."""
+
+    def __init__(self, chunks: Chunks, functions: Functions, *, kept: bool) -> None:
+        self._chunks, self._functions, self._kept = chunks, functions, kept
+        self._held: tuple[Any, list[RowPart]] | None = None
+
+    def parts(self, label: Any) -> Iterable[RowPart]:
+        """Return the rows as parts whose targets are 1 for this label and 0 for others."""
+        if not self._kept:
+            return self._read(label)
+        if self._held is None or self._held[0] is not label:
+            self._held = None  # before those of the next are there
+            self._held = (label, list(self._read(label)))
+        return self._held[1]
+
+    def _read(self, label: Any) -> Iterator[RowPart]:
+        for block in self._chunks.blocks(block_rows(self._functions.width)):
+            with located(block.chunk, block.first, len(block)):
+                block = block.copy() if self._kept else block
+                yield self._functions.part(block.X, (block.y == label).astype(np.float64), block.weights)
+
+
+@dataclass(frozen=True)
+class ClassParts:
+    """The rows with the targets of one class, read anew each time they are gone through."""
+
+    blocks: Blocks
+    label: Any
+
+    def __iter__(self) -> Iterator[RowPart]:
+        """Yield all rows, part by part."""
+        return iter(self.blocks.parts(self.label))
+
+
+class KernelClasses(ChunkedClasses, FixedCentres, KernelClassification):
+    """Classes of kernels about centres that are settled after a first look at the rows."""
+
+    def _check_parts(self) -> None:
+        self._check_fixed("a fit that reads its rows part by part")
+
+    def _functions_of(self, layout: Layout) -> Functions:
+        nothing = np.empty((0, self.n_features_in_))
+        training = Training(nothing, nothing[:, 0], None, np.arange(0), layout.size)
+        centres = _candidates.points(self, training, layout.kept)
+        n_threads, kernels = check_n_jobs(self.n_jobs), self._kernels()
+        return Functions(
+            layout.bias, self.n_features_in_, n_threads, kernels, centres, self.extra_basis_, self._n_extra
+        )
+
+
+class ColumnClasses(ChunkedClasses, WholeColumns):
+    """Classes of rows whose columns are the functions."""
+
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
+        return None, False
+
+    def _functions_of(self, layout: Layout) -> Functions:
+        return Functions(layout.bias, self.n_features_in_, check_n_jobs(self.n_jobs))

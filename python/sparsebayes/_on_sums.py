@@ -1,0 +1,212 @@
+"""Regressions that can do with sums over rows: `partial_fit`, and rows that are read part by part."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
+
+from . import _outputs
+from ._arguments import check_settings
+from ._base import SparseBayesEstimator
+from ._checkpoint import check_path
+from ._chunks import Chunks, Rows, are_chunks, open_chunks
+from ._memory import check_memory_limit, in_words
+from ._out_of_core import Facts, Gathering, look
+from ._statistics import SufficientStatistics
+from ._summed import Summed, check_room
+from ._validation import Training, check_chunk_targets, check_X
+from ._variational import check_variational
+from ._watch import Watch
+
+if TYPE_CHECKING:
+    import os
+
+    from typing_extensions import Self
+
+    from ._design import Layout
+    from ._types import Settings
+
+
+def _goes_on(estimator: OnSums) -> bool:
+    estimator._check_sums("partial_fit")
+    return True
+
+
+class OnSums(SparseBayesEstimator):
+    """A regression that can do with sums over rows."""
+
+    if TYPE_CHECKING:
+        memory_limit: int | str | None
+        checkpoint: str | os.PathLike[str] | None
+        n_features_in_: int
+        feature_names_in_: NDArray[Any]
+        #: Sums over the rows seen so far; only between calls of `partial_fit`.
+        _statistics: SufficientStatistics
+
+    @abstractmethod
+    def _check_sums(self, doing: str) -> None:
+        """Raise ValueError, naming the remedy, if sums will not do, and so not for ``doing`` this."""
+
+    @abstractmethod
+    def _usual_bytes(self, X: NDArray[Any]) -> float:
+        """Return about how much memory a fit of rows in memory takes beside X."""
+
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
+        """Return what to learn from a first pass: a sample of so many rows or none; moments or not."""
+        return None, False
+
+    def _foresee(self, chunks: Chunks) -> None:
+        """Raise ValueError before the first pass if it can be seen that there is no memory for the sums."""
+
+    def _sampling_seed(self) -> int:
+        """Return the seed of the sample."""
+        raise NotImplementedError
+
+    def _chosen(self, sample: Training) -> Facts:
+        """Return the centres chosen from a sample."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _settle(self, facts: Facts, n_features: int) -> None:
+        """Publish what the functions are made of."""
+
+    @abstractmethod
+    def _summed(self, n_features: int) -> Summed:
+        """Return the functions to be summed; they are settled."""
+
+    @abstractmethod
+    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
+        """Return which function is which; they are settled."""
+
+    @abstractmethod
+    def _publish_sums(self, n_samples: int) -> None:
+        """Publish what depends on the kind of basis; the attributes of the posterior are there."""
+
+    @available_if(_goes_on)  # type: ignore[untyped-decorator] # scikit-learn carries no types
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take in more rows and fit the model to all rows so far.
+
+        The first call begins, and so does one after ``fit`` or ``fit_statistics``, which keep no sums to go
+        on from. Rows are kept as sums (`SufficientStatistics`), and each call fits anew at once, in a time
+        that does not depend on the number of rows before. Chunks in any order give the model of one ``fit``
+        to 1e-8. To take in many small chunks and fit once, use `SufficientStatistics` and ``fit_statistics``,
+        or give ``fit`` the chunks.
+
+        `SparseBayesRegressor`: not with a Poisson likelihood, which needs all rows at each step. `RVR`: only
+        with ``candidates``, of which the sums have all pairs. Where they are an integer they are chosen from
+        the rows of the first call, which should have rows from everywhere; ``gamma="scale"`` is measured on
+        them too. So the first call fixes centres and kernels, and later ones take no notice of changed
+        arguments about these.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs, or values of the basis functions, the same functions in each call.
+        y : array-like of shape (n,)
+            Targets; one column.
+        sample_weight : array-like of shape (n,), optional
+            Weight of each row: 2 counts like two equal rows, 0 like none. Some row so far has to count.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``fit``, and if X has other columns than before. Rows of a call that raises do not count.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit ended short of a certified optimum, as early fits to few rows may.
+        """
+        self._train_on_sums(partial(self._go_on, X, y, sample_weight))
+        return self
+
+    def _train_on_sums(self, train: Callable[[], None]) -> None:
+        self._wholly(train)  # which counts this call: `_wholly` names the line two calls further out
+
+    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+        chunks = self._parts(X, y, sample_weight)
+        if chunks is None:
+            super()._train_anew(X, y, sample_weight)
+        else:
+            self._fit_parts(chunks)
+        self.__dict__.pop("_statistics", None)
+
+    def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
+        """Return the rows as a data set to be read part by part; None if they are for memory."""
+        limit = check_memory_limit(self.memory_limit)
+        if self.checkpoint is not None:
+            check_path(self.checkpoint)
+        if are_chunks(X, y):
+            self._check_sums("a fit of rows read part by part")
+            return open_chunks(X, y, sample_weight)
+        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
+            return None
+        needed = self._usual_bytes(X)
+        if needed <= limit:
+            return None
+        try:
+            self._check_sums("a fit that reads its rows part by part")
+            if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+                raise ValueError(f"y must have one column for that, got an array of shape {np.shape(y)}")
+        except ValueError as error:
+            if self.memory_limit is None and not isinstance(X, np.memmap):
+                return None  # as ever
+            raise ValueError(
+                f"memory_limit of {in_words(limit)} is less than the {in_words(needed)} or so of a fit in "
+                f"memory. {error}; or raise memory_limit"
+            ) from None
+        return open_chunks(X, y, sample_weight)
+
+    def _fit_parts(self, chunks: Chunks) -> None:
+        settings = check_settings(self)
+        self.n_features_in_ = chunks.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if chunks.names is not None:
+            self.feature_names_in_ = chunks.names
+        gathering = Gathering(self, chunks)
+        gathering.run()
+        self._fit_sums(gathering.stats, settings, stopped=gathering.reading.stopped)
+        if self.status_ != "stopped":
+            gathering.forget()
+
+    def _go_on(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        settings = check_settings(self)
+        before: SufficientStatistics | None = getattr(self, "_statistics", None)
+        values = check_X(self, X, reset=before is None)
+        target, weights = check_chunk_targets("y", y, sample_weight, len(values))
+        if before is None:
+            rows = Rows(values, target, weights, 0, 0)
+            self._settle(look(self, [rows], values.shape[1]), values.shape[1])
+        functions = self._summed(values.shape[1])
+        if before is None:
+            check_room(functions, values.shape[1], check_memory_limit(self.memory_limit))
+        stats = SufficientStatistics(functions.n_basis, n_jobs=self.n_jobs)
+        functions.add(stats, values, target, weights)
+        if before is not None:
+            stats.merge(before)
+        self._fit_sums(stats, settings)
+        self._statistics = stats
+
+    def _fit_sums(self, stats: SufficientStatistics, settings: Settings, *, stopped: bool = False) -> None:
+        """Fit the model of these sums and publish it."""
+        # Others may add rows meanwhile.
+        sums = stats._core.snapshot()
+        layout = self._layout_of(sums.n_rows, self.n_features_in_)
+        _outputs.check_single(self, settings)
+        check_variational(settings, "gaussian", learning=False)
+        n_basis, name = int(layout.bias) + stats.n_basis, type(self).__name__
+        watch = Watch(name, self.callback, bool(self.verbose), layout, True, 1, n_basis, stopped)
+        posterior = sums.fit(bias=layout.bias, callback=watch.begin(), **settings.of_one_target())
+        watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior])
+        self._publish_sums(sums.n_rows)

@@ -1,0 +1,242 @@
+//! Rows in memory that Python may ask for their share of the sums.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray,
+};
+use pyo3::prelude::*;
+use sparsebayes::linalg::with_threads;
+use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Part, RowSums};
+
+use crate::arrays::{columns, functions, rows, vector};
+use crate::errors::to_python;
+use crate::fit::one_predictor;
+use crate::kernel::PyKernel;
+use crate::provider::PyCancelled;
+
+type Columns<'py> = Bound<'py, PyArray1<f64>>;
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+
+/// Some rows out of more, safe to ask from many threads, one after another.
+#[pyclass(frozen, name = "RowPart", module = "sparsebayes._core")]
+pub(crate) struct PyRowPart {
+    part: Mutex<Part<'static>>,
+    n_basis: usize,
+    n_rows: usize,
+    likelihood: String,
+    n_threads: Option<usize>,
+}
+
+impl PyRowPart {
+    fn holding(
+        design: Box<dyn Design + Send>,
+        target: &[f64],
+        weights: Option<&[f64]>,
+        likelihood: &str,
+        n_threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let (n_basis, weights) = (design.n_basis(), weights.map(<[f64]>::to_vec));
+        let part = Part::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
+            .map_err(|error| to_python(&error))?;
+        Ok(Self {
+            n_rows: part.n_rows(),
+            part: Mutex::new(part),
+            n_basis,
+            likelihood: likelihood.to_owned(),
+            n_threads,
+        })
+    }
+
+    /// Asks with the interpreter released. What a question leaves behind is made anew by the next, so poison means nothing.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl FnOnce(&mut Part<'static>) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            with_threads(self.n_threads, || {
+                ask(&mut self.part.lock().unwrap_or_else(PoisonError::into_inner))
+            })?
+        })
+        .map_err(|error| to_python(&error))
+    }
+}
+
+/// A symmetric matrix, or one that was made column-major for this.
+fn matrix(
+    py: Python<'_>,
+    values: Vec<f64>,
+    n_rows: usize,
+    n_columns: usize,
+) -> PyResult<Matrix<'_>> {
+    PyArray1::from_vec(py, values)
+        .reshape([n_columns, n_rows])?
+        .transpose()
+}
+
+#[pymethods]
+#[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures
+impl PyRowPart {
+    /// Rows of a matrix in Fortran order, which is copied.
+    #[staticmethod]
+    #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", n_threads=None))]
+    fn dense(
+        Phi: PyReadonlyArray2<'_, f64>,
+        target: PyReadonlyArray1<'_, f64>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        likelihood: &str,
+        n_threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let [n_rows, n_basis] = Phi.as_array().dim().into();
+        let values = columns("Phi", &Phi)?.to_vec();
+        let design =
+            DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))?;
+        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        let target = vector("target", &target)?;
+        Self::holding(Box::new(design), target, weights, likelihood, n_threads)
+    }
+
+    /// Kernels about `centres`, after a constant if `bias`: evaluated at each question, or once if `stored`.
+    #[staticmethod]
+    #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, stored=false,
+        likelihood="gaussian", n_threads=None))]
+    #[allow(clippy::too_many_arguments)] // the Python signature
+    fn kernel(
+        py: Python<'_>,
+        X: PyReadonlyArray2<'_, f64>,
+        centres: PyReadonlyArray2<'_, f64>,
+        kernels: Vec<PyRef<'_, PyKernel>>,
+        target: PyReadonlyArray1<'_, f64>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        bias: bool,
+        stored: bool,
+        likelihood: &str,
+        n_threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
+        x.check_alike("centres", &z)?;
+        let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+        let (points, centres, d) = (x.values, z.values, x.n_features);
+        let made = py.detach(|| -> Result<Box<dyn Design + Send>, Error> {
+            let design = KernelDesign::new(points, centres, d, kernels, bias)?;
+            if !stored {
+                return Ok(Box::new(design));
+            }
+            Ok(Box::new(with_threads(n_threads, || design.materialise())??))
+        });
+        let design = made.map_err(|error| to_python(&error))?;
+        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        let target = vector("target", &target)?;
+        Self::holding(design, target, weights, likelihood, n_threads)
+    }
+
+    /// Number of basis functions.
+    #[getter]
+    fn n_basis(&self) -> usize {
+        self.n_basis
+    }
+
+    /// Number of rows.
+    #[getter]
+    fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Name of the likelihood.
+    #[getter]
+    fn likelihood(&self) -> &str {
+        &self.likelihood
+    }
+
+    /// Ends questions early once the fit was given up.
+    fn listen(&self, cancelled: &PyCancelled) {
+        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        part.cancelled_by(Arc::clone(&cancelled.0));
+    }
+
+    /// Sums of w, w (t - centre) and w (t - centre)^2.
+    fn target_moments<'py>(&self, py: Python<'py>, centre: f64) -> PyResult<Columns<'py>> {
+        let moments = self.ask(py, |part| part.target_moments(centre))?;
+        Ok(moments.to_pyarray(py))
+    }
+
+    /// Minus twice the log-likelihood.
+    fn deviance(
+        &self,
+        py: Python<'_>,
+        active: PyReadonlyArray1<'_, i64>,
+        mu: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<f64> {
+        let (active, mu) = (functions("active", &active)?, vector("mu", &mu)?);
+        self.ask(py, |part| part.deviance(&active, mu))
+    }
+
+    /// The deviance, and the gradient of the active functions.
+    fn gradient<'py>(
+        &self,
+        py: Python<'py>,
+        active: PyReadonlyArray1<'py, i64>,
+        mu: PyReadonlyArray1<'py, f64>,
+    ) -> PyResult<(f64, Columns<'py>)> {
+        let (active, mu) = (functions("active", &active)?, vector("mu", &mu)?);
+        let (deviance, gradient) = self.ask(py, |part| part.gradient(&active, mu))?;
+        Ok((deviance, gradient.into_pyarray(py)))
+    }
+
+    /// The deviance, and gradient and Gram matrix of the functions `js`.
+    fn among<'py>(
+        &self,
+        py: Python<'py>,
+        active: PyReadonlyArray1<'py, i64>,
+        mu: PyReadonlyArray1<'py, f64>,
+        js: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<(f64, Columns<'py>, Matrix<'py>)> {
+        let (active, mu, js) = (
+            functions("active", &active)?,
+            vector("mu", &mu)?,
+            functions("js", &js)?,
+        );
+        let answer = self.ask(py, |part| part.among(&active, mu, &js))?;
+        let gram = matrix(py, answer.gram, js.len(), js.len())?;
+        Ok((answer.deviance, answer.gradient.into_pyarray(py), gram))
+    }
+
+    /// The deviance, and gradient, diagonal and wanted Gram columns of all functions.
+    fn sweep<'py>(
+        &self,
+        py: Python<'py>,
+        active: PyReadonlyArray1<'py, i64>,
+        mu: PyReadonlyArray1<'py, f64>,
+        wanted: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<(f64, Columns<'py>, Columns<'py>, Matrix<'py>)> {
+        let (active, mu, wanted) = (
+            functions("active", &active)?,
+            vector("mu", &mu)?,
+            functions("wanted", &wanted)?,
+        );
+        let sweep = self.ask(py, |part| part.sweep(&active, mu, &wanted))?;
+        Ok((
+            sweep.deviance,
+            sweep.gradient.into_pyarray(py),
+            sweep.diag.into_pyarray(py),
+            matrix(py, sweep.gram.concat(), self.n_basis, wanted.len())?,
+        ))
+    }
+
+    /// How the posterior variances answer to moves of the mode through the weights: see `RowSums::variance_drift`.
+    fn variance_drift<'py>(
+        &self,
+        py: Python<'py>,
+        active: PyReadonlyArray1<'py, i64>,
+        mu: PyReadonlyArray1<'py, f64>,
+        sigma: PyReadonlyArray2<'py, f64>,
+    ) -> PyResult<Matrix<'py>> {
+        let (active, mu) = (functions("active", &active)?, vector("mu", &mu)?);
+        let m = active.len();
+        // Column after column, whatever the order of the array.
+        let sigma: Vec<f64> = sigma.as_array().t().iter().copied().collect();
+        let drift = self.ask(py, |part| part.variance_drift(&active, mu, &sigma))?;
+        matrix(py, drift, m, m)
+    }
+}

@@ -1,0 +1,289 @@
+//! Python objects that answer for rows: ask, check the shape of the answer, pass exceptions on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, ToPyArray,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use sparsebayes::linalg::with_threads;
+use sparsebayes::{Among, Error, Likelihood, RowSums, Scaled, Sweep, fit};
+
+use crate::errors::invalid;
+use crate::fit::{one_predictor, rules};
+use crate::posterior::PyPosterior;
+use crate::watcher::run;
+
+/// [`RowSums`] of a Python object: an exception there comes through as [`Error::Provider`].
+struct Provider<'a> {
+    object: &'a Py<PyAny>,
+    n_basis: usize,
+    likelihood: Likelihood,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Provider<'_> {
+    /// Calls a method with the interpreter held, and takes its answer apart.
+    fn ask<T>(
+        &self,
+        method: &'static str,
+        arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>>,
+        take: impl for<'py> FnOnce(&Answer<'py>) -> PyResult<T>,
+    ) -> Result<T, Error> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        Python::attach(|py| {
+            let value = self.object.bind(py).call_method1(method, arguments(py)?)?;
+            take(&Answer { method, value })
+        })
+        .map_err(|error: PyErr| Error::Provider(Box::new(error)))
+    }
+}
+
+/// What a method returned.
+struct Answer<'py> {
+    method: &'static str,
+    value: Bound<'py, PyAny>,
+}
+
+impl<'py> Answer<'py> {
+    /// Takes a sequence of so many things apart; `what` names them.
+    fn parts<const N: usize>(&self, what: &str) -> PyResult<[Bound<'py, PyAny>; N]> {
+        let parts = match self.value.try_iter() {
+            Ok(iter) => iter.collect::<PyResult<Vec<_>>>()?,
+            Err(_) => Vec::new(),
+        };
+        let n = parts.len();
+        <[_; N]>::try_from(parts).map_err(|_| {
+            let kind = self.value.get_type();
+            invalid(format!(
+                "{} of the provider must return {what}, got {n} of these in {kind}",
+                self.method
+            ))
+        })
+    }
+
+    /// An array of this shape as numbers, row after row; `what` names it.
+    fn numbers(
+        &self,
+        what: &str,
+        value: &Bound<'py, PyAny>,
+        shape: &[usize],
+    ) -> PyResult<Vec<f64>> {
+        let py = value.py();
+        let options = PyDict::new(py);
+        options.set_item("dtype", "float64")?;
+        let numpy = py.import("numpy")?;
+        let array = numpy.call_method("asarray", (value,), Some(&options))?;
+        let array = array.cast_into::<PyArrayDyn<f64>>()?;
+        if array.shape() != shape {
+            return Err(invalid(format!(
+                "{what} of the provider's {} must have the shape {shape:?}, got {:?}",
+                self.method,
+                array.shape()
+            )));
+        }
+        Ok(array.readonly().as_array().iter().copied().collect())
+    }
+
+    fn number(&self, what: &str, value: &Bound<'py, PyAny>) -> PyResult<f64> {
+        Ok(self.numbers(what, value, &[])?[0])
+    }
+}
+
+/// Functions by number, as NumPy knows them.
+fn functions<'py>(py: Python<'py>, js: &[usize]) -> Bound<'py, PyArray1<i64>> {
+    let js: Vec<i64> = js
+        .iter()
+        .map(|&j| i64::try_from(j).unwrap_or(i64::MAX))
+        .collect();
+    js.into_pyarray(py)
+}
+
+/// An m x m matrix, turned from rows to columns or back.
+fn turned(m: usize, values: &[f64]) -> Vec<f64> {
+    (0..m * m).map(|k| values[(k % m) * m + k / m]).collect()
+}
+
+impl RowSums for Provider<'_> {
+    fn n_basis(&self) -> usize {
+        self.n_basis
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        self.likelihood
+    }
+
+    fn target_moments(&mut self, centre: f64) -> Result<[f64; 3], Error> {
+        self.ask(
+            "target_moments",
+            |py| (centre,).into_pyobject(py),
+            |answer| {
+                let moments = answer.numbers("the answer", &answer.value, &[3])?;
+                Ok([moments[0], moments[1], moments[2]])
+            },
+        )
+    }
+
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64, Error> {
+        self.ask(
+            "deviance",
+            |py| (functions(py, active), mu.to_pyarray(py)).into_pyobject(py),
+            |answer| answer.number("the answer", &answer.value),
+        )
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, Vec<f64>), Error> {
+        self.ask(
+            "gradient",
+            |py| (functions(py, active), mu.to_pyarray(py)).into_pyobject(py),
+            |answer| {
+                let [deviance, gradient] = answer.parts("(deviance, gradient)")?;
+                Ok((
+                    answer.number("deviance", &deviance)?,
+                    answer.numbers("gradient", &gradient, &[active.len()])?,
+                ))
+            },
+        )
+    }
+
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Among, Error> {
+        let m = js.len();
+        self.ask(
+            "among",
+            |py| {
+                let (active, js) = (functions(py, active), functions(py, js));
+                (active, mu.to_pyarray(py), js).into_pyobject(py)
+            },
+            |answer| {
+                let [deviance, gradient, gram] = answer.parts("(deviance, gradient, gram)")?;
+                let gram = answer.numbers("gram", &gram, &[m, m])?;
+                Ok(Among {
+                    deviance: answer.number("deviance", &deviance)?,
+                    gradient: answer.numbers("gradient", &gradient, &[m])?,
+                    gram: turned(m, &gram),
+                })
+            },
+        )
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep, Error> {
+        let (k, w) = (self.n_basis, wanted.len());
+        self.ask(
+            "sweep",
+            |py| {
+                let (active, wanted) = (functions(py, active), functions(py, wanted));
+                (active, mu.to_pyarray(py), wanted).into_pyobject(py)
+            },
+            |answer| {
+                let [deviance, gradient, diag, gram] =
+                    answer.parts("(deviance, gradient, diag, gram)")?;
+                let gram = answer.numbers("gram", &gram, &[k, w])?;
+                let column = |j: usize| gram.iter().skip(j).step_by(w).copied().collect();
+                Ok(Sweep {
+                    deviance: answer.number("deviance", &deviance)?,
+                    gradient: answer.numbers("gradient", &gradient, &[k])?,
+                    diag: answer.numbers("diag", &diag, &[k])?,
+                    gram: (0..w).map(column).collect(),
+                })
+            },
+        )
+    }
+
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &[f64],
+    ) -> Result<Vec<f64>, Error> {
+        let m = active.len();
+        self.ask(
+            "variance_drift",
+            |py| {
+                let sigma: Bound<'_, PyArray2<f64>> =
+                    PyArray1::from_vec(py, turned(m, sigma)).reshape([m, m])?;
+                (functions(py, active), mu.to_pyarray(py), sigma).into_pyobject(py)
+            },
+            |answer| {
+                Ok(turned(
+                    m,
+                    &answer.numbers("the answer", &answer.value, &[m, m])?,
+                ))
+            },
+        )
+    }
+}
+
+/// Tells whether a fit was given up, as by Ctrl-C.
+#[pyclass(frozen, name = "Cancelled", module = "sparsebayes._core")]
+pub(crate) struct PyCancelled(pub(crate) Arc<AtomicBool>);
+
+#[pymethods]
+impl PyCancelled {
+    /// Whether it was.
+    fn __call__(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Tells a provider that cares what to look at.
+fn have_listen(provider: &Py<PyAny>, cancel: &Arc<AtomicBool>) -> Result<(), Error> {
+    Python::attach(|py| {
+        let provider = provider.bind(py);
+        if provider.hasattr("listen")? {
+            provider.call_method1("listen", (PyCancelled(Arc::clone(cancel)),))?;
+        }
+        Ok(())
+    })
+    .map_err(|error: PyErr| Error::Provider(Box::new(error)))
+}
+
+/// Fits a model to rows that `provider` answers for: an object with the attributes and methods of
+/// `sparsebayes.providers.PyStatistics`.
+#[pyfunction]
+#[pyo3(signature = (provider, *, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
+    alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, callback=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
+pub(crate) fn fit_provider(
+    py: Python<'_>,
+    provider: Py<PyAny>,
+    noise_variance: Option<f64>,
+    tol: f64,
+    max_iter: usize,
+    scheme: &str,
+    alpha_prior: [f64; 2],
+    noise_prior: [f64; 2],
+    share_alpha: bool,
+    n_threads: Option<usize>,
+    callback: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyPosterior> {
+    let rules = rules(
+        noise_variance,
+        tol,
+        max_iter,
+        scheme,
+        alpha_prior,
+        noise_prior,
+        share_alpha,
+    )?;
+    let n_basis = provider.bind(py).getattr("n_basis")?.extract()?;
+    let name: String = provider.bind(py).getattr("likelihood")?.extract()?;
+    let likelihood = one_predictor(&name)?;
+    let posterior = run(py, callback.as_ref(), |line| {
+        with_threads(n_threads, || {
+            have_listen(&provider, &line.cancel)?;
+            let rows = Provider {
+                object: &provider,
+                n_basis,
+                likelihood,
+                cancel: Arc::clone(&line.cancel),
+            };
+            let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
+            fit(&mut stats, &rules, &mut |step| line.watch(step))
+        })?
+    })?;
+    Ok(PyPosterior(posterior))
+}

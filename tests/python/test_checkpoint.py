@@ -1,0 +1,320 @@
+"""Fits that were killed go on to the same model, bit for bit, or say why they cannot."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sparsebayes._checkpoint
+from sparsebayes import RVR, SparseBayesRegressor
+from sparsebayes._checkpoint import Checkpoint, digest
+from sparsebayes.kernels import Gaussian, Linear
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-5, 5, (30_000, 2))
+    return X, np.sinc(X[:, 0]) + 0.1 * rng.normal(size=len(X)), rng.uniform(0, 2, len(X))
+
+
+@pytest.fixture
+def model(tmp_path):
+    return RVR(gamma=0.5, candidates=20, random_state=0, checkpoint=tmp_path / "state")
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Save after each block."""
+    monkeypatch.setattr(sparsebayes._checkpoint, "_INTERVAL", -1.0)
+    monkeypatch.setattr(sparsebayes._checkpoint, "_PATIENCE", 0.0)
+
+
+def breaking(data, at, borders=(10_000, 20_000), first_passes=1):
+    """Return what yields chunks until row ``at``, where the disk fails while they are summed."""
+    chunks = list(zip(*(np.split(column, borders) for column in data), strict=True))
+    passes = []
+
+    def read():
+        passes.append(0)
+        seen = 0
+        for X, y, w in chunks:
+            seen += len(X)
+            if len(passes) > first_passes + 1 and seen > at:  # first of all comes a look at the first chunk
+                raise OSError("the disk is gone")
+            yield X, y, w
+
+    return read
+
+
+def assert_same_bits(a, b):
+    for name in ("active_", "alpha_", "mu_", "sigma_", "beta_", "log_marginal_likelihood_", "candidates_"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+def stop_at(model, data, at):
+    first_passes = int(hasattr(model, "candidates"))
+    with pytest.raises(OSError, match="disk is gone"):
+        model.fit(breaking(data, at, first_passes=first_passes))
+    assert model.checkpoint.exists()
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("at", [0, 10_000, 20_000])
+def test_a_fit_that_broke_goes_on_to_the_same_bits(at, data, model):
+    expected = clone(model).set_params(checkpoint=None).fit([data])
+    stop_at(model, data, at)
+    rows = _rows_in(model)
+    assert rows == {0: 0, 10_000: 8192, 20_000: 16_384}[at]
+    calls = []
+    again = clone(model).set_params(callback=lambda record: calls.append(record) and False)
+    again.fit([data])
+    assert {record.progress.what for record in calls if record.progress} == {"summing"}
+    assert_same_bits(again, expected)
+    assert os.listdir(model.checkpoint.parent) == []
+
+
+def _rows_in(model):
+    text = model.checkpoint.read_bytes()
+    length = int.from_bytes(text[23:31], "little")
+    state = Checkpoint(model.checkpoint, json.loads(text[31 : 31 + length])["problem"]).load()
+    return int(state.get("rows", 0))
+
+
+@pytest.mark.usefixtures("always")
+def test_saving_does_not_show_in_the_model(data, model):
+    assert_same_bits(clone(model).fit([data]), clone(model).set_params(checkpoint=None).fit([data]))
+    assert not model.checkpoint.exists()
+
+
+@pytest.mark.usefixtures("always")
+def test_columns_of_x_and_other_borders_and_limits_go_on_too(data, model):
+    columns = SparseBayesRegressor(checkpoint=model.checkpoint)
+    stop_at(columns, data, 10_000)
+    expected = clone(columns).set_params(checkpoint=None).fit([data])
+    columns.set_params(memory_limit="100MB", n_jobs=1, verbose=0).fit(breaking(data, 10**9, (5, 17_000)))
+    np.testing.assert_array_equal(columns.mu_, expected.mu_)
+    # The same rows in a file.
+    stop_at(model, data, 20_000)
+    X = np.memmap(model.checkpoint.with_name("X"), "f8", "w+", shape=data[0].shape)
+    X[...] = data[0]
+    found = clone(model).set_params(memory_limit="12MB").fit(X, *data[1:])
+    assert_same_bits(found, clone(model).set_params(checkpoint=None).fit([data]))
+    assert not model.checkpoint.exists()
+
+
+@pytest.mark.usefixtures("always")
+def test_a_fit_stopped_by_the_callback_can_go_on(data, model):
+    expected = clone(model).set_params(checkpoint=None).fit([data])
+    seen = []
+    model.callback = lambda record: seen.append(record) or len(seen) >= 6
+    model.fit([data])
+    assert model.status_ == "stopped"
+    assert _rows_in(model) == 16_384
+    model.callback = None
+    assert_same_bits(model.fit([data]), expected)
+    assert not model.checkpoint.exists()
+    # Centres found among some of the rows are not those of all.
+    model.callback = lambda record: True
+    assert model.fit([data]).status_ == "stopped"
+    assert not model.checkpoint.exists()
+
+
+@pytest.mark.usefixtures("always")
+def test_states_of_other_problems_are_refused(data, model):
+    X, y, w = data
+    stop_at(model, data, 20_000)
+    state = model.checkpoint.read_bytes()
+    other = y.copy()
+    other[100] += 1e-9
+    for estimator, chunks in [
+        (model, [(X, other, w)]),
+        (model, [(X, y)]),
+        (model, [(X[:9000], y[:9000], w[:9000])]),
+        (model, [(np.hstack([X, X]), y, w)]),
+        (clone(model).set_params(gamma=0.6), [data]),
+        (clone(model).set_params(candidates=21), [data]),
+        (clone(model).set_params(kernel=Gaussian(1.0)), [data]),
+        (clone(model).set_params(random_state=1), [data]),
+        (SparseBayesRegressor(checkpoint=model.checkpoint), [data]),
+    ]:
+        with pytest.raises(ValueError, match=r"checkpoint: the file .* belongs to another fit.*Remove it"):
+            estimator.fit(chunks)
+        assert not hasattr(estimator, "mu_")
+        assert model.checkpoint.read_bytes() == state
+    # Rows that were not read yet, but looked at before.
+    late = y.copy()
+    late[-1] += 1e-9
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        model.fit([(X, late, w)])
+    model.checkpoint.unlink()
+    model.fit([(X, late, w)])
+
+
+@pytest.mark.usefixtures("always")
+def test_damaged_states_are_refused(data, model):
+    stop_at(model, data, 20_000)
+    state = model.checkpoint.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in [0, 10, 25, 40, 300, len(state) - 1, *rng.integers(0, len(state), 20)]:
+        spoiled = bytearray(state)
+        spoiled[place] ^= 1 << rng.integers(8)
+        _refused(model, data, spoiled)
+    for length in [0, 5, 23, 30, 100, len(state) - 1]:
+        _refused(model, data, state[:length])
+    _refused(model, data, state + b"x")
+    _refused(model, data, b"something else")
+
+
+def _refused(model, data, text):
+    model.checkpoint.write_bytes(text)
+    with pytest.raises(ValueError, match=r"checkpoint: the file .*(damaged|no checkpoint).*Remove it"):
+        model.fit([data])
+
+
+def test_paths_that_will_not_do_say_so_before_any_work(data, tmp_path):
+    for error, path in [
+        (TypeError, 5),
+        (ValueError, tmp_path),
+        (ValueError, tmp_path / "none" / "state"),
+    ]:
+        with pytest.raises(error, match="checkpoint must"):
+            RVR(candidates=3, checkpoint=path).fit([data])
+        with pytest.raises(error, match="checkpoint must"):
+            RVR(checkpoint=path).fit(data[0][:5], data[1][:5])
+
+
+def test_what_a_killed_save_left_does_not_matter(data, model):
+    part = model.checkpoint.with_name(".state.part")
+    part.write_bytes(b"half a sta")
+    model.fit([data])
+    assert os.listdir(model.checkpoint.parent) == []
+
+
+def test_a_save_that_fails_leaves_the_state_before(tmp_path, monkeypatch):
+    state = Checkpoint(tmp_path / "state", "p")
+    state.save(a=np.arange(3))
+    monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        state.save(a=np.arange(4))
+    assert os.listdir(tmp_path) == ["state"]
+    np.testing.assert_array_equal(state.load()["a"], np.arange(3))
+
+
+def test_states_come_back_to_the_bit(tmp_path):
+    state = Checkpoint(str(tmp_path / "state"), "p")
+    assert state.load() is None
+    arrays = {
+        "matrix": np.asfortranarray(np.random.default_rng(0).normal(size=(5, 3))),
+        "number": np.array(7),
+        "nothing": np.empty((0, 4), np.float32),
+        "flags": np.array([True, False]),
+        "texts": np.array(["a", "\u03b1\u03b2"]),
+    }
+    state.save(**arrays)
+    found = Checkpoint(tmp_path / "state", "p").load()
+    assert list(found) == list(arrays)
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+    with pytest.raises(ValueError, match="another fit"):
+        Checkpoint(tmp_path / "state", "q").load()
+    state.remove()
+    state.remove()
+    assert state.load() is None
+
+
+def test_digests_tell_problems_apart():
+    X = np.arange(6.0).reshape(2, 3)
+    values = [
+        X,
+        X.T,
+        X.ravel(),
+        X.astype(np.float32),
+        X + 1e-15,
+        None,
+        0,
+        0.0,
+        False,
+        "0",
+        [0],
+        (0,),
+        [[0], 1],
+        [0, [1]],
+        {"a": 1},
+        {"a": 2},
+        Gaussian(1.0),
+        Gaussian(2.0),
+        [Gaussian(1.0), Linear()],
+        Gaussian(1.0) + Linear(),
+        np.sin,
+        np.cos,
+    ]
+    found = [digest(value) for value in values]
+    assert len(set(found)) == len(values)
+    assert digest(np.asfortranarray(X)) == digest(X)
+    assert digest([1, 2]) != digest(1, 2) != digest(2, 1)
+
+
+SCRIPT = """
+    import sys
+    import numpy as np
+    import sparsebayes._checkpoint
+    from sparsebayes import RVR
+    folder = sys.argv[1]
+    sparsebayes._checkpoint._INTERVAL = sparsebayes._checkpoint._PATIENCE = 0.0
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-5, 5, (50_000, 2))
+    y = np.sinc(X[:, 0]) + 0.1 * rng.normal(size=len(X))
+    model = RVR(gamma=0.5, candidates=120, random_state=0, n_jobs=1, checkpoint=folder + "/state")
+    print("begun", flush=True)
+    model.fit([(X[:7], y[:7]), (X[7:], y[7:])])
+    np.savez(folder + "/model", **{k: v for k, v in vars(model).items() if isinstance(v, np.ndarray)})
+"""
+
+
+def start(folder):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder)], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_fits_killed_at_any_moment_end_at_the_same_model(tmp_path):
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    with start(tmp_path / "whole") as process:
+        process.stdout.readline()
+        began = time.monotonic()
+        process.wait()
+        took = time.monotonic() - began
+    rng = np.random.default_rng(int(time.time()))
+    kills, state = 0, tmp_path / "killed" / "state"
+    for _ in range(20):
+        with start(tmp_path / "killed") as process:
+            process.stdout.readline()
+            # First with a state there, then sooner and later, and after a while not at all.
+            while kills == 0 and process.poll() is None and not state.exists():
+                time.sleep(0.01)
+            try:
+                process.wait(rng.uniform(0.0, (0.8 if kills else 0.1) * took) if kills < 4 else None)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+                assert kills > 1 or state.exists()
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0
+    assert kills >= 1
+    whole, killed = (np.load(tmp_path / name / "model.npz") for name in ("whole", "killed"))
+    assert sorted(whole) == sorted(killed)
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], killed[name])
+    assert sorted(os.listdir(tmp_path / "killed")) == ["model.npz"]
