@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
+	bench-friedman1 bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -136,6 +136,9 @@ bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA 
 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py
+
+bench-million: install ## A million rows: time, memory and error beside scikit-learn and LightGBM (docs/scale.md)
+	$(BIN)/python benches/python/bench_million.py
 
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py

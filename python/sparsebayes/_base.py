@@ -235,6 +235,7 @@ class SparseBayesEstimator(Trainable):
             likelihood == "gaussian",
             len(targets),
             design.n_basis,
+            n_rows=training.n_samples,
         )
         if training.y.ndim == 1:
             _outputs.check_single(self, settings)

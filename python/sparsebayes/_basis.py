@@ -54,7 +54,9 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         centres = _candidates.points(self, training, layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
-            return KernelDesign(X, centres, cores, layout, extra)
+            # Of the many fits that learn a kernel none is long, and a file is of one.
+            owner = None if self.optimize_kernel else self
+            return KernelDesign(X, centres, cores, layout, extra, owner)
         n_threads = check_n_jobs(self.n_jobs)
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
         return DenseDesign([*blocks, extra], layout)

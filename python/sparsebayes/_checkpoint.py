@@ -164,16 +164,18 @@ def check_path(path: object) -> Path:
     return checked
 
 
-def open_checkpoint(estimator: Any, *data: Any) -> Checkpoint | None:
+def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint | None:
     """Return the checkpoint that an estimator's argument names, None if it names none.
 
     ``data``: what the state depends on beside the estimator's arguments (shapes, or arrays: these are read
-    whole). Arguments that do not show in a model do not count.
+    whole). Arguments that do not show in a model do not count. ``suffix``: of the file's name.
     """
     path = estimator.checkpoint
     if path is None:
         return None
     given = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _IRRELEVANT}
+    if suffix and isinstance(path, (str, os.PathLike)):
+        path = os.fspath(path) + suffix
     return Checkpoint(path, digest(_core.__version__, type(estimator).__name__, given, *data))
 
 

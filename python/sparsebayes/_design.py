@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from . import _core
+from . import _blocks, _core
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel, OnColumns, Product, Sum
 
-#: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision.
-CoreCallback = Callable[[int, str, int, float, float, int, float], bool]
+#: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision; in a
+#: sweep also how many candidates have been looked at, and of how many.
+CoreCallback = Callable[..., bool]
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,8 @@ class KernelDesign:
     layout: Layout
     #: Columns beside the kernels, N x p.
     extra: FloatArray
+    #: The estimator whose checkpoint a fit in blocks is to keep, if any.
+    owner: Any = None
 
     @property
     def n_basis(self) -> int:
@@ -167,7 +170,8 @@ class KernelDesign:
         kernels = len(self.kernels) * len(self.centres)
         return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
-    def _columns_beside(self) -> FloatArray | None:
+    def columns_beside(self) -> FloatArray | None:
+        """Return the extra columns as the core takes them, None if there are none."""
         return np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None
 
     def fit(
@@ -179,6 +183,8 @@ class KernelDesign:
         callback: CoreCallback | None,
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
+        if _blocks.are_due(self.n_basis, likelihood, settings):
+            return _blocks.fit(self, target, weights, likelihood, settings, callback)
         return _core.fit_kernel(
             self.X,
             self.centres,
@@ -186,7 +192,7 @@ class KernelDesign:
             target,
             weights,
             bias=self.layout.bias,
-            extra=self._columns_beside(),
+            extra=self.columns_beside(),
             likelihood=likelihood,
             callback=callback,
             **settings.of_one_target(),
@@ -209,7 +215,7 @@ class KernelDesign:
             targets,
             weights,
             bias=self.layout.bias,
-            extra=self._columns_beside(),
+            extra=self.columns_beside(),
             noise_variance=noise_variance,
             shared_noise=shared_noise,
             tol=settings.tol,

@@ -57,6 +57,26 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    """How far a look at the candidates outside a working set has come, in a fit of a large dictionary.
+
+    Attributes
+    ----------
+    candidates, n_candidates : int
+        Candidates looked at in this sweep, and how many there are to look at.
+    n_rows : int
+        Rows that each is held against.
+    seconds_left : float or None
+        Estimate of the time until the sweep ends; None at its beginning.
+    """
+
+    candidates: int
+    n_candidates: int
+    n_rows: int
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One step of a fit, as ``callback`` sees it.
 
@@ -70,8 +90,9 @@ class StepRecord:
         section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together, for a
         variational fit with all that q and its bound have),
         ``"search"`` (part of the model replaced by something better) or ``"mode"`` (the posterior mode found
-        anew, for likelihoods other than the Gaussian). Or ``"read"``, before the first step, for each block
-        of rows that are read part by part; then ``progress`` alone says something.
+        anew, for likelihoods other than the Gaussian). Or no step of the fit, of which ``progress`` says how
+        far it has come: ``"read"``, before the first step, for each block of rows that are read part by part;
+        ``"sweep"``, for dictionaries so large that they are looked at in blocks.
     index : int or None
         The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
     gain : float
@@ -83,8 +104,8 @@ class StepRecord:
     noise_variance : float or None
         Noise variance after the step, with several outputs the mean of theirs; None for likelihoods without
         one.
-    progress : Progress or None
-        How far a pass over the rows has come; None for steps of the fit itself.
+    progress : Progress, Sweep or None
+        How far a pass over the rows, or over the candidates, has come; None for steps of the fit itself.
     """
 
     iteration: int
@@ -94,7 +115,7 @@ class StepRecord:
     log_marginal_likelihood: float
     n_active: int
     noise_variance: float | None
-    progress: Progress | None = None
+    progress: Progress | Sweep | None = None
 
 
 Callback: TypeAlias = Callable[[StepRecord], Any]

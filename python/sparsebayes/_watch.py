@@ -6,7 +6,7 @@ import sys
 import time
 
 from ._design import CoreCallback, Layout
-from ._types import Callback, StepRecord
+from ._types import Callback, StepRecord, Sweep
 
 #: Seconds between two updates of the progress line.
 _INTERVAL = 0.1
@@ -29,6 +29,7 @@ class Watch:
         n_fits: int,
         n_basis: int,
         stopped: bool = False,
+        n_rows: int = 0,
     ) -> None:
         self._name = name
         self._callback = callback
@@ -37,8 +38,11 @@ class Watch:
         self._has_noise = has_noise
         self._n_fits = n_fits
         self._n_basis = n_basis
+        self._n_rows = n_rows
+        self._sweep_began = 0.0
         self._fit = 0
         self._shown_at = 0.0
+        self._width = 78
         self._stopped = stopped
 
     def begin(self) -> CoreCallback | None:
@@ -61,24 +65,40 @@ class Watch:
         evidence: float,
         n_active: int,
         beta: float,
+        swept: tuple[int, int] | None = None,
     ) -> bool:
         if self._stopped:
             return True
-        if self._verbose and time.monotonic() - self._shown_at > _INTERVAL:
+        sweep = None if swept is None else self._sweep(*swept)
+        if self._verbose and (sweep is not None or time.monotonic() - self._shown_at > _INTERVAL):
             self._shown_at = time.monotonic()
-            self._show(iteration, n_active, evidence, "")
+            self._show(iteration, n_active, evidence, "" if sweep is None else _swept(sweep))
         if self._callback is not None:
             # A softmax counts the functions of one class after those of another.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / beta if self._has_noise else None
-            record = StepRecord(iteration, action, index, gain, evidence, n_active, noise)
+            record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, sweep)
             self._stopped = bool(self._callback(record))
         return self._stopped
+
+    def _sweep(self, done: int, total: int) -> Sweep:
+        if done == 0:
+            self._sweep_began = time.monotonic()
+            return Sweep(done, total, self._n_rows, None)
+        left = (time.monotonic() - self._sweep_began) * (total - done) / done
+        return Sweep(done, total, self._n_rows, left)
 
     def _show(self, iteration: int, n_active: int, evidence: float, end: str) -> None:
         which = f" {self._fit}/{self._n_fits}" if self._n_fits > 1 else ""
         line = (
             f"{self._name}{which}: step {iteration}, {n_active} functions, log evidence {evidence:.6g}{end}"
         )
-        sys.stderr.write(f"\r{line:<78}")
+        # Over whatever is left of a longer line before.
+        self._width = max(len(line), self._width)
+        sys.stderr.write(f"\r{line:<{self._width}}")
         sys.stderr.flush()
+
+
+def _swept(sweep: Sweep) -> str:
+    left = "" if sweep.seconds_left is None else f", {sweep.seconds_left:.0f} s left"
+    return f"; swept {sweep.candidates:,} of {sweep.n_candidates:,} candidates x {sweep.n_rows:,} rows{left}"

@@ -272,8 +272,10 @@ class RVC(KernelClasses, _Classification):
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
     checkpoint : str or path-like, optional
-        File in which a fit that reads its rows part by part keeps what it has found out at each step, and
-        from which it goes on after a crash, to the same model bit for bit. Removed at the end.
+        File in which a fit that reads its rows part by part keeps what it has found out at each step, and a
+        fit in blocks (see Notes) what it has before each sweep; from it they go on after a crash, to the same
+        model bit for bit. Removed at the end. In blocks, one against the rest, each fit has a file of its
+        own, with a suffix.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -358,6 +360,13 @@ class RVC(KernelClasses, _Classification):
     The sign of a coef0 stays, and 0 stays 0. With more than two classes all fits share
     one kernel, for the sum of their evidences. ``max_iter`` is that of each fit, ``callback`` sees the
     steps of all, and the attributes are those of the fit kept.
+
+    A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
+    set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,
+    finds none that does. Kernels that are smooth at the scale of the data are swept through rigorous bounds,
+    in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of
+    sweeps by records with the action ``"sweep"``, and ``checkpoint`` names a file from which a fit that was
+    killed goes on.
 
     Names elsewhere: the dual coefficients of libsvm are our ``mu_``, whose sign is free here: a relevance
     vector may vote against its own class.

@@ -213,8 +213,9 @@ class RVR(KernelSums, _Regression):
         fit, and dictionaries too large for it are an error that names the number of candidates that is not.
         See Notes.
     checkpoint : str or path-like, optional
-        File to which a fit that reads its rows part by part writes what it has, every few seconds, and from
-        which it goes on after a crash, to the same model bit for bit. Removed at the end. See Notes.
+        File to which a fit that reads its rows part by part, or its dictionary in blocks, writes what it has,
+        every few seconds or before each sweep, and from which it goes on after a crash, to the same model bit
+        for bit. Removed at the end. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.
@@ -317,8 +318,15 @@ class RVR(KernelSums, _Regression):
     ``n_jobs``, ``verbose`` and ``callback`` do not count), it reads those rows again, makes sure that they
     are the same, and goes on. The file is removed at the end, and kept where the callback stopped the fit. A
     file that is damaged or belongs to something else is an error. Functions count by their names: after
-    changing what a callable kernel does remove the file. Fits of rows in memory do not write it: there is
-    nothing that would be worth keeping.
+    changing what a callable kernel does remove the file. Of fits of rows in memory only those in blocks
+    write it; in others there is nothing that would be worth keeping.
+
+    A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
+    set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,
+    finds none that does. Kernels that are smooth at the scale of the data are swept through rigorous bounds,
+    in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of
+    sweeps by records with the action ``"sweep"``, and ``checkpoint`` names a file from which a fit that was
+    killed goes on.
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are

@@ -224,6 +224,19 @@ impl Kernel {
         }
     }
 
+    /// Whether every matrix k(x_i, x_j) is positive semidefinite, as far as parameters alone can tell. (A linear spline is
+    /// for inputs that are not negative.)
+    #[must_use]
+    pub fn is_positive_definite(&self) -> bool {
+        match self {
+            Self::Gaussian { .. } | Self::Laplacian { .. } | Self::Linear => true,
+            Self::Polynomial { gamma, coef0, .. } => *gamma >= 0.0 && *coef0 >= 0.0,
+            Self::Sigmoid { .. } | Self::LinearSpline => false,
+            Self::Sum(parts) | Self::Product(parts) => parts.iter().all(Self::is_positive_definite),
+            Self::OnColumns { kernel, .. } => kernel.is_positive_definite(),
+        }
+    }
+
     /// Whether there is an [`Kernel::OnColumns`] in it.
     fn has_columns(&self) -> bool {
         match self {

@@ -54,8 +54,8 @@ mod stats;
 pub use error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use fit::{
-    Action, Ascent, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme, Settings, Status,
-    Step, TopDownFit, Watch, fit, fit_outputs,
+    Action, Ascent, Blocks, Keep, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme,
+    Settings, Sketch, Status, Step, TopDownFit, Watch, fit, fit_in_blocks, fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 #[cfg(feature = "fit")]
@@ -66,9 +66,9 @@ pub use predictor::Predictor;
 pub use probit::{Expectations, Probit};
 #[cfg(feature = "fit")]
 pub use stats::{
-    Among, Block, DenseDesign, Design, JoinedDesign, KernelDesign, Multinomial, Observations,
-    OutputObservations, OutputStatistics, Part, Residuals, RowMajorDesign, RowSums, Scaled,
-    Statistics, SufficientStatistics, Summary, Sweep,
+    Among, Block, DenseDesign, Design, Family, Glance, JoinedDesign, KernelDesign, Multinomial,
+    Observations, OutputObservations, OutputStatistics, Part, Partial, Residuals, RowMajorDesign,
+    RowSums, Scaled, Screen, Statistics, SufficientStatistics, Summary, Sweep,
 };
 
 /// Compiles and runs what the README says of Rust.

@@ -17,22 +17,22 @@ use crate::watcher::{Line, run};
 
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     Of(Likelihood),
     Classes,
 }
 
 /// What every fit needs beside its design.
-struct Task<'a> {
-    kind: Kind,
-    target: &'a [f64],
-    weights: Option<&'a [f64]>,
-    rules: Rules,
-    n_threads: Option<usize>,
+pub(crate) struct Task<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) target: &'a [f64],
+    pub(crate) weights: Option<&'a [f64]>,
+    pub(crate) rules: Rules,
+    pub(crate) n_threads: Option<usize>,
 }
 
 impl<'a> Task<'a> {
-    fn new(
+    pub(crate) fn new(
         likelihood: &str,
         target: &'a PyReadonlyArray1<'_, f64>,
         weights: Option<&'a PyReadonlyArray1<'_, f64>>,
@@ -55,8 +55,9 @@ impl<'a> Task<'a> {
         match self.kind {
             Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
-                let stats = Observations::new(design, likelihood, target, weights)?;
-                fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
+                let mut stats =
+                    Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
+                fit(&mut stats, &self.rules, watch)
             }
             Kind::Classes => {
                 let stats = Multinomial::new(design, self.target, weights)?;

@@ -1,6 +1,7 @@
 //! Python binding of the `sparsebayes` crate. No mathematics here.
 
 mod arrays;
+mod blocks;
 mod dictionary;
 mod errors;
 mod fit;
@@ -24,6 +25,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::blocks::fit_kernel_in_blocks;
     #[pymodule_export]
     use crate::errors::NumericalError;
     #[pymodule_export]

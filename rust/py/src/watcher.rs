@@ -8,16 +8,23 @@ use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use sparsebayes::{Error, Step};
+use sparsebayes::{Action, Error, Sketch, Step};
 
+use crate::blocks::to_dict;
 use crate::errors::{internal, to_python};
 
 /// How often signals are looked at: Ctrl-C is heard within this, whatever the core is doing.
 const HEARTBEAT: Duration = Duration::from_millis(50);
 
+/// What a worker has to tell.
+enum News {
+    Step(Step),
+    Sketch(Box<Sketch>),
+}
+
 /// Sent over by the worker after each step when there is a callback, and answered with whether to go on.
 struct Report {
-    step: Step,
+    news: News,
     answer: SyncSender<ControlFlow<()>>,
 }
 
@@ -25,6 +32,7 @@ struct Report {
 pub(crate) struct Line {
     pub(crate) cancel: Arc<AtomicBool>,
     with_callback: bool,
+    with_keep: bool,
     /// Hanging up tells the interpreter's side that the work is done.
     reports: SyncSender<Report>,
 }
@@ -38,15 +46,20 @@ impl Line {
         if !self.with_callback {
             return ControlFlow::Continue(());
         }
+        self.tell(News::Step(*step))
+    }
+
+    /// Hands over a sketch and waits until it is kept.
+    pub(crate) fn keep(&self, sketch: &Sketch) -> Result<(), Error> {
+        if self.with_keep && self.tell(News::Sketch(Box::new(sketch.clone()))).is_break() {
+            return Err(Error::Interrupted);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, news: News) -> ControlFlow<()> {
         let (answer, word) = sync_channel(1);
-        if self
-            .reports
-            .send(Report {
-                step: *step,
-                answer,
-            })
-            .is_err()
-        {
+        if self.reports.send(Report { news, answer }).is_err() {
             return ControlFlow::Break(());
         }
         word.recv().unwrap_or(ControlFlow::Break(()))
@@ -60,17 +73,28 @@ pub(crate) fn run<T: Send>(
     callback: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&Line) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
+    run_kept(py, callback, None, work)
+}
+
+/// [`run`] of work that hands over sketches, each of which `keep` is called with.
+pub(crate) fn run_kept<T: Send>(
+    py: Python<'_>,
+    callback: Option<&Bound<'_, PyAny>>,
+    keep: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Line) -> Result<T, Error> + Send,
+) -> PyResult<T> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
-    let with_callback = callback.is_some();
+    let (with_callback, with_keep) = (callback.is_some(), keep.is_some());
     thread::scope(|scope| {
         let line = Line {
             cancel: Arc::clone(&cancel),
             with_callback,
+            with_keep,
             reports,
         };
         let worker = scope.spawn(move || work(&line));
-        let heard = attend(py, callback, inbox);
+        let heard = attend(py, callback, keep, inbox);
         if heard.is_err() {
             cancel.store(true, Ordering::Relaxed);
         }
@@ -87,6 +111,7 @@ pub(crate) fn run<T: Send>(
 fn attend(
     py: Python<'_>,
     callback: Option<&Bound<'_, PyAny>>,
+    keep: Option<&Bound<'_, PyAny>>,
     mut inbox: Receiver<Report>,
 ) -> PyResult<()> {
     loop {
@@ -96,26 +121,37 @@ fn attend(
             let message = inbox.recv_timeout(HEARTBEAT);
             (inbox, message)
         });
-        match (message, callback) {
-            (Ok(report), Some(callback)) => {
-                let word = if call(callback, &report.step)? {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                };
-                // The worker waits for this word, so it is there to hear it.
-                let _ = report.answer.send(word);
+        let report = match message {
+            Ok(report) => report,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
+        let stop = match (report.news, callback, keep) {
+            (News::Step(step), Some(callback), _) => call(callback, &step)?,
+            (News::Sketch(sketch), _, Some(keep)) => {
+                keep.call1((to_dict(py, &sketch)?,))?;
+                false
             }
-            (Ok(_), None) | (Err(RecvTimeoutError::Timeout), _) => {}
-            (Err(RecvTimeoutError::Disconnected), _) => return Ok(()),
-        }
+            _ => false,
+        };
+        let word = if stop {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        };
+        // The worker waits for this word, so it is there to hear it.
+        let _ = report.answer.send(word);
     }
 }
 
 fn call(callback: &Bound<'_, PyAny>, step: &Step) -> PyResult<bool> {
     let (action, index) = step.action.parts();
     let index = index.map_or(-1, |j| i64::try_from(j).unwrap_or(i64::MAX));
-    let answer = callback.call1((
+    let swept = match step.action {
+        Action::Sweep { done, of } => Some((done, of)),
+        _ => None,
+    };
+    let step = (
         step.iteration,
         action,
         index,
@@ -123,6 +159,14 @@ fn call(callback: &Bound<'_, PyAny>, step: &Step) -> PyResult<bool> {
         step.log_evidence,
         step.n_active,
         step.beta,
-    ))?;
+    );
+    // What callbacks of other fits need not take.
+    let answer = match swept {
+        Some(swept) => {
+            let (a, b, c, d, e, f, g) = step;
+            callback.call1((a, b, c, d, e, f, g, swept))?
+        }
+        None => callback.call1(step)?,
+    };
     answer.is_truthy()
 }

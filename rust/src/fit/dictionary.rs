@@ -229,7 +229,7 @@ impl Dictionary {
     }
 
     /// Whether candidate `i` is worth its place now.
-    fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
+    pub(super) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
         // A function that keeps coming back for next to nothing must not keep the loop alive.
         let least = match self.entries[i] {
             0..LEAST_ENTRIES => LEAST_GAIN,

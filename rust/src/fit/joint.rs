@@ -16,6 +16,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::action::ALPHA_FLOOR;
+use super::settings::NOISE_FLOOR;
 use super::state::State;
 use crate::Result;
 use crate::linalg::Cholesky;
@@ -33,6 +34,13 @@ pub(super) struct NoiseRange {
 }
 
 impl NoiseRange {
+    /// Down to the floor.
+    pub(super) fn usual() -> Self {
+        Self {
+            beta_max: 1.0 / NOISE_FLOOR,
+        }
+    }
+
     /// A precision brought within the range. One that is short of its end by rounding is at it: left there, it would pass
     /// for one that has settled inside.
     pub(super) fn snapped(self, beta: f64) -> f64 {

@@ -83,6 +83,21 @@ pub(super) fn maximise(
     Ok(status)
 }
 
+/// Goes on from a model that was settled before there were more functions to choose from.
+pub(super) fn resume(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let status = finish(stats, state, dictionary, POOLS, rules, recorder)?;
+    if status == Status::Converged {
+        return Ok(status);
+    }
+    finish(stats, state, dictionary, 0, rules, recorder)
+}
+
 /// Runs from the state given to convergence, with at most so many pools on the way.
 pub(super) fn finish(
     stats: &mut dyn Statistics,

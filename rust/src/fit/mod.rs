@@ -1,6 +1,8 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
 mod action;
+mod beyond;
+mod blocks;
 mod climb;
 mod creep;
 mod dictionary;
@@ -14,6 +16,8 @@ mod outputs;
 mod pool;
 mod prior;
 mod record;
+mod sampled;
+mod screened;
 mod search;
 mod sequential;
 mod settings;
@@ -28,15 +32,16 @@ mod together;
 mod top_down;
 mod variational;
 
+pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
 pub use outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
-pub use settings::{Noise, Rules, Scheme, Settings};
+pub use settings::{Blocks, Noise, Rules, Scheme, Settings};
 
 use joint::NoiseRange;
 use prior::{Gamma, Priors};
 use record::{Halt, Recorder};
-use settings::{NOISE_FLOOR, START_NOISE};
+use settings::START_NOISE;
 pub(crate) use state::State;
 pub use top_down::TopDownFit;
 
@@ -87,23 +92,10 @@ impl Status {
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
     let gaussian = stats.is_linear();
-    let (beta, n_noise) = match rules.noise {
-        _ if !gaussian => (1.0, 0.0),
-        Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-        Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
-    };
-    let deviance = stats.deviance(&[], &[])?;
-    let [shape, rate] = rules.noise_prior;
-    let noise_prior = Gamma {
-        shape,
-        rate: rate / (scale * scale),
-    };
-    let mut state = State::empty(beta, noise_prior, deviance, n_noise);
+    let mut state = Setting::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let range = NoiseRange {
-        beta_max: 1.0 / NOISE_FLOOR,
-    };
+    let range = NoiseRange::usual();
     let variational = rules.scheme == Scheme::Variational;
     let outcome = if variational {
         variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
@@ -116,21 +108,10 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     } else {
         laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
     };
-    if !gaussian && !variational && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
-        // Between two looks for the mode the state is a step ahead of it.
-        mode::find_mode(stats, &mut state)?;
-        recorder.amend(&state);
-    }
-    let status = match outcome {
-        Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,
-        Ok(status) => status,
-        Err(Halt::MaxIterations) => Status::MaxIterations,
-        Err(Halt::Stopped) => Status::Stopped,
-        Err(Halt::Failed(error)) => {
-            // A factorisation that was told to end early looks like one that broke down.
-            check_flag(stats.cancel_flag().as_deref())?;
-            return Err(error);
-        }
+    let status = if variational {
+        status(stats, &state, outcome)?
+    } else {
+        self::outcome(stats, &mut state, outcome, &mut recorder)?
     };
     if variational {
         recorder.amend(&state);
@@ -140,4 +121,71 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         posterior.log_evidence = bound;
     }
     Ok(posterior)
+}
+
+/// What a model begins with.
+struct Setting {
+    beta: f64,
+    noise_prior: Gamma,
+    /// That of the empty model.
+    deviance: f64,
+    n_noise: f64,
+}
+
+impl Setting {
+    fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
+        let scale = stats.target_scale();
+        let (beta, n_noise) = match rules.noise {
+            _ if !stats.is_linear() => (1.0, 0.0),
+            Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
+            Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
+        };
+        let [shape, rate] = rules.noise_prior;
+        Ok(Self {
+            beta,
+            noise_prior: Gamma {
+                shape,
+                rate: rate / (scale * scale),
+            },
+            deviance: stats.deviance(&[], &[])?,
+            n_noise,
+        })
+    }
+
+    fn empty(&self) -> State {
+        State::empty(self.beta, self.noise_prior, self.deviance, self.n_noise)
+    }
+}
+
+/// How a fit ended whose evidence is that of its state; a state left between two looks for the mode is brought to it.
+fn outcome(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    outcome: std::result::Result<Status, Halt>,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status> {
+    if !stats.is_linear() && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
+        // Between two looks for the mode the state is a step ahead of it.
+        mode::find_mode(stats, state)?;
+        recorder.amend(state);
+    }
+    status(stats, state, outcome)
+}
+
+fn status(
+    stats: &dyn Statistics,
+    state: &State,
+    outcome: std::result::Result<Status, Halt>,
+) -> Result<Status> {
+    match outcome {
+        Ok(Status::Converged) if state.at_alpha_floor() => Ok(Status::AlphaFloor),
+        Ok(status) => Ok(status),
+        Err(Halt::MaxIterations) => Ok(Status::MaxIterations),
+        Err(Halt::Stopped) => Ok(Status::Stopped),
+        Err(Halt::Failed(error)) => {
+            // A factorisation that was told to end early looks like one that broke down.
+            check_flag(stats.cancel_flag().as_deref())?;
+            Err(error)
+        }
+    }
 }

@@ -21,6 +21,13 @@ pub enum Action {
     Joint,
     /// Found the posterior mode anew and linearised the likelihood there.
     Mode,
+    /// Is looking at the candidates outside, and has come so far. No step: it has no number of its own.
+    Sweep {
+        /// Candidates looked at.
+        done: usize,
+        /// Candidates to look at in this sweep.
+        of: usize,
+    },
 }
 
 impl Action {
@@ -35,6 +42,7 @@ impl Action {
             Self::Noise => ("noise", None),
             Self::Joint => ("joint", None),
             Self::Mode => ("mode", None),
+            Self::Sweep { .. } => ("sweep", None),
         }
     }
 }
@@ -109,6 +117,8 @@ pub(super) struct Recorder<'w> {
     pub(super) offset: Offset,
     /// Which functions the places of a pool stand for, while steps are recorded by them.
     pub(super) members: Option<Vec<usize>>,
+    /// The same for the functions of a working set.
+    pub(super) working: Option<Vec<usize>>,
     /// [`Recorded::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
@@ -127,6 +137,7 @@ impl<'w> Recorder<'w> {
             target_scale,
             offset: Offset::default(),
             members: None,
+            working: None,
             least_pivot: state.least_pivot(),
             watch: Some(watch),
         };
@@ -156,6 +167,7 @@ impl<'w> Recorder<'w> {
             target_scale: 1.0,
             offset: Offset::default(),
             members: None,
+            working: None,
             least_pivot: 1.0,
             watch: None,
         }
@@ -184,7 +196,11 @@ impl<'w> Recorder<'w> {
 
     /// The action by the function's own name.
     fn named(&self, action: Action) -> Action {
-        let name = |i: usize| self.members.as_ref().map_or(i, |members| members[i]);
+        let member = |i: usize| self.members.as_ref().map_or(i, |members| members[i]);
+        let name = |i: usize| {
+            let i = member(i);
+            self.working.as_ref().map_or(i, |working| working[i])
+        };
         match action {
             Action::Add(i) => Action::Add(name(i)),
             Action::Reestimate(i) => Action::Reestimate(name(i)),
@@ -214,6 +230,40 @@ impl<'w> Recorder<'w> {
         self.least_pivot = pivot;
     }
 
+    /// Tells the watcher how far a look at the candidates outside has come.
+    pub(super) fn sweeping(
+        &mut self,
+        done: usize,
+        of: usize,
+        state: &impl Recorded,
+    ) -> Result<(), Halt> {
+        let log_evidence = self.in_target_units(state);
+        let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, state);
+        self.tell(&step)
+    }
+
+    fn report(&self, action: Action, gain: f64, log_evidence: f64, state: &impl Recorded) -> Step {
+        Step {
+            iteration: self.n_iter(),
+            action: self.named(action),
+            gain,
+            log_evidence,
+            n_active: state.n_active(),
+            beta: state.noise_precision() / (self.target_scale * self.target_scale),
+        }
+    }
+
+    fn tell(&mut self, step: &Step) -> Result<(), Halt> {
+        if self
+            .watch
+            .as_mut()
+            .is_some_and(|watch| watch(step).is_break())
+        {
+            return Err(Halt::Stopped);
+        }
+        Ok(())
+    }
+
     /// Records a step. `gain` is the predicted one; `None` where there was no prediction and the achieved one stands.
     pub(super) fn step(
         &mut self,
@@ -231,21 +281,9 @@ impl<'w> Recorder<'w> {
             self.check_gain(action, gain, log_evidence - before, state);
         }
         self.trace.push(log_evidence);
-        let step = Step {
-            iteration: self.n_iter(),
-            action: self.named(action),
-            gain: gain.unwrap_or(log_evidence - before),
-            log_evidence,
-            n_active: state.n_active(),
-            beta: state.noise_precision() / (self.target_scale * self.target_scale),
-        };
-        if self
-            .watch
-            .as_mut()
-            .is_some_and(|watch| watch(&step).is_break())
-        {
-            return Err(Halt::Stopped);
-        }
+        let gain = gain.unwrap_or(log_evidence - before);
+        let step = self.report(action, gain, log_evidence, state);
+        self.tell(&step)?;
         if self.n_iter() >= self.max_iter {
             return Err(Halt::MaxIterations);
         }

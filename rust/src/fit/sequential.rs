@@ -12,6 +12,7 @@ use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
+use super::sampled;
 use super::search::search;
 use super::settings::{
     CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
@@ -31,13 +32,18 @@ pub(super) fn maximise(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let mut dictionary = Dictionary::new(stats.n_basis(), priors);
-    let whole = rough(
-        stats,
-        state,
-        &mut dictionary,
-        rules.free_noise(range),
-        recorder,
-    )?;
+    let noise = rules.free_noise(range);
+    let near = &mut |part: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
+        let mut dictionary = Dictionary::new(part.n_basis(), dictionary.priors().clone());
+        rough(part, state, &mut dictionary, noise, recorder)?;
+        approach(part, state, &mut dictionary, noise, recorder)
+    };
+    if sampled::approach(stats, state, recorder, near)? {
+        dictionary.refresh(stats, state)?;
+        let start = Start::default();
+        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+    }
+    let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
     let start = Start {
         whole,
         searches: SEARCHES,
@@ -52,6 +58,16 @@ pub(super) struct Start {
     whole: Option<Pool>,
     /// Searches to make.
     searches: usize,
+}
+
+impl Start {
+    /// From a model that is nearly settled, with so many searches to make.
+    pub(super) fn warm(searches: usize) -> Self {
+        Self {
+            whole: None,
+            searches,
+        }
+    }
 }
 
 /// Takes a model that has seen the dictionary to convergence.
@@ -178,6 +194,42 @@ fn rough(
         }
         members = dictionary.gainers(state, SAMPLE);
     }
+}
+
+/// The searches of [`complete`], until the dictionary has little more to offer; not to the end.
+fn approach(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    noise: Option<NoiseRange>,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    const LITTLE: f64 = 0.3;
+    const MOST_ROUNDS: usize = 8;
+    let effort = Effort {
+        gain: 0.01,
+        step: FINE_STEP,
+        tol: LOOSE_TOL,
+    };
+    let mut searches = SEARCHES;
+    for _ in 0..MOST_ROUNDS {
+        let pool = next_pool(stats, state, dictionary, searches > 0)?;
+        if searches > 0 {
+            let first = searches == SEARCHES;
+            let found = improve(stats, state, &pool, noise, first, recorder)?;
+            searches = if found { searches - 1 } else { 0 };
+        }
+        pool.within(state, recorder, |state, recorder| {
+            climb(&pool, state, noise, effort, recorder)
+        })?;
+        look_again(stats, state, dictionary)?;
+        inner::converge(stats, state, noise, effort, recorder)?;
+        dictionary.reprice(state);
+        if searches == 0 && dictionary.most_to_gain(state) <= LITTLE {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Candidates for the next stretch: those that gain or might, or in a search those that could stand in for others.

@@ -128,6 +128,11 @@ fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
 }
 
 impl Rules {
+    /// Whether the prior of each alpha is flat.
+    pub(super) fn has_flat_alphas(&self) -> bool {
+        self.alpha_prior.iter().all(|&v| v == 0.0)
+    }
+
     /// The range of the noise, if it is estimated.
     pub(super) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
         (self.noise == Noise::Estimated).then_some(range)
@@ -139,6 +144,33 @@ impl std::ops::Deref for Rules {
 
     fn deref(&self) -> &Settings {
         &self.settings
+    }
+}
+
+/// Sizes of a fit in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// Functions of the first working set.
+    pub sample: usize,
+    /// Functions of later ones, but for those in the model and those that come in.
+    pub working: usize,
+    /// Candidates let into the working set after a sweep.
+    pub entrants: usize,
+    /// Candidates looked at together in a sweep.
+    pub block: usize,
+    /// Rounds after the first that search for a better model.
+    pub searches: usize,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self {
+            sample: 2048,
+            working: 2048,
+            entrants: 384,
+            block: 4096,
+            searches: 3,
+        }
     }
 }
 

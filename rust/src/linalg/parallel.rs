@@ -29,10 +29,10 @@ pub(crate) fn map_pieces<T: Send>(
 
 #[cfg(feature = "fit")]
 /// Calls `f` with each piece of `size` of `values` and where it begins, in parallel when the crate is built so.
-pub(crate) fn fill_pieces(
-    values: &mut [f64],
+pub(crate) fn fill_pieces<T: Send>(
+    values: &mut [T],
     size: usize,
-    f: impl Fn(usize, &mut [f64]) + Sync + Send,
+    f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
     if values.is_empty() {
         return;

@@ -11,21 +11,36 @@ use super::simd::{Simd, WithSimd, dispatch};
 /// Rows at a time: a few dozen columns this high stay in the second-level cache.
 pub(crate) const RUN: usize = 512;
 
-/// A matrix of `n` rows in column-major storage, its columns `stride` apart.
+/// A matrix of `n` rows, column after column.
 #[derive(Clone, Copy)]
 pub(crate) struct Tall<'a> {
-    values: &'a [f64],
-    stride: usize,
+    columns: Columns<'a>,
     n_columns: usize,
+}
+
+/// Where its columns are.
+#[derive(Clone, Copy)]
+enum Columns<'a> {
+    /// In one piece of memory, their starts so far apart.
+    Apart(&'a [f64], usize),
+    /// Anywhere.
+    Listed(&'a [&'a [f64]]),
 }
 
 impl<'a> Tall<'a> {
     /// The first `n_columns` columns in `values`.
     pub(crate) fn new(values: &'a [f64], stride: usize, n_columns: usize) -> Self {
         Self {
-            values,
-            stride,
+            columns: Columns::Apart(values, stride),
             n_columns,
+        }
+    }
+
+    /// These columns.
+    pub(crate) fn listed(columns: &'a [&'a [f64]]) -> Self {
+        Self {
+            columns: Columns::Listed(columns),
+            n_columns: columns.len(),
         }
     }
 
@@ -35,7 +50,12 @@ impl<'a> Tall<'a> {
     }
 
     fn column(&self, j: usize, rows: &std::ops::Range<usize>) -> &'a [f64] {
-        &self.values[j * self.stride + rows.start..j * self.stride + rows.end]
+        match self.columns {
+            Columns::Apart(values, stride) => {
+                &values[j * stride + rows.start..j * stride + rows.end]
+            }
+            Columns::Listed(columns) => &columns[j][rows.clone()],
+        }
     }
 }
 

@@ -11,9 +11,9 @@ use crate::{Error, Result};
 /// Rows at a time: the flag is looked at between.
 const ROWS: usize = 64;
 
-/// The root of `E[eta_n^2]` for each of `n` rows of an N x m design in column-major storage (Jaakkola & Jordan 2000).
+/// The root of `E[eta_n^2]` for each of `n` rows, given the columns of their design (Jaakkola & Jordan 2000).
 pub(super) fn tightest(
-    design: &[f64],
+    design: &[&[f64]],
     n: usize,
     mu: &[f64],
     sigma: &DMatrix<f64>,
@@ -23,7 +23,7 @@ pub(super) fn tightest(
     let (mu, sigma) = (DVector::from_column_slice(mu), sigma.view((0, 0), (m, m)));
     let parts = map_pieces(n, ROWS, |rows| -> Result<Vec<f64>> {
         check_flag(cancel)?;
-        let columns = DMatrix::from_fn(rows.len(), m, |i, k| design[k * n + rows.start + i]);
+        let columns = DMatrix::from_fn(rows.len(), m, |i, k| design[k][rows.start + i]);
         let variances = (&columns * sigma).component_mul(&columns).column_sum();
         let eta = &columns * &mu;
         let moments = variances.iter().zip(eta.iter());

@@ -70,13 +70,13 @@ impl Columns {
     }
 }
 
-/// The columns of the active functions and no others, side by side.
+/// The columns of the active functions and no others, each in memory of its own: a change of functions moves none.
 ///
-/// Between calls: `values` holds a column of `n_rows` values for each of `functions`, divided by its norm.
+/// Between calls: `values[k]` holds the column of `functions[k]` at all rows, divided by its norm.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     functions: Vec<usize>,
-    values: Vec<f64>,
+    values: Vec<Vec<f64>>,
 }
 
 impl Packed {
@@ -86,31 +86,50 @@ impl Packed {
             return;
         }
         let n = design.n_rows();
-        let mut values = Vec::new();
-        values.reserve_exact(active.len() * n);
-        let places: HashMap<usize, usize> = self
+        let mut old: HashMap<usize, Vec<f64>> = self
             .functions
-            .iter()
-            .enumerate()
-            .map(|(k, &j)| (j, k))
+            .drain(..)
+            .zip(self.values.drain(..))
             .collect();
-        for &j in active {
-            if let Some(&k) = places.get(&j) {
-                values.extend_from_slice(&self.values[k * n..(k + 1) * n]);
-            } else {
-                let start = values.len();
-                values.resize(start + n, 0.0);
-                column_into(design, norms, j, &(0..n), &mut values[start..]);
+        let mut values: Vec<Vec<f64>> = active
+            .iter()
+            .map(|j| old.remove(j).unwrap_or_default())
+            .collect();
+        // The memory of those that left serves those that come.
+        let mut spare = old.into_values();
+        let mut new: Vec<(usize, &mut Vec<f64>)> = Vec::new();
+        for (&j, column) in active.iter().zip(&mut values) {
+            if column.is_empty() {
+                *column = spare.next().unwrap_or_default();
+                new.push((j, column));
             }
         }
+        fill_pieces(&mut new, at_a_time(n), |_, new| {
+            for (j, column) in new {
+                column.resize(n, 0.0);
+                column_into(design, norms, *j, &(0..n), column);
+            }
+        });
         self.values = values;
-        self.functions.clear();
         self.functions.extend_from_slice(active);
     }
 
-    /// The columns, N x m.
-    pub(super) fn values(&self) -> &[f64] {
-        &self.values
+    /// Some rows of the columns.
+    pub(super) fn at(&self, rows: &Range<usize>) -> Vec<&[f64]> {
+        self.values
+            .iter()
+            .map(|column| &column[rows.clone()])
+            .collect()
+    }
+
+    /// The inner product of each column with `right`.
+    pub(super) fn products(&self, right: &[f64], out: &mut [f64]) {
+        let size = at_a_time(right.len());
+        fill_pieces(out, size, |start, out| {
+            for (out, column) in out.iter_mut().zip(&self.values[start..]) {
+                *out = dot(column, right);
+            }
+        });
     }
 
     /// The columns `js`, evaluating those that are not there.
@@ -123,7 +142,7 @@ impl Packed {
         let n = design.n_rows();
         let find = |j: &usize| {
             if let Some(k) = self.functions.iter().position(|own| own == j) {
-                return Cow::Borrowed(&self.values[k * n..(k + 1) * n]);
+                return Cow::Borrowed(&self.values[k][..]);
             }
             let mut column = vec![0.0; n];
             column_into(design, norms, *j, &(0..n), &mut column);
@@ -131,6 +150,12 @@ impl Packed {
         };
         js.iter().map(find).collect()
     }
+}
+
+/// How many columns of `n` rows are worth a thread.
+fn at_a_time(n: usize) -> usize {
+    const VALUES: usize = 1 << 16;
+    (VALUES / n.max(1)).max(1)
 }
 
 /// Brings `out` to some rows of the columns `js` side by side, divided by their norms, on as many threads as there are.
@@ -154,7 +179,13 @@ pub(super) fn columns_into(
 }
 
 /// Some rows of column `j`, divided by its norm.
-fn column_into(design: &dyn Design, norms: &[f64], j: usize, rows: &Range<usize>, out: &mut [f64]) {
+pub(super) fn column_into(
+    design: &dyn Design,
+    norms: &[f64],
+    j: usize,
+    rows: &Range<usize>,
+    out: &mut [f64],
+) {
     let scale = 1.0 / norms[j];
     BLOCK_BUFFER.with_borrow_mut(|buffer| {
         let block = design.block(rows.clone(), j..j + 1, buffer);

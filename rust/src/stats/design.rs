@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::{Kernel, Points};
+
 /// A block of a design matrix: the columns asked for, each a contiguous run of the rows asked for, `stride` apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
@@ -17,6 +19,19 @@ impl<'a> Block<'a> {
     pub fn column(&self, c: usize, n_rows: usize) -> &'a [f64] {
         &self.data[c * self.stride..c * self.stride + n_rows]
     }
+}
+
+/// Functions k(., z_i) of one positive definite kernel, that stand side by side in a design.
+#[derive(Debug, Clone, Copy)]
+pub struct Family<'a> {
+    /// The column of the first.
+    pub first: usize,
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The centres z_i, row by row.
+    pub centres: &'a [f64],
+    /// The rows of the design.
+    pub points: &'a Points,
 }
 
 /// A design matrix that can show any block of itself.
@@ -37,6 +52,11 @@ pub trait Design: Sync {
         columns: Range<usize>,
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s>;
+
+    /// Those of its columns that are functions of positive definite kernels, as far as it knows.
+    fn families(&self) -> Vec<Family<'_>> {
+        Vec::new()
+    }
 }
 
 impl<D: Design + ?Sized> Design for &D {
@@ -55,5 +75,9 @@ impl<D: Design + ?Sized> Design for &D {
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s> {
         (**self).block(rows, columns, buffer)
+    }
+
+    fn families(&self) -> Vec<Family<'_>> {
+        (**self).families()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::design::{Block, Design};
+use super::design::{Block, Design, Family};
 use crate::{Error, Result};
 
 /// The basis functions of one design and after them those of another, over the same rows.
@@ -64,5 +64,15 @@ impl Design for JoinedDesign<'_> {
             data: buffer,
             stride: rows.len(),
         }
+    }
+
+    fn families(&self) -> Vec<Family<'_>> {
+        let border = self.left.n_basis();
+        let mut families = self.left.families();
+        families.extend(self.right.families().into_iter().map(|family| Family {
+            first: family.first + border,
+            ..family
+        }));
+        families
     }
 }

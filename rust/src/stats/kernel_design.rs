@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::dense::DenseDesign;
-use super::design::{Block, Design};
+use super::design::{Block, Design, Family};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::{Error, Kernel, Points, Result};
 
@@ -166,5 +166,19 @@ impl Design for KernelDesign {
             data: buffer,
             stride,
         }
+    }
+
+    fn families(&self) -> Vec<Family<'_>> {
+        let family = |(p, kernel)| Family {
+            first: usize::from(self.bias) + p * self.n_centres,
+            kernel,
+            centres: &self.centres,
+            points: &self.points,
+        };
+        let kernels = self.kernels.iter().enumerate();
+        kernels
+            .filter(|(_, kernel)| kernel.is_positive_definite() && self.n_features() > 0)
+            .map(family)
+            .collect()
     }
 }

@@ -14,29 +14,37 @@ mod design;
 mod joined;
 mod kernel_design;
 mod multinomial;
+mod newton;
 mod observations;
 mod outputs;
 mod part;
+mod partial;
 mod row_major;
 mod row_sums;
 mod rows;
 mod scaled;
+mod screen;
 mod softmax;
 mod softmax_sums;
+mod subset;
 mod sufficient;
 mod summary;
+mod thinned;
 
 pub use dense::DenseDesign;
-pub use design::{Block, Design};
+pub use design::{Block, Design, Family};
 pub use joined::JoinedDesign;
 pub use kernel_design::KernelDesign;
 pub use multinomial::Multinomial;
 pub use observations::Observations;
 pub use outputs::{OutputObservations, OutputStatistics, Residuals};
 pub use part::Part;
+pub use partial::Partial;
 pub use row_major::RowMajorDesign;
 pub use row_sums::{Among, RowSums};
 pub use scaled::Scaled;
+pub use screen::{Glance, Screen};
+pub(crate) use subset::Subset;
 pub use sufficient::SufficientStatistics;
 pub use summary::Summary;
 
@@ -159,6 +167,29 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
         Ok(Vec::new())
+    }
+
+    /// Shows `see` these statistics and those of one row in `share`, spread evenly over all of them, as if these were all
+    /// there are. Not if that makes fewer than `least` rows, and a provider need not at all.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn on_fewer_rows(
+        &mut self,
+        share: usize,
+        least: usize,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let _ = (share, least, see);
+        Ok(())
+    }
+
+    /// The gradient of each of `js`, at the `mu` last asked about.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        Ok(self.among(js)?.1)
     }
 
     /// The Gram matrix among `js` (|js| x |js|) and the gradient of each, at the `mu` last asked about.

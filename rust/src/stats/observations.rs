@@ -9,13 +9,15 @@ use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::bound::{no_bound, tightest};
-use super::columns::{Packed, columns_into, lengths, squared_length, unit_columns};
+use super::columns::{Packed, column_into, columns_into, lengths, squared_length, unit_columns};
 use super::design::Design;
 use super::rows::{check_rows, spread};
+use super::screen::Prepared;
+use super::thinned::Thinned;
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result, Working};
 
 /// Columns of a Gram matrix that one thread makes at a time.
@@ -28,15 +30,15 @@ pub(super) const GRAM_ROWS: usize = 512;
 /// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
 /// `mu` last asked about.
 pub struct Observations<'a> {
-    design: Box<dyn Design + Send + 'a>,
+    pub(super) design: Arc<dyn Design + Send + 'a>,
     likelihood: Likelihood,
     target: Vec<f64>,
-    weights: Option<Vec<f64>>,
+    pub(super) weights: Option<Vec<f64>>,
     n_obs: f64,
-    norms: Vec<f64>,
-    packed: Packed,
-    working: Vec<f64>,
-    residual: Vec<f64>,
+    pub(super) norms: Vec<f64>,
+    pub(super) packed: Packed,
+    pub(super) working: Vec<f64>,
+    pub(super) residual: Vec<f64>,
     skew: Vec<f64>,
     constant_deviance: f64,
     target_scale: f64,
@@ -46,6 +48,8 @@ pub struct Observations<'a> {
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
+    /// What bounds on the functions of each family of the design are made from.
+    pub(super) prepared: Vec<Prepared>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -57,6 +61,34 @@ impl<'a> Observations<'a> {
     /// [`Error::Invalid`](crate::Error::Invalid) for input outside the likelihood's domain;
     /// [`Error::NonFinite`](crate::Error::NonFinite) also when a basis function overflows.
     pub fn new(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        Self::cancellable(design, likelihood, target, weights, None)
+    }
+
+    /// [`Observations::new`]; this and every later question end with
+    /// [`Error::Interrupted`](crate::Error::Interrupted) once `cancel` is raised.
+    ///
+    /// # Errors
+    /// As [`Observations::new`].
+    pub fn cancellable(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+        cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        let mut this = Self::unmeasured(design, likelihood, target, weights)?;
+        this.cancel = cancel;
+        this.measure()?;
+        Ok(this)
+    }
+
+    /// With no lengths of columns.
+    pub(super) fn unmeasured(
         design: &'a dyn Design,
         likelihood: Likelihood,
         mut target: Vec<f64>,
@@ -71,9 +103,9 @@ impl<'a> Observations<'a> {
             }
         }
         let mut this = Self::as_given(Box::new(design), likelihood, target, weights)?;
+        this.norms.clear();
         this.target_scale = target_scale;
         this.unscaled = false;
-        this.measure()?;
         Ok(this)
     }
 
@@ -94,7 +126,7 @@ impl<'a> Observations<'a> {
             .sum();
         Ok(Self {
             norms: vec![1.0; design.n_basis()],
-            design,
+            design: Arc::from(design),
             likelihood,
             weights,
             n_obs,
@@ -107,6 +139,7 @@ impl<'a> Observations<'a> {
             unscaled: true,
             xi: None,
             start: None,
+            prepared: Vec::new(),
             target,
             cancel: None,
         })
@@ -124,7 +157,7 @@ impl<'a> Observations<'a> {
         self
     }
 
-    fn check_cancel(&self) -> Result<()> {
+    pub(super) fn check_cancel(&self) -> Result<()> {
         check_flag(self.cancel.as_deref())
     }
 
@@ -160,16 +193,13 @@ impl<'a> Observations<'a> {
     }
 
     /// Brings `working` and `residual` to `mu` and returns the deviance.
-    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+    pub(super) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
         self.pack(active);
         let n = self.target.len();
-        let packed = self.packed.values();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
-            for (k, &mu) in mu.iter().enumerate() {
-                axpy(mu, &packed[k * n..(k + 1) * n][rows.clone()], &mut eta);
-            }
+            add_combination(&self.packed.at(&rows), mu, &mut eta);
             let mut working = Vec::with_capacity(rows.len());
             let mut skew = Vec::with_capacity(rows.len());
             let mut deviance = 0.0;
@@ -205,25 +235,18 @@ impl<'a> Observations<'a> {
             .unwrap_or_else(|| self.likelihood.working(eta, target))
     }
 
-    /// W times the first `count` of `columns`, which lie `stride` apart and hold these rows alone.
-    fn weighted(
-        &self,
-        columns: &[f64],
-        stride: usize,
-        rows: &Range<usize>,
-        count: usize,
-    ) -> Vec<f64> {
+    /// W times columns that hold these rows alone, side by side.
+    pub(super) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> Vec<f64> {
         let working = &self.working[rows.clone()];
-        let mut weighted = Vec::with_capacity(count * rows.len());
-        for j in 0..count {
-            let column = &columns[j * stride..j * stride + rows.len()];
+        let mut weighted = Vec::with_capacity(columns.len() * rows.len());
+        for column in columns {
             weighted.extend(column.iter().zip(working).map(|(v, w)| v * w));
         }
         weighted
     }
 
     /// Some rows of W times the columns, and of the residuals, side by side.
-    fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
+    pub(super) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
         let working = &self.working[rows.clone()];
         let mut right = Vec::with_capacity((columns.len() + 1) * rows.len());
         for column in columns {
@@ -233,34 +256,23 @@ impl<'a> Observations<'a> {
         right
     }
 
-    fn active_gradient(&self, gradient: &mut [f64]) {
-        let n = self.target.len();
-        for (g, column) in gradient
-            .iter_mut()
-            .zip(self.packed.values().chunks_exact(n))
-        {
-            *g = dot(column, &self.residual);
-        }
-    }
-
-    /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` holds these rows alone.
-    fn add_gram(&self, columns: &[f64], stride: usize, rows: &Range<usize>, out: &mut [f64]) {
-        let m = out.len().isqrt();
+    /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows alone.
+    fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
+        let m = columns.len();
         fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
             if self.check_cancel().is_err() {
                 return;
             }
             let (first, width) = (start / m, out.len() / m);
-            let part = &columns[first * stride..];
-            let below = Tall::new(part, stride, m - first);
+            let below = &columns[first..];
             let weighted;
             let right = if self.is_plain() {
-                Tall::new(part, stride, width)
+                Tall::listed(&below[..width])
             } else {
-                weighted = self.weighted(part, stride, rows, width);
+                weighted = self.weighted(&below[..width], rows);
                 Tall::new(&weighted, rows.len(), width)
             };
-            add_transpose_product(below, right, rows.len(), &mut out[first..], m);
+            add_transpose_product(Tall::listed(below), right, rows.len(), &mut out[first..], m);
         });
     }
 
@@ -307,11 +319,11 @@ impl Statistics for Observations<'_> {
         gradient: &mut [f64],
     ) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
-        self.active_gradient(gradient);
+        self.packed.products(&self.residual, gradient);
         let m = active.len();
         let n = self.target.len();
         let mut sum = sum_over_rows(n, m, |rows, out| {
-            self.add_gram(&self.packed.values()[rows.start..], n, &rows, out);
+            self.add_gram(&self.packed.at(&rows), &rows, out);
         });
         self.check_cancel()?;
         sum.fill_upper_triangle_with_lower_triangle();
@@ -327,7 +339,7 @@ impl Statistics for Observations<'_> {
             self.pack(active);
             let n = self.target.len();
             self.xi = Some(tightest(
-                self.packed.values(),
+                &self.packed.at(&(0..n)),
                 n,
                 mu,
                 sigma,
@@ -339,7 +351,7 @@ impl Statistics for Observations<'_> {
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
-        self.active_gradient(gradient);
+        self.packed.products(&self.residual, gradient);
         Ok(deviance)
     }
 
@@ -349,12 +361,7 @@ impl Statistics for Observations<'_> {
         let (n, m) = (self.target.len(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
         Ok(sum_over_rows(n, m, |rows, out| {
-            let columns: Vec<&[f64]> = self
-                .packed
-                .values()
-                .chunks_exact(n)
-                .map(|c| &c[rows.clone()])
-                .collect();
+            let columns = self.packed.at(&rows);
             let height = rows.len();
             let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
             let squares = t.map(|v| v * v);
@@ -401,6 +408,42 @@ impl Statistics for Observations<'_> {
         Ok(unit_columns(sums, &self.norms, fixed, deviance))
     }
 
+    fn on_fewer_rows(
+        &mut self,
+        share: usize,
+        least: usize,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let design = Arc::clone(&self.design);
+        let Some(thinned) = Thinned::of(&*design, share, least) else {
+            return Ok(());
+        };
+        let target = thinned.pick(&self.target);
+        let weights = self.weights.as_ref().map(|w| thinned.pick(w));
+        let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
+        let mut part = Observations::cancellable(&thinned, likelihood, target, weights, cancel)?;
+        see(self, &mut part);
+        Ok(())
+    }
+
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
+            self.check_cancel()?;
+            let mut column = vec![0.0; rows.len()];
+            let residual = &self.residual[rows.clone()];
+            let of = |&j: &usize| {
+                column_into(&*self.design, &self.norms, j, &rows, &mut column);
+                dot(&column, residual)
+            };
+            Ok(js.iter().map(of).collect())
+        });
+        let mut sum = vec![0.0; js.len()];
+        for part in parts {
+            axpy(1.0, &part?, &mut sum);
+        }
+        Ok(sum)
+    }
+
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
         let m = js.len();
@@ -410,8 +453,9 @@ impl Statistics for Observations<'_> {
         let mut gradient = vec![0.0; m];
         for rows in pieces(self.target.len(), GRAM_ROWS) {
             columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
-            self.add_gram(&columns, rows.len(), &rows, gram.as_mut_slice());
-            for (g, column) in gradient.iter_mut().zip(columns.chunks_exact(rows.len())) {
+            let columns: Vec<&[f64]> = columns.chunks_exact(rows.len()).collect();
+            self.add_gram(&columns, &rows, gram.as_mut_slice());
+            for (g, column) in gradient.iter_mut().zip(&columns) {
                 *g += dot(column, &self.residual[rows.clone()]);
             }
         }

@@ -1,0 +1,163 @@
+//! Fits in blocks, and what they leave behind between two sweeps.
+
+use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sparsebayes::linalg::with_threads;
+use sparsebayes::{Blocks, Design, Error, Observations, Posterior, Sketch, fit_in_blocks};
+
+use crate::dictionary::KernelDictionary;
+use crate::errors::invalid;
+use crate::fit::{Kind, Task, rules};
+use crate::kernel::PyKernel;
+use crate::posterior::PyPosterior;
+use crate::watcher::{Line, run_kept};
+
+/// As `fit_kernel`, for more functions than one pass may look at: the scheme runs on a working set of them, and sweeps the
+/// rest in blocks.
+///
+/// `sizes`: of the first working set, of those after it, of what a sweep lets in, of a block;
+/// and rounds that search. `keep` is called with a dict of
+/// arrays before each round; `resume` is such a dict, and the fit goes on from there.
+#[pyfunction]
+#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
+    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
+    noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, sizes=None, resume=None, keep=None, callback=None))]
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)] // the Python signature
+pub(crate) fn fit_kernel_in_blocks(
+    py: Python<'_>,
+    X: PyReadonlyArray2<'_, f64>,
+    centres: PyReadonlyArray2<'_, f64>,
+    kernels: Vec<PyRef<'_, PyKernel>>,
+    target: PyReadonlyArray1<'_, f64>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    bias: bool,
+    extra: Option<PyReadonlyArray2<'_, f64>>,
+    likelihood: &str,
+    noise_variance: Option<f64>,
+    tol: f64,
+    max_iter: usize,
+    scheme: &str,
+    alpha_prior: [f64; 2],
+    noise_prior: [f64; 2],
+    share_alpha: bool,
+    n_threads: Option<usize>,
+    sizes: Option<[usize; 5]>,
+    resume: Option<Bound<'_, PyDict>>,
+    keep: Option<Bound<'_, PyAny>>,
+    callback: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyPosterior> {
+    let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
+    let rules = rules(
+        noise_variance,
+        tol,
+        max_iter,
+        scheme,
+        alpha_prior,
+        noise_prior,
+        share_alpha,
+    )?;
+    let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
+    let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
+    let sketch = resume.map(|dict| from_dict(&dict)).transpose()?;
+    let posterior = run_kept(py, callback.as_ref(), keep.as_ref(), |line| {
+        with_threads(task.n_threads, || {
+            dictionary.solve(Some(true), |design| {
+                solve(&task, design, &sizes, sketch, line)
+            })
+        })?
+    })?;
+    Ok(PyPosterior(posterior))
+}
+
+fn solve(
+    task: &Task<'_>,
+    design: &dyn Design,
+    sizes: &Blocks,
+    sketch: Option<Sketch>,
+    line: &Line,
+) -> Result<Posterior, Error> {
+    let Kind::Of(likelihood) = task.kind else {
+        let what = "a fit in blocks takes one linear predictor, not likelihood='multinomial'";
+        return Err(Error::Invalid { what: what.into() });
+    };
+    let weights = task.weights.map(<[f64]>::to_vec);
+    let stats = Observations::in_part(design, likelihood, task.target.to_vec(), weights)?;
+    let mut stats = stats.cancelled_by(line.cancel.clone());
+    let keep = &mut |sketch: &_| line.keep(sketch);
+    let watch = &mut |step: &_| line.watch(step);
+    fit_in_blocks(&mut stats, &task.rules, sizes, sketch, keep, watch)
+}
+
+fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<Blocks> {
+    if [sample, entrants, block].contains(&0) {
+        return Err(invalid("sizes must be positive"));
+    }
+    Ok(Blocks {
+        sample,
+        working,
+        entrants,
+        block,
+        searches,
+    })
+}
+
+/// A sketch as arrays by name.
+pub(crate) fn to_dict<'py>(py: Python<'py>, sketch: &Sketch) -> PyResult<Bound<'py, PyDict>> {
+    // Indices count functions, far fewer than 2^63.
+    let whole = |values: &[usize]| -> Vec<i64> {
+        let values = values.iter();
+        values
+            .map(|&v| i64::try_from(v).unwrap_or(i64::MAX))
+            .collect()
+    };
+    let counts = [sketch.round, sketch.stride, sketch.idle];
+    let dict = PyDict::new(py);
+    dict.set_item("working", whole(&sketch.working).into_pyarray(py))?;
+    dict.set_item("active", whole(&sketch.active).into_pyarray(py))?;
+    dict.set_item("alpha", sketch.alpha.to_pyarray(py))?;
+    dict.set_item("beta", [sketch.beta].to_pyarray(py))?;
+    dict.set_item("trace", sketch.trace.to_pyarray(py))?;
+    dict.set_item("counts", whole(&counts).into_pyarray(py))?;
+    Ok(dict)
+}
+
+fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Sketch> {
+    let counts = whole(dict, "counts")?;
+    let beta = real(dict, "beta")?;
+    let (&[round, stride, idle], &[beta]) = (&counts[..], &beta[..]) else {
+        return Err(invalid("resume must have three counts and one beta"));
+    };
+    Ok(Sketch {
+        working: whole(dict, "working")?,
+        active: whole(dict, "active")?,
+        alpha: real(dict, "alpha")?,
+        beta,
+        trace: real(dict, "trace")?,
+        round,
+        stride,
+        idle,
+    })
+}
+
+fn item<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let missing = || invalid(format!("resume must have an array {name:?}"));
+    dict.get_item(name)?.ok_or_else(missing)
+}
+
+fn real(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<Vec<f64>> {
+    let values: PyReadonlyArray1<'_, f64> = item(dict, name)?.extract()?;
+    Ok(values.as_array().to_vec())
+}
+
+fn whole(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<Vec<usize>> {
+    let values: PyReadonlyArray1<'_, i64> = item(dict, name)?.extract()?;
+    let values = values.as_array();
+    let values = values.iter().map(|&v| usize::try_from(v));
+    let values = values.collect::<Result<_, _>>();
+    values.map_err(|_| invalid(format!("resume must have no negative numbers in {name:?}")))
+}

@@ -1,0 +1,359 @@
+//! Dictionaries too large for one look: a working set of their functions, and the rest in blocks.
+//!
+//! The ordinary scheme runs to convergence on the working set. A sweep then has S and Q of the candidates outside, block by
+//! block, at the model as it is; those that gain and differ from one another come into the working set, and the scheme goes on
+//! from where it is. (Starting anew ends at another optimum each time, and so never ends.) The last sweep is over all
+//! candidates and finds none with anything to gain, which is the certificate of Tipping & Faul (2003), section 4.4, over the
+//! whole dictionary.
+//!
+//! First sweeps are over parts of the dictionary, ever finer: while there is much to gain a part shows where.
+//!
+//! Between rounds the fit is a [`Sketch`] and nothing else: each round begins by making its state from that, so that a fit
+//! that goes on from a sketch kept somewhere takes the steps, to the bit, that it would have taken.
+
+use super::beyond::{self, Found};
+use super::dictionary::Dictionary;
+use super::joint::NoiseRange;
+use super::mode::find_mode;
+use super::prior::Priors;
+use super::record::{Halt, Recorder, Watch};
+use super::sequential::{self, Start};
+use super::settings::{Blocks, Rules, Scheme};
+use super::state::State;
+use super::{Setting, Status, laplace};
+use crate::model::Posterior;
+use crate::stats::{Partial, Statistics, Subset, check_flag};
+use crate::{Error, Result};
+
+/// A fit in blocks between two rounds. Functions are those of the whole dictionary, hyperparameters in the units of the fit.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sketch {
+    /// The working set, ascending.
+    pub working: Vec<usize>,
+    /// The functions in the model, in the order they have there.
+    pub active: Vec<usize>,
+    /// Their precisions.
+    pub alpha: Vec<f64>,
+    /// The precision of the noise.
+    pub beta: f64,
+    /// The objective at the start and after each step.
+    pub trace: Vec<f64>,
+    /// Rounds so far.
+    pub round: usize,
+    /// The next sweep looks at one in so many candidates.
+    pub stride: usize,
+    /// Rounds in a row that raised the objective by nothing.
+    pub idle: usize,
+}
+
+/// Told of each sketch; what it returns ends the fit if it is an error.
+pub type Keep<'k> = dyn FnMut(&Sketch) -> Result<()> + 'k;
+
+/// Rounds that gain nothing after which rounding is to blame.
+const MOST_IDLE: usize = 6;
+
+/// Where a part of the dictionary has no more than this many nats to give, the next sweep is over a larger part.
+const LITTLE: f64 = 0.1;
+
+/// Each sweep is over so many times as many candidates as those before.
+const FINER: usize = 8;
+
+/// Fits by the sequential scheme over all functions of a provider that answers for some of them at a time.
+///
+/// `resume`: where to go on. `keep` sees the sketch before each round.
+///
+/// # Errors
+/// As [`fit`](super::fit()); [`Error::Invalid`] for another scheme, several linear predictors, or a sketch of something else.
+pub fn fit_in_blocks(
+    stats: &mut dyn Partial,
+    rules: &Rules,
+    blocks: &Blocks,
+    resume: Option<Sketch>,
+    keep: &mut Keep<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Posterior> {
+    if rules.scheme != Scheme::Sequential || stats.n_predictors() > 1 {
+        let what = "a fit in blocks takes scheme='sequential' and one linear predictor";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    let setting = Setting::of(stats, rules)?;
+    let mut sketch = match resume {
+        Some(sketch) => sketch.checked(stats.n_basis())?,
+        None => Sketch::first(stats.n_basis(), blocks, setting.beta),
+    };
+    let mut recorder = Recorder::new(
+        &setting.empty(),
+        rules.max_iter,
+        stats.target_scale(),
+        watch,
+    );
+    if sketch.trace.is_empty() {
+        sketch.trace.clone_from(&recorder.trace);
+    }
+    recorder.trace.clone_from(&sketch.trace);
+    let mut run = Run {
+        rules,
+        blocks,
+        setting,
+        state: State::empty(1.0, super::Gamma::FLAT, 0.0, 0.0),
+    };
+    let outcome = run.finish(stats, &mut sketch, keep, &mut recorder);
+    recorder.working = None;
+    run.publish(stats, &sketch, outcome, recorder)
+}
+
+impl Sketch {
+    /// An empty model over functions from all over the dictionary.
+    fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
+        let size = blocks.sample.min(n_basis);
+        let mut stride = 1;
+        while n_basis / (stride * FINER) >= 2 * size {
+            stride *= FINER;
+        }
+        Self {
+            working: (0..size).map(|k| k * n_basis / size).collect(),
+            beta,
+            stride,
+            ..Self::default()
+        }
+    }
+
+    /// Itself, if it can be of a dictionary of this size.
+    fn checked(self, n_basis: usize) -> Result<Self> {
+        let known = |i: &usize| self.working.binary_search(i).is_ok();
+        let sound = self.working.is_sorted_by(|a, b| a < b)
+            && self.working.last().is_some_and(|&last| last < n_basis)
+            && self.active.iter().all(known)
+            && self.active.len() == self.alpha.len()
+            && self.alpha.iter().all(|a| a.is_finite() && *a > 0.0)
+            && self.beta.is_finite()
+            && self.beta > 0.0
+            && self.stride > 0;
+        if sound {
+            return Ok(self);
+        }
+        let what = "resume does not hold the state of a fit over this dictionary; fit without it";
+        Err(Error::Invalid { what: what.into() })
+    }
+}
+
+/// A fit under way.
+struct Run<'r> {
+    rules: &'r Rules,
+    blocks: &'r Blocks,
+    setting: Setting,
+    /// The model; its functions go by their place in the working set of the sketch.
+    state: State,
+}
+
+impl Run<'_> {
+    fn finish(
+        &mut self,
+        stats: &mut dyn Partial,
+        sketch: &mut Sketch,
+        keep: &mut Keep<'_>,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Status, Halt> {
+        loop {
+            keep(sketch)?;
+            let before = *sketch.trace.last().unwrap_or(&f64::NEG_INFINITY);
+            let status = self.round(stats, sketch, recorder)?;
+            sketch.active = self.of_dictionary(sketch);
+            sketch.alpha.clone_from(&self.state.alpha);
+            sketch.beta = self.state.beta;
+            sketch.trace.clone_from(&recorder.trace);
+            sketch.round += 1;
+            let risen = *sketch.trace.last().unwrap_or(&before) > before + 1e-9 * before.abs();
+            sketch.idle = if risen { 0 } else { sketch.idle + 1 };
+            let Some(found) = self.look_outside(stats, sketch, recorder)? else {
+                return Ok(status);
+            };
+            if sketch.idle >= MOST_IDLE {
+                return Ok(Status::Stalled);
+            }
+            if found.most() <= LITTLE {
+                sketch.stride = (sketch.stride / FINER).max(1);
+            }
+            sketch.working = found.working_set(&sketch.active, &sketch.working, self.blocks);
+        }
+    }
+
+    /// The scheme on the working set, from the sketch to convergence.
+    fn round(
+        &mut self,
+        stats: &mut dyn Partial,
+        sketch: &Sketch,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Status, Halt> {
+        let stats = &mut Subset::measured(stats, sketch.working.clone())?;
+        recorder.working = Some(sketch.working.clone());
+        let rules = self.rules;
+        let priors = Priors::new(rules.alpha_prior, stats.norms(), stats.target_scale());
+        self.begin(stats, sketch, &priors)?;
+        let (state, gaussian) = (&mut self.state, stats.is_linear());
+        let range = NoiseRange::usual();
+        if sketch.active.is_empty() {
+            return if gaussian {
+                sequential::maximise(stats, state, priors, rules, range, recorder)
+            } else {
+                laplace::maximise(stats, state, &priors, rules, recorder)
+            };
+        }
+        let mut dictionary = Dictionary::new(stats.n_basis(), priors);
+        if gaussian {
+            dictionary.refresh(stats, state)?;
+            let start = Start::warm(usize::from(sketch.round <= self.blocks.searches));
+            sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+        } else {
+            laplace::resume(stats, state, &mut dictionary, rules, recorder)
+        }
+    }
+
+    /// Makes the state from the sketch.
+    fn begin(
+        &mut self,
+        stats: &mut dyn Statistics,
+        sketch: &Sketch,
+        priors: &Priors,
+    ) -> Result<(), Halt> {
+        let place = |i: &usize| sketch.working.partition_point(|w| w < i);
+        let active: Vec<usize> = sketch.active.iter().map(place).collect();
+        let state = &mut self.state;
+        *state = self.setting.empty();
+        state.beta = sketch.beta;
+        if active.is_empty() {
+            return Ok(());
+        }
+        let m = active.len();
+        state.fill(&active, 1.0, priors, None);
+        state.alpha.clone_from(&sketch.alpha);
+        let zero = vec![0.0; m];
+        let mut gram = nalgebra::DMatrix::zeros(m, m);
+        let mut gradient = vec![0.0; m];
+        let deviance = stats.local(&active, &zero, &mut gram, &mut gradient)?;
+        state.set_data(&zero, &gradient, deviance, Some(&gram))?;
+        if stats.is_linear() {
+            state.centre(stats)?;
+        } else {
+            find_mode(stats, state)?;
+        }
+        Ok(())
+    }
+
+    /// Sweeps, ever finer, until one finds something; `None` after one over all candidates that does not.
+    fn look_outside(
+        &self,
+        stats: &mut dyn Partial,
+        sketch: &mut Sketch,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Option<Found>, Halt> {
+        loop {
+            let offset = sketch.round % sketch.stride;
+            let (n, stride) = (stats.n_basis(), sketch.stride);
+            let candidates: Vec<usize> = (0..n)
+                .filter(|i| i % stride == offset || sketch.working.binary_search(i).is_ok())
+                .filter(|i| !sketch.active.contains(i))
+                .collect();
+            let model = (&sketch.active[..], &self.state);
+            let found =
+                beyond::sweep(stats, model, &candidates, self.rules, self.blocks, recorder)?;
+            if !found.is_empty() {
+                return Ok(Some(found));
+            }
+            if stride == 1 {
+                return Ok(None);
+            }
+            sketch.stride /= FINER;
+        }
+    }
+
+    /// The functions in the model as the dictionary counts them.
+    fn of_dictionary(&self, sketch: &Sketch) -> Vec<usize> {
+        let name = |&i: &usize| sketch.working[i];
+        self.state.active.iter().map(name).collect()
+    }
+
+    fn publish(
+        mut self,
+        stats: &mut dyn Partial,
+        sketch: &Sketch,
+        outcome: Result<Status, Halt>,
+        mut recorder: Recorder<'_>,
+    ) -> Result<Posterior> {
+        let scale = stats.target_scale();
+        let mut stats = Subset::measured(stats, sketch.working.clone())?;
+        let status = super::outcome(&mut stats, &mut self.state, outcome, &mut recorder)?;
+        let mut posterior =
+            Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale);
+        for j in &mut posterior.active {
+            *j = sketch.working[*j];
+        }
+        check_flag(stats.cancel_flag().as_deref())?;
+        Ok(posterior)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::{Kernel, KernelDesign, Likelihood, Observations, Settings};
+
+    const BLOCKS: Blocks = Blocks {
+        sample: 32,
+        working: 48,
+        entrants: 12,
+        block: 50,
+        searches: 1,
+    };
+
+    fn run(likelihood: Likelihood, resume: Option<Sketch>, kept: &mut Vec<Sketch>) -> Posterior {
+        let x: Vec<f64> = (0..300).map(|i| f64::from(i * 7919 % 300) / 15.0).collect();
+        let noise = |i: usize| 0.1 * (i as f64 * 12.9).sin();
+        let wave = x.iter().enumerate().map(|(i, x)| x.sin() + noise(i));
+        let target = wave.map(|t| match likelihood {
+            Likelihood::Gaussian => t,
+            _ => f64::from(u8::from(t > 0.3)),
+        });
+        let kernel = Kernel::Gaussian {
+            inverse_square_widths: vec![0.5],
+        };
+        let design = KernelDesign::new(&x, &x, 1, vec![kernel], true).unwrap();
+        let mut stats = Observations::in_part(&design, likelihood, target.collect(), None).unwrap();
+        let rules = Settings::default().check().unwrap();
+        let keep = &mut |sketch: &Sketch| {
+            kept.push(sketch.clone());
+            Ok(())
+        };
+        let watch = &mut |_: &_| ControlFlow::Continue(());
+        fit_in_blocks(&mut stats, &rules, &BLOCKS, resume, keep, watch).unwrap()
+    }
+
+    #[test]
+    fn a_fit_goes_on_from_any_sketch_to_the_same_end() {
+        for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {
+            let mut kept = Vec::new();
+            let whole = run(likelihood, None, &mut kept);
+            assert_eq!(whole.status, Status::Converged);
+            assert!(kept.len() > 1 && kept[0].active.is_empty());
+            for sketch in kept {
+                assert!(sketch.working.len() <= BLOCKS.working.max(BLOCKS.sample) + 12);
+                let again = run(likelihood, Some(sketch), &mut Vec::new());
+                assert_eq!(again.active, whole.active);
+                assert_eq!(again.alpha, whole.alpha);
+                assert_eq!(again.trace, whole.trace);
+            }
+        }
+    }
+
+    #[test]
+    fn first_sweeps_are_over_a_part() {
+        let blocks = Blocks::default();
+        for (n, stride) in [(20_000, 1), (50_000, 8), (1_000_000, 64)] {
+            let sketch = Sketch::first(n, &blocks, 1.0);
+            assert_eq!((sketch.stride, sketch.working.len()), (stride, 2048));
+        }
+        assert_eq!(Sketch::first(10, &blocks, 1.0).working.len(), 10);
+    }
+}

@@ -1,0 +1,287 @@
+"""Dictionaries that are looked at in blocks: certified over all candidates, resumed, whatever n_jobs."""
+
+import _thread
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from problems import sinc_2d, two_classes
+from reference import best_alpha, contribution, laplace_statistics, statistics
+from sparsebayes import RVC, RVR, _blocks, _core
+from sparsebayes._checkpoint import Checkpoint
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Gaussian, Sigmoid
+
+#: First working set, later ones, let in after a sweep, looked at together; rounds that search.
+SIZES = (150, 200, 48, 256, 2)
+
+
+@pytest.fixture
+def in_blocks(monkeypatch):
+    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
+    monkeypatch.setattr(_blocks, "_SIZES", SIZES)
+
+
+def certified(model, X, y, sample_weight=None):
+    found = certificate(model, X, y, sample_weight)
+    assert model.status_ == "converged"
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_beta_residual <= 1e-5
+    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
+    return found
+
+
+KERNELS = {
+    "rbf": Gaussian(2.5),
+    "not positive definite": Sigmoid(0.1, -1.0),
+    "sum": Gaussian(4.0) + Gaussian(2.0),
+    "several": [Gaussian(4.0), Gaussian(2.0)],
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_regression_is_certified_over_all_candidates(in_blocks, kernel):
+    X, y = sinc_2d(1500)
+    found = certified(RVR(KERNELS[kernel]).fit(X, y), X, y)
+    assert found.n_basis == 1 + 1500 * (2 if kernel == "several" else 1)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "not positive definite"])
+def test_classification_is_certified_over_all_candidates(in_blocks, kernel):
+    X, y = two_classes(1500)
+    certified(RVC({"rbf": Gaussian(0.5), "not positive definite": Sigmoid(0.5, 0.1)}[kernel]).fit(X, y), X, y)
+
+
+def test_weights_centres_priors_and_columns_are_certified(in_blocks):
+    X, y = sinc_2d(1500)
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0.2, 3.0, len(X))
+    certified(RVR(Gaussian(2.5)).fit(X, y, sample_weight=weight), X, y, weight)
+    centres = rng.uniform(-12, 12, (2500, 2))
+    certified(RVR(Gaussian(2.5), candidates=centres).fit(X, y), X, y)
+    certified(RVR(Gaussian(2.5), alpha_prior=(0.1, 1e-3), extra_basis="linear").fit(X, y), X, y)
+    certified(RVR(Gaussian(2.5), noise_variance=0.01).fit(X, y), X, y)
+    X, y = two_classes(1500)
+    weight = rng.uniform(0.2, 3.0, len(X))
+    certified(RVC(Gaussian(0.5)).fit(X, y, sample_weight=weight), X, y, weight)
+
+
+def gains_outside(model, Phi, t, columns, likelihood):
+    """The largest gain among all columns, from the dense covariance."""
+    if likelihood == "gaussian":
+        s, q, _, _ = statistics(Phi, t, columns, model.alpha_, model.beta_)
+    else:
+        s, q, _, _ = laplace_statistics(Phi, t, columns, model.alpha_, likelihood)
+    outside = np.setdiff1d(np.arange(Phi.shape[1]), columns)
+    return np.max(contribution(best_alpha(s[outside], q[outside]), s[outside], q[outside]), initial=0.0)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_screened_sweeps_end_at_an_optimum_by_the_dense_reference(in_blocks, likelihood):
+    """A few landmarks are enough for wide kernels, so that bounds decide; the reference shares no code."""
+    if likelihood == "gaussian":
+        X, y = sinc_2d(2000)
+        model, kernel = RVR(Gaussian(5.0)), Gaussian(5.0)
+    else:
+        X, y = two_classes(2000)
+        model, kernel = RVC(Gaussian(2.0)), Gaussian(2.0)
+    model.fit(X, y)
+    Phi = np.column_stack([np.ones(len(X)), kernel(X, X)])
+    assert gains_outside(model, Phi, y, model.active_ + 1, likelihood) <= 1e-6
+    certified(model, X, y)
+
+
+def test_evidence_is_that_of_a_fit_in_one_piece(monkeypatch):
+    differences = []
+    for seed in range(6):
+        X, y = sinc_2d(1000, seed=seed)
+        whole = RVR(Gaussian(2.5)).fit(X, y)
+        with monkeypatch.context() as patch:
+            patch.setattr(_blocks, "_MOST_WHOLE", 0)
+            patch.setattr(_blocks, "_SIZES", (512, 512, 128, 512, 3))
+            blocks = RVR(Gaussian(2.5)).fit(X, y)
+        differences.append(blocks.log_marginal_likelihood_ - whole.log_marginal_likelihood_)
+    assert np.mean(differences) > -1.5
+
+
+def same(a, b):
+    for name in ("active", "alpha", "mu", "sigma", "trace"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    assert (a.beta, a.log_evidence, a.status) == (b.beta, b.log_evidence, b.status)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "bernoulli"])
+def test_a_fit_that_goes_on_ends_at_the_same_model_bit_for_bit(kind):
+    X, y = sinc_2d(1200) if kind == "gaussian" else two_classes(1200)
+    kernel = (Gaussian(2.5) if kind == "gaussian" else Gaussian(0.5)).to_core()
+
+    def fit(resume=None, keep=None, n_threads=None):
+        return _core.fit_kernel_in_blocks(
+            X, X, [kernel], y.astype(float), likelihood=kind, sizes=SIZES, resume=resume, keep=keep,
+            n_threads=n_threads,
+        )  # fmt: skip
+
+    kept = []
+    whole = fit(keep=kept.append)
+    assert len(kept) > 1
+    for sketch in kept[1:]:
+        same(fit(sketch), whole)
+    same(fit(n_threads=1), whole)
+    same(fit(n_threads=3), whole)
+
+
+def test_what_cannot_be_gone_on_from_is_refused():
+    X, y = sinc_2d(300)
+    kept = []
+    _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, keep=kept.append)
+    for change in (
+        {"working": np.array([5, 3])},
+        {"working": np.array([-1, 3])},
+        {"active": np.array([301])},
+        {"alpha": np.array([])},
+        {"beta": np.array([np.nan])},
+        {"counts": np.array([1, 0, 0])},
+        {"counts": np.array([1])},
+    ):
+        with pytest.raises(ValueError, match="resume"):
+            _core.fit_kernel_in_blocks(
+                X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, resume={**kept[-1], **change}
+            )
+    with pytest.raises(ValueError, match="resume"):
+        _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, resume={})
+
+
+def test_errors_of_what_keeps_come_through():
+    X, y = sinc_2d(300)
+
+    def keep(sketch):
+        raise RuntimeError("no room")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, keep=keep)
+
+
+KILLED = """
+import os, signal, sys
+from problems import sinc_2d, two_classes
+from sparsebayes import RVC, RVR, _blocks
+from sparsebayes.kernels import Gaussian
+_blocks._MOST_WHOLE, _blocks._SIZES = 0, {sizes}
+seen = []
+def kill(record):
+    seen.append(record.action)
+    if seen[-1] == "sweep" and seen.count("sweep") > 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+RVR(Gaussian(2.5), checkpoint=sys.argv[1], callback=kill).fit(*sinc_2d(1500))
+"""
+
+
+def test_a_fit_that_was_killed_goes_on_from_its_checkpoint(in_blocks, tmp_path):
+    X, y = sinc_2d(1500)
+    path = tmp_path / "state"
+    whole = RVR(Gaussian(2.5), checkpoint=path).fit(X, y)
+    assert not path.exists()
+    code = KILLED.format(sizes=SIZES)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code, path], env=environment, timeout=120, check=False)
+    assert run.returncode == -signal.SIGKILL
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        RVR(Gaussian(2.5), checkpoint=path).fit(X, y + 1.0)
+    steps = []
+    again = RVR(Gaussian(2.5), checkpoint=path, callback=lambda r: steps.append(r.iteration)).fit(X, y)
+    assert steps[0] > 1  # it has gone on
+    assert not path.exists()
+    for name in ("active_", "alpha_", "mu_", "sigma_", "log_marginal_likelihood_path_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    assert again.beta_ == whole.beta_
+
+
+def test_one_against_the_rest_keeps_a_file_for_each(in_blocks, tmp_path, monkeypatch):
+    X, y = two_classes(600)
+    y = y + (X[:, 0] > 0.3)
+    seen = set()
+    kept = Checkpoint.save
+
+    def save(self, **arrays):
+        kept(self, **arrays)
+        seen.update(path.name for path in tmp_path.iterdir())
+
+    monkeypatch.setattr(Checkpoint, "save", save)
+    model = RVC(Gaussian(0.5), checkpoint=tmp_path / "state").fit(X, y)
+    assert len(seen) == 3
+    assert not list(tmp_path.iterdir())
+    np.testing.assert_array_equal(model.mu_, RVC(Gaussian(0.5)).fit(X, y).mu_)
+
+
+def test_a_sweep_is_interrupted_within_a_second(in_blocks):
+    X, y = sinc_2d(20_000)
+    began = []
+
+    def interrupt():
+        began.append(time.monotonic())
+        _thread.interrupt_main()
+
+    def start(record):
+        if record.action == "sweep" and not began:
+            began.append(0.0)
+            threading.Timer(0.3, interrupt).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        RVR(Gaussian(2.5), callback=start).fit(X, y)
+    assert time.monotonic() - began[1] < 1.0
+
+
+def test_sweeps_are_reported(in_blocks, capsys):
+    X, y = sinc_2d(1500)
+    records = []
+    model = RVR(Gaussian(2.5), callback=records.append, verbose=1).fit(X, y)
+    sweeps = [record for record in records if record.action == "sweep"]
+    assert all(record.progress is None for record in records if record.action != "sweep")
+    first, last = sweeps[0].progress, sweeps[-1].progress
+    assert (first.candidates, first.n_rows, first.seconds_left) == (0, 1500, None)
+    assert last.candidates == last.n_candidates == 1501 - len(model.active_)
+    assert last.seconds_left == 0.0
+    assert sweeps[0].index is None
+    assert sweeps[-1].log_marginal_likelihood == model.log_marginal_likelihood_path_[-1]
+    assert sweeps[-1].n_active == len(model.active_)
+    assert len(model.log_marginal_likelihood_path_) == model.n_iter_ + 1
+    assert "candidates x 1,500 rows" in capsys.readouterr().err
+
+
+def test_a_callback_stops_a_sweep(in_blocks):
+    X, y = sinc_2d(1500)
+    model = RVR(Gaussian(2.5), callback=lambda record: record.action == "sweep").fit(X, y)
+    assert model.status_ == "stopped"
+    assert len(model.active_) > 5
+    assert model.score(X, y) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("steps", [1, 40, 200])
+def test_steps_are_limited_over_all_rounds(in_blocks, steps):
+    X, y = sinc_2d(1500)
+    model = RVR(Gaussian(2.5), max_iter=steps).fit(X, y)
+    assert (model.status_, model.n_iter_) == ("max_iter", steps)
+
+
+def test_small_dictionaries_and_other_schemes_go_in_one_piece(monkeypatch):
+    X, y = sinc_2d(200)
+
+    def fail(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(_blocks, "fit", fail)
+    RVR(Gaussian(2.5)).fit(X, y)
+    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
+    RVR(Gaussian(2.5), scheme="em").fit(X, y)
+    X, y = two_classes(200)
+    RVC(Gaussian(0.5), multi_class="softmax").fit(X, y + (X[:, 0] > 0.3))
+    with pytest.raises(AssertionError):
+        RVC(Gaussian(0.5)).fit(X, y)
