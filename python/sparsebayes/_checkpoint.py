@@ -152,18 +152,6 @@ class Checkpoint:
         )
 
 
-def check_path(path: object) -> Path:
-    """Return the path of a checkpoint; TypeError if it is none, ValueError if there can be no file."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"checkpoint must be None or a path, got {path!r}")
-    checked = Path(path)
-    if checked.is_dir() or not os.access(checked.parent, os.W_OK):
-        raise ValueError(
-            f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"
-        )
-    return checked
-
-
 def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint | None:
     """Return the checkpoint that an estimator's argument names, None if it names none.
 
@@ -230,6 +218,18 @@ def _is_sealed(file: BinaryIO) -> bool:
         seal.update(part)
         left -= len(part)
     return left == 0 and file.read() == seal.digest()
+
+
+def check_path(path: object) -> Path:
+    """Return the path of a checkpoint; TypeError if it is none, ValueError if there can be no file."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be None or a path, got {path!r}")
+    checked = Path(path)
+    if checked.is_dir() or not os.access(checked.parent, os.W_OK):
+        raise ValueError(
+            f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"
+        )
+    return checked
 
 
 def _sync_directory(path: Path) -> None:
