@@ -14,7 +14,8 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving test-service wheel lock clean ci
+	bench-friedman1 bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	test-oldest test-msrv test-free-threaded audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -143,6 +144,9 @@ bench-million: install ## A million rows: time, memory and error beside scikit-l
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
 
+bench-dask: install ## What a second worker brings to a Dask cluster on this machine
+	$(BIN)/python benches/python/bench_dask.py
+
 bench-serving: install ## What a prediction costs beside SVR, NumPy and onnxruntime (docs/serving.md)
 	$(BIN)/python benches/python/bench_serving.py
 
@@ -154,6 +158,33 @@ test-service: install ## Test both example services; installs what the one in Py
 wheel: install ## Build a wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist
 
+test-dist: install ## Build the wheel and the source distribution, and try each in a clean environment
+	tests/dist/run.sh $(PYTHON) $(abspath $(BIN))/maturin
+
+# Each kind of environment has a folder of its own; the extension is built in the source tree, for the last that asked.
+test-oldest: ## Run the Python tests with the oldest supported dependencies
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/oldest.txt
+	VIRTUAL_ENV=$(abspath .venv-oldest) .venv-oldest/bin/maturin develop --release --locked --quiet
+	.venv-oldest/bin/python -m pytest
+
+test-msrv: ## Check that the oldest supported compiler takes the sources
+	version=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && rustup toolchain install --profile minimal $$version && \
+		cargo +$$version check --locked --workspace --all-features
+
+test-free-threaded: ## Run what serves and fits under a Python without the global lock (PYTHON names one)
+	$(PYTHON) -c 'import sys; sys.exit(sys._is_gil_enabled() and "PYTHON has a global lock; name a free-threaded one")'
+	$(PYTHON) -m venv .venv-free-threaded
+	.venv-free-threaded/bin/python -m pip install --quiet --disable-pip-version-check maturin scikit-learn pandas pytest \
+		pytest-timeout hypothesis
+	VIRTUAL_ENV=$(abspath .venv-free-threaded) .venv-free-threaded/bin/maturin develop --release --locked --quiet --no-default-features
+	.venv-free-threaded/bin/python -m pytest tests/python/test_predictor.py tests/python/test_regression.py \
+		tests/python/test_classification.py tests/python/test_running.py
+
+audit: install ## Look the locked Python packages up among known vulnerabilities
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --requirement requirements/dev.txt --disable-pip
+
 # A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
 	--no-annotate pyproject.toml
@@ -162,10 +193,11 @@ lock: ## Renew the lock files (needs uv)
 	$(LOCK) --group development -o requirements/dev.txt
 	$(LOCK) --group build --group demo -o requirements/demo.txt
 	$(LOCK) --group build --group demo --group docs -o requirements/docs.txt
+	$(subst --universal,,$(LOCK)) --group build --group oldest -o requirements/oldest.txt
 	cargo update
 	cargo update --manifest-path examples/service/rust/Cargo.toml
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-free-threaded target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf docs/auto_examples docs/generated docs/sg_execution_times.rst
 	find python -name '*.so' -delete

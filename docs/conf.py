@@ -111,8 +111,8 @@ def _find_public_name(app: Sphinx, env: Any, node: Any, contnode: nodes.Element)
     if node.get("refdomain") != "py":
         return None
     objects = env.get_domain("py").objects
-    for module in ("sparsebayes", "sparsebayes.kernels", "sparsebayes.inspection", "sparsebayes.providers"):
-        name = f"{module}.{node['reftarget']}"
+    for module in ("", "kernels.", "inspection.", "providers.", "dask."):
+        name = f"sparsebayes.{module}{node['reftarget']}"
         if name in objects:
             return env.get_domain("py").resolve_xref(
                 env, node["refdoc"], app.builder, "obj", name, node, contnode

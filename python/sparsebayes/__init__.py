@@ -43,6 +43,7 @@ _LAZY = {
     "SparseBayesRegressor": "regression",
     "SufficientStatistics": "_statistics",
     "VGREVM": "revm",
+    "dask": "",
     "inspection": "",
     "kernels": "",
     "providers": "",

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.linalg import helmert, svd
+from numpy.linalg import svd
+from scipy.linalg import helmert
 
 from ._certify_outputs import _log_alpha_change, _max_gain
 from ._softmax_certificate import SoftmaxRows

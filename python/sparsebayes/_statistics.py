@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 from . import _core
 from ._arguments import check_integer, check_n_jobs
 from ._types import FloatArray
-from ._validation import check_chunk, check_chunk_targets, naming
+from ._validation import _PLAIN, check_chunk, check_chunk_targets, naming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,6 +248,10 @@ class SufficientStatistics:
         """Return what makes a copy: a number of rows, and an array of sums."""
         return _restored, (self.n_basis, self._n_jobs, *self._core.parts())
 
+    def __sizeof__(self) -> int:
+        """Return the bytes of the sums, which schedulers ask for before they move them."""
+        return 16 * self.n_basis**2
+
     def __repr__(self) -> str:
         """Return what it is and how much it holds."""
         return f"SufficientStatistics(n_basis={self.n_basis}, n_samples={self.n_samples})"
@@ -256,6 +260,8 @@ class SufficientStatistics:
 def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) -> SufficientStatistics:
     """Return the statistics of a pickle."""
     statistics = SufficientStatistics.__new__(SufficientStatistics)
-    statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, parts)
+    # What came from another process may lie anywhere in its message.
+    plain = np.require(parts, np.float64, _PLAIN)
+    statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, plain)
     statistics._n_jobs = n_jobs
     return statistics

@@ -9,7 +9,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import solve_triangular, svd
+from numpy.linalg import svd
+from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from ._types import FloatArray, Likelihood, Settings

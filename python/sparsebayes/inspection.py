@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
-from scipy.linalg import svd
 
 from ._certify_mode import derivatives, find_mode, objective
 from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts

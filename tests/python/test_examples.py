@@ -77,3 +77,13 @@ def test_the_model_of_the_service_knows_its_columns(tmp_path):
     assert served.feature_names_in_.tolist()[:4] == ["age", "sex", "bmi", "bp"]
     assert served.n_functions_ <= int(vectors.split()[0]) + 1
     assert 0.3 < float(quality.split("R2")[1].split(",")[0]) < 0.6
+
+
+def test_a_cluster_fits_both_models_to_rows_that_stay_there():
+    regression, classes, origin = run("dask_million.py", "--rows", "2000", "--centres", "25")
+    for line, name in [(regression, "DaskRVR"), (classes, "DaskRVC")]:
+        assert line.startswith(f"{name}: 2000 rows in ")
+        assert 2 <= int(line.split(" functions")[0].split()[-1]) <= 25
+    assert float(regression.split()[-1]) < 0.2
+    assert float(classes.split()[-3]) > 80
+    assert 0.4 < float(origin.split()[3].rstrip(",")) < 1.2

@@ -7,7 +7,7 @@ xi, where the bounds of Jaakkola & Jordan (2000) touch. A weight w_n means that 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.integrate import quad
+from scipy.integrate import quad, trapezoid
 from scipy.special import digamma, expit, gammaln
 
 
@@ -130,7 +130,7 @@ _LN_BETA = np.linspace(-14.0, 14.0, 1201)
 def _trapezoid(log_values, grid):
     """ln of the integral of exp(log_values) along the last axis."""
     top = log_values.max()
-    return top + np.log(np.trapezoid(np.exp(log_values - top), grid, axis=-1))
+    return top + np.log(trapezoid(np.exp(log_values - top), grid, axis=-1))
 
 
 def _log_prior(ln_x, prior):

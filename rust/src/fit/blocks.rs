@@ -107,7 +107,7 @@ impl Sketch {
     fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
         let size = blocks.sample.min(n_basis);
         let mut stride = 1;
-        while n_basis / (stride * FINER) >= 2 * size {
+        while n_basis / (stride * FINER) >= 2 * size.max(1) {
             stride *= FINER;
         }
         Self {
@@ -116,6 +116,12 @@ impl Sketch {
             stride,
             ..Self::default()
         }
+    }
+
+    /// Where the functions in the model stand in the working set.
+    fn places(&self) -> Vec<usize> {
+        let place = |i: &usize| self.working.partition_point(|w| w < i);
+        self.active.iter().map(place).collect()
     }
 
     /// Itself, if it can be of a dictionary of this size.
@@ -157,7 +163,19 @@ impl Run<'_> {
         loop {
             keep(sketch)?;
             let before = *sketch.trace.last().unwrap_or(&f64::NEG_INFINITY);
-            let status = self.round(stats, sketch, recorder)?;
+            let last = self.state.clone();
+            let status = match self.round(stats, sketch, recorder) {
+                // Made anew from the sketch the model may differ in its last digits, and these may be all it hangs by.
+                Err(Halt::Failed(Error::NotPositiveDefinite(_)))
+                    if last.len() > 0 && last.len() == sketch.active.len() =>
+                {
+                    check_flag(stats.cancel_flag().as_deref())?;
+                    self.state = last;
+                    self.state.active = sketch.places();
+                    return Ok(Status::Stalled);
+                }
+                outcome => outcome?,
+            };
             sketch.active = self.of_dictionary(sketch);
             sketch.alpha.clone_from(&self.state.alpha);
             sketch.beta = self.state.beta;
@@ -216,8 +234,7 @@ impl Run<'_> {
         sketch: &Sketch,
         priors: &Priors,
     ) -> Result<(), Halt> {
-        let place = |i: &usize| sketch.working.partition_point(|w| w < i);
-        let active: Vec<usize> = sketch.active.iter().map(place).collect();
+        let active = sketch.places();
         let state = &mut self.state;
         *state = self.setting.empty();
         state.beta = sketch.beta;
@@ -263,7 +280,7 @@ impl Run<'_> {
             if stride == 1 {
                 return Ok(None);
             }
-            sketch.stride /= FINER;
+            sketch.stride = (stride / FINER).max(1);
         }
     }
 

@@ -51,15 +51,21 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// Has `go` bring an empty state near its end on [`Sampled`] statistics, where rows and functions are many; whether it has.
-/// The state is that of all rows then.
+/// What moves a state, given statistics.
+pub(super) type Stretch<'s> =
+    dyn FnMut(&mut dyn Statistics, &mut State, &mut Recorder<'_>) -> Result<(), Halt> + 's;
+
+/// Where rows and functions are many, has `begin` make a first model on all rows, and `go` bring that near the end on
+/// [`Sampled`] statistics; whether they have. The state is that of all rows then.
 ///
-/// Where `go` fails for want of digits the state is empty again.
+/// (A step from the empty model changes all that the model explains, and so would the error of its curvature.) Where they
+/// fail for want of digits the state is empty again.
 pub(super) fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
     recorder: &mut Recorder<'_>,
-    go: &mut dyn FnMut(&mut dyn Statistics, &mut State, &mut Recorder<'_>) -> Result<(), Halt>,
+    begin: &mut Stretch<'_>,
+    go: &mut Stretch<'_>,
 ) -> Result<bool, Halt> {
     // Smaller dictionaries have one pool.
     if stats.n_basis() <= WHOLE {
@@ -68,7 +74,13 @@ pub(super) fn approach(
     let empty = state.clone();
     let mut outcome = None;
     stats.on_fewer_rows(SHARE, LEAST_ROWS, &mut |whole, part| {
-        outcome = Some(go(&mut Sampled::new(whole, part), state, recorder));
+        let mut run = || {
+            begin(whole, state, recorder)?;
+            let mut sampled = Sampled::new(whole, part);
+            take_gram(&mut sampled, state)?;
+            go(&mut sampled, state, recorder)
+        };
+        outcome = Some(run());
     })?;
     let Some(outcome) = outcome else {
         return Ok(false);
@@ -81,10 +93,7 @@ pub(super) fn approach(
         state.clone_from(&empty);
         return Ok(false);
     }
-    let (m, mu) = (state.len(), state.mu.clone());
-    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-    let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, deviance, Some(&gram))?;
+    take_gram(stats, state)?;
     match outcome {
         Ok(()) => recorder.step(Action::Joint, None, state)?,
         Err(halt) => {
@@ -93,6 +102,14 @@ pub(super) fn approach(
         }
     }
     Ok(true)
+}
+
+/// Has the state go by these statistics, about its mean.
+fn take_gram(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    let (m, mu) = (state.len(), state.mu.clone());
+    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+    let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
+    state.set_data(&mu, &gradient, deviance, Some(&gram))
 }
 
 impl Statistics for Sampled<'_> {

@@ -33,12 +33,20 @@ pub(super) fn maximise(
 ) -> Result<Status, Halt> {
     let mut dictionary = Dictionary::new(stats.n_basis(), priors);
     let noise = rules.free_noise(range);
-    let near = &mut |part: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
-        let mut dictionary = Dictionary::new(part.n_basis(), dictionary.priors().clone());
-        rough(part, state, &mut dictionary, noise, recorder)?;
+    let own = dictionary.priors().clone();
+    let mut begin = |whole: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
+        let mut dictionary = Dictionary::new(whole.n_basis(), own.clone());
+        dictionary.refresh(whole, state)?;
+        let members = dictionary.sample(SAMPLE, WHOLE);
+        let pool = Pool::about(whole, state, dictionary.priors(), &members)?;
+        first_model(&pool, state, noise, noise.is_some(), recorder)
+    };
+    let mut go = |part: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
+        let mut dictionary = Dictionary::new(part.n_basis(), own.clone());
+        dictionary.refresh(part, state)?;
         approach(part, state, &mut dictionary, noise, recorder)
     };
-    if sampled::approach(stats, state, recorder, near)? {
+    if sampled::approach(stats, state, recorder, &mut begin, &mut go)? {
         dictionary.refresh(stats, state)?;
         let start = Start::default();
         return complete(stats, state, &mut dictionary, start, rules, range, recorder);
@@ -179,12 +187,7 @@ fn rough(
     let mut held = noise.is_some();
     loop {
         let pool = Pool::about(stats, state, dictionary.priors(), &members)?;
-        pool.within(state, recorder, |state, recorder| {
-            if std::mem::take(&mut held) {
-                climb(&pool, state, None, HELD, recorder)?;
-            }
-            climb(&pool, state, noise, FREE, recorder)
-        })?;
+        first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
         look_again(stats, state, dictionary)?;
         if dictionary.n_candidates() == pool.len() {
             return Ok(Some(pool));
@@ -196,6 +199,22 @@ fn rough(
     }
 }
 
+/// Climbs as far as is worth it before the dictionary has been looked at; at first with the noise held if that is asked.
+fn first_model(
+    pool: &Pool,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    held: bool,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Halt> {
+    pool.within(state, recorder, |state, recorder| {
+        if held {
+            climb(pool, state, None, HELD, recorder)?;
+        }
+        climb(pool, state, noise, FREE, recorder)
+    })
+}
+
 /// The searches of [`complete`], until the dictionary has little more to offer; not to the end.
 fn approach(
     stats: &mut dyn Statistics,
@@ -204,8 +223,9 @@ fn approach(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
+    const ROUGH: f64 = 2.0;
     const LITTLE: f64 = 0.3;
-    const MOST_ROUNDS: usize = 8;
+    const MOST_ROUNDS: usize = 10;
     let effort = Effort {
         gain: 0.01,
         step: FINE_STEP,
@@ -213,8 +233,9 @@ fn approach(
     };
     let mut searches = SEARCHES;
     for _ in 0..MOST_ROUNDS {
-        let pool = next_pool(stats, state, dictionary, searches > 0)?;
-        if searches > 0 {
+        let searching = searches > 0 && dictionary.most_to_gain(state) <= ROUGH;
+        let pool = next_pool(stats, state, dictionary, searching)?;
+        if searching {
             let first = searches == SEARCHES;
             let found = improve(stats, state, &pool, noise, first, recorder)?;
             searches = if found { searches - 1 } else { 0 };

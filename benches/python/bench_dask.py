@@ -1,0 +1,118 @@
+"""What a second worker brings: fits on one and on two worker processes of a Dask cluster on this machine.
+
+The two-dimensional sinc with noise 0.1, its rows made on the workers and held there, and kernel functions
+about fixed centres: `DaskRVR`. With ``--classes`` `DaskRVC` on two classes too, the sinc for log odds.
+Workers have one thread each. Both clusters run all the time and fit in turn; what is timed is the fit alone,
+without the start of workers and without making the rows, and the table has medians.
+
+Run ``make bench-dask``, or this file with ``--help``.
+"""
+
+import argparse
+import statistics
+import time
+from contextlib import ExitStack
+
+import dask.array as da
+import numpy as np
+import report
+from distributed import Client, LocalCluster, wait
+from runs import progress
+
+from sparsebayes.dask import DaskRVC, DaskRVR
+
+ROWS, CENTRES, CHUNKS, WORKERS = 1_000_000, 500, 16, (1, 2)
+GAMMA = 0.16
+
+
+def main():
+    options = parse()
+    rng = np.random.default_rng(0)
+    centres = rng.uniform(-10, 10, (options.centres, 2))
+    models = [DaskRVR(gamma=GAMMA, candidates=centres, n_jobs=1)]
+    if options.classes:
+        models.append(DaskRVC(gamma=GAMMA, candidates=centres, n_jobs=1))
+    with ExitStack() as stack:
+        clients = [started(stack, n) for n in WORKERS]
+        lines = [row for model in models for row in measure(model, clients, options)]
+    shape = f"{options.rows:,} rows in {options.chunks} chunks, {options.centres} centres"
+    table = report.Table(
+        f"{shape}, median of {options.turns}",
+        ("model", "status", " functions", *(f" {n} worker{'s' * (n > 1)}, s" for n in WORKERS), " ratio"),
+        lines,
+    )
+    print("\n".join([*report.environment_lines(False), "", *table.lines(False)]))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--centres", type=int, default=CENTRES)
+    parser.add_argument("--chunks", type=int, default=CHUNKS)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--classes", action="store_true", help="measure a classification too")
+    return parser.parse_args()
+
+
+def started(stack, n_workers):
+    """A client of a cluster that is gone in the end, each of its workers warm."""
+    cluster = LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        worker_dashboard_address=None,
+    )
+    stack.enter_context(cluster)
+    client = stack.enter_context(Client(cluster, set_as_default=False))
+    client.run(warm_up)
+    return client
+
+
+def warm_up():
+    import sparsebayes.dask  # noqa: F401 # loads what tasks need
+
+
+def measure(model, clients, options):
+    """Seconds of each fit: a row of the table. The models have to be equal to the last bit."""
+    name = type(model).__name__
+    rows = {client: held(client, options, classes=isinstance(model, DaskRVC)) for client in clients}
+    took, fitted = {client: [] for client in clients}, []
+    for turn in range(options.turns):
+        for client in clients:
+            progress(f"{name}, turn {turn + 1}, {len(client.ncores())} workers")
+            model.set_params(client=client)
+            start = time.perf_counter()
+            model.fit(*rows[client])
+            took[client].append(time.perf_counter() - start)
+            fitted.append((model.active_, model.mu_, model.alpha_))
+    for other in fitted[1:]:
+        for ours, theirs in zip(fitted[0], other, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    one, two = (statistics.median(took[client]) for client in clients)
+    yield name, model.status_, str(len(model.active_)), f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}"
+
+
+def held(client, options, *, classes):
+    """X and y on the workers."""
+    size = -(-options.rows // options.chunks)
+    sizes = tuple(min(size, options.rows - start) for start in range(0, options.rows, size))
+    both = da.map_blocks(block, np.array(classes), chunks=(sizes, (3,)), dtype=float, meta=np.empty((0, 3)))
+    X, y = client.persist([both[:, :2], both[:, 2]])
+    with client.as_current():
+        wait([X, y])
+    return X, y
+
+
+def block(classes, block_info=None):
+    """Rows of one chunk: two inputs, and the target or the label."""
+    number, (n, _) = block_info[None]["chunk-location"][0], block_info[None]["chunk-shape"]
+    rng = np.random.default_rng([1, number])
+    X = rng.uniform(-10, 10, (n, 2))
+    f = np.sinc(np.linalg.norm(X, axis=1) / np.pi)
+    y = rng.random(n) < 1 / (1 + np.exp(2 - 8 * f)) if classes else f + 0.1 * rng.normal(size=n)
+    return np.column_stack([X, y])
+
+
+if __name__ == "__main__":
+    main()
