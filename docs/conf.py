@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ autosummary_generate = True
 # File systems that do not tell case apart would have one page for the function and its result.
 autosummary_filename_map = {"sparsebayes.inspection.certificate": "sparsebayes.inspection.certify"}
 autodoc_typehints = "none"
+# The reference needs their names alone.
+autodoc_mock_imports = [name for name in ("dask", "distributed") if find_spec(name) is None]
 # Methods are documented in full on the page of their class (_templates/autosummary/class.rst).
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False

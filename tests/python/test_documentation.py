@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# Pages are written for the packages of `requirements/dev.txt`; where not even these are, nothing of this runs.
+# Pages are written for the packages of `requirements/dev.txt`; where these are not, nothing of this runs.
 mpl = pytest.importorskip("matplotlib")
 pytest.importorskip("dask")
 pytest.importorskip("pyarrow")
