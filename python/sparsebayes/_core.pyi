@@ -235,7 +235,7 @@ def fit_kernel_outputs(
 class Cancelled:
     """Tells whether a fit was given up, as by Ctrl-C."""
 
-    def __call__(self) -> bool: ...
+    def __call__(self, *args: object, **kwargs: object) -> bool: ...
 
 def fit_provider(
     provider: object,

@@ -59,7 +59,7 @@ def _current_client() -> Client | None:
 
 def shared(value: Any) -> Delayed:
     """Return a task that hands out ``value``, which then goes to each worker once and not with each task."""
-    task: Delayed = delayed(value, pure=False)
+    task: Delayed = delayed(value, pure=False, traverse=False)
     return task
 
 
