@@ -13,7 +13,7 @@ export RUSTDOCFLAGS ?= -D warnings
 SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
 
 .DEFAULT_GOAL := help
-.PHONY: help install build build-c header demo examples test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
+.PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded audit wheel lock clean ci
 
@@ -30,11 +30,15 @@ $(VENV)/demo.stamp: requirements/demo.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt
 	@touch $@
 
+$(VENV)/docs.stamp: requirements/docs.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
 $(VENV)/dev.stamp: requirements/dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# Either environment can build; whichever target asked first has installed maturin.
+# Each of these environments can build; whichever target asked first has installed maturin.
 $(VENV)/build.stamp: $(RUST_SOURCES)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
@@ -62,6 +66,10 @@ examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of exampl
 	$(BIN)/python examples/log_odds.py
 	$(BIN)/python examples/mrvm.py
 	$(BIN)/python examples/digits_on_a_chip.py
+
+docs: $(VENV)/docs.stamp ## Build the documentation into build/docs, examples included; a warning is an error
+	@$(MAKE) --no-print-directory $(VENV)/build.stamp
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees -b html docs build/docs
 
 test: test-core test-c test-python ## Run the Rust, the C and the Python tests
 
@@ -184,10 +192,12 @@ LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashe
 lock: ## Renew the lock files (needs uv)
 	$(LOCK) --group development -o requirements/dev.txt
 	$(LOCK) --group build --group demo -o requirements/demo.txt
+	$(LOCK) --group build --group demo --group docs -o requirements/docs.txt
 	$(subst --universal,,$(LOCK)) --group build --group oldest -o requirements/oldest.txt
 	cargo update
 	cargo update --manifest-path examples/service/rust/Cargo.toml
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) .venv-oldest .venv-free-threaded target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/auto_examples docs/generated docs/sg_execution_times.rst
 	find python -name '*.so' -delete

@@ -42,9 +42,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Gaussian(Kernel):
-    """The Gaussian (radial basis function) kernel, exp(-|x - z|^2 / width^2).
+    """The Gaussian (radial basis function) kernel, ``exp(-|x - z|^2 / width^2)``.
 
-    With one width per input, exp(-sum_d (x_d - z_d)^2 / width_d^2). In scikit-learn's terms gamma = 1 /
+    With one width per input, ``exp(-sum_d (x_d - z_d)^2 / width_d^2)``. In scikit-learn's terms gamma = 1 /
     width^2.
 
     Parameters
@@ -106,7 +106,7 @@ class Gaussian(Kernel):
 
 @dataclass(frozen=True, slots=True)
 class Laplacian(Kernel):
-    """The Laplacian kernel, exp(-gamma sum_d |x_d - z_d|).
+    """The Laplacian kernel, ``exp(-gamma sum_d |x_d - z_d|)``.
 
     Parameters
     ----------

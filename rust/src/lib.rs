@@ -70,3 +70,8 @@ pub use stats::{
     Observations, OutputObservations, OutputStatistics, Part, Partial, Residuals, RowMajorDesign,
     RowSums, Scaled, Screen, Statistics, SufficientStatistics, Summary, Sweep,
 };
+
+/// Compiles and runs what the README says of Rust.
+#[cfg(all(doctest, feature = "fit"))]
+#[doc = include_str!("../../README.md")]
+struct ReadMe;

@@ -1,0 +1,146 @@
+"""What README.md and the pages of docs/ tell readers to run does run."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+# Pages are written for the packages of `requirements/dev.txt`; where these are not, nothing of this runs.
+mpl = pytest.importorskip("matplotlib")
+pytest.importorskip("dask")
+pytest.importorskip("pyarrow")
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples/service/README.md"]
+
+#: On the line above a block that cannot run here, with the reason: <!-- not run: needs a cluster -->
+NOT_RUN = re.compile(r"\s*<!-- not run: \S.* -->\s*")
+#: Code that readers need not see, run in its place: <!-- setup, lines of Python, -->
+SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", flags=re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*\{?([\w+-]*)\}?(?: +(\S.*))?\s*$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: language, text, number of its first line, and whether a marker excuses it."""
+
+    language: str
+    text: str
+    line: int
+    excused: bool
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Yield the fenced blocks of a page, those inside other fences too, and its hidden ones."""
+    opened: list[tuple[str, str, int]] = []
+    text = page.read_text(encoding="utf-8")
+    # As a block of as many lines.
+    text = SETUP.sub(lambda hidden: f"```python\n{hidden[1]}```", text)
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        fence = FENCE.match(line)
+        if fence is None:
+            continue
+        ticks, language, argument = fence.groups()
+        if opened and not language and ticks == opened[-1][0]:
+            _, language, start = opened.pop()
+            above = lines[start - 1] if start else ""
+            inside = "\n".join(lines[start + 1 : number]) + "\n"
+            yield Block(language, inside, start + 2, NOT_RUN.fullmatch(above) is not None)
+        else:
+            opened.append((ticks, (argument or "") if language == "code-block" else language, number))
+    assert not opened, f"{page.name}: the fence in line {opened[-1][2] + 1} is not closed"
+
+
+def run(block: Block, page: Path, namespace: dict[str, object]) -> None:
+    """Execute a block; where it has prompts, compare what it prints."""
+    if ">>>" not in block.text:
+        # Line numbers of the page in tracebacks.
+        code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+        exec(code, namespace)
+        return
+    test = doctest.DocTestParser().get_doctest(block.text, {}, page.name, str(page), block.line - 1)
+    test.globs = namespace
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    report: list[str] = []
+    failed = runner.run(test, out=report.append, clear_globs=False).failed
+    assert failed == 0, "".join(report)
+
+
+def of_language(page: Path, *languages: str) -> list[Block]:
+    return [block for block in blocks(page) if block.language in languages]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if of_language(page, "python", "pycon")], ids=name)
+def test_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with mpl.rc_context({"backend": "agg"}):
+        for block in of_language(page, "python", "pycon"):
+            if not block.excused:
+                run(block, page, namespace)
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name)
+def test_commands_name_what_there_is(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):(?!=)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    commands = "".join(block.text for block in of_language(page, "", "sh", "console", "bash", "text"))
+    asked = set(re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", commands, flags=re.MULTILINE))
+    assert asked <= targets
+    scripts = re.findall(r"python3? ((?:benches|examples)/\S+\.py)", commands)
+    assert [script for script in scripts if not (ROOT / script).is_file()] == []
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name)
+def test_links_lead_to_files(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text)
+    local = [link for link in links if not re.match(r"[a-z]+:", link)]
+    built = ("auto_examples/", "generated/", "../auto_examples/", "../generated/")
+    missing = [
+        link
+        for link in local
+        if not link.startswith(built)
+        and not any((page.parent / candidate).exists() for candidate in (link, f"{link}.md", f"{link}.rst"))
+    ]
+    assert missing == []
+
+
+def test_the_reference_lists_every_public_name() -> None:
+    import sparsebayes
+    from sparsebayes import dask, inspection, kernels, providers
+
+    listed = set(re.findall(r"^   (\w+)$", (ROOT / "docs/api.rst").read_text(), flags=re.MULTILINE))
+    modules = (sparsebayes, dask, inspection, kernels, providers)
+    public = {name for module in modules for name in module.__all__}
+    assert public - listed == {"__version__", "inspection", "kernels", "providers"}
+
+
+def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- setup\nx = 1\n-->\n\n```{code-block} python\n>>> x\n2\n```\n\n"
+        "<!-- not run: it cannot -->\n```python\n1 / 0\n```\n"
+    )
+    first, second, third = of_language(page, "python")
+    assert [block.line for block in (first, second, third)] == [2, 6, 12]
+    assert [block.excused for block in (first, second, third)] == [False, False, True]
+    namespace: dict[str, object] = {}
+    run(first, page, namespace)
+    with pytest.raises(AssertionError, match="Expected"):
+        run(second, page, namespace)
+    with pytest.raises(ZeroDivisionError) as failure:
+        run(third, page, namespace)
+    assert failure.traceback[-1].lineno == 11
