@@ -328,6 +328,17 @@ def test_a_noise_level_that_reaches_its_floor_never_passes_for_converged(n):
         assert model.status_ == "noise_floor"
 
 
+def test_functions_so_alike_that_rounding_rules_end_in_a_model():
+    # Widths of most of the range: alphas come to 1e-10, and updates lose the definiteness of the precision.
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (20_000, 2))
+    truth = np.sinc(np.hypot(*X.T) / np.pi)
+    w = rng.uniform(0, 2, len(X))
+    with pytest.warns(ConvergenceWarning, match="stalled"):
+        model = RVR(candidates=100, random_state=0).fit(X, truth + 0.1 * rng.normal(size=len(X)), w)
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.02
+
+
 def test_more_columns_than_rows_give_a_sparse_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 200))

@@ -13,6 +13,7 @@ use super::settings::{
     ALIGNED, BLOCK, BLOCK_RATIO, Effort, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES,
 };
 use super::state::State;
+use crate::Error;
 use crate::linalg::blas::head;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -210,6 +211,27 @@ impl Outside {
         Ok(())
     }
 
+    /// Takes the function out that costs least, and keeps it out: functions are so alike that rounding took the
+    /// definiteness of the posterior precision on the way from this state.
+    fn make_do(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Halt> {
+        let gain = |&k: &usize| state.factors(k).gain_of_deleting(state.alpha[k]);
+        let Some(k) = (0..state.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))) else {
+            return Ok(());
+        };
+        let i = state.active[k];
+        self.refresh(pool, state);
+        self.delete(pool, state, k);
+        self.entries[i] = MOST_ENTRIES;
+        state.recompute()?;
+        self.refresh(pool, state);
+        recorder.step(Action::Delete(i), None, state)
+    }
+
     /// Takes active function `k` out: appendix A.4.
     pub(super) fn delete(&mut self, pool: &Pool, state: &mut State, k: usize) {
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
@@ -296,7 +318,16 @@ pub(super) fn climb_from(
     loop {
         step_greedily(pool, state, outside, effort, recorder)?;
         let before = (state.alpha.clone(), state.beta);
-        inner::converge(&mut &*pool, state, noise, effort, recorder)?;
+        let good = state.clone();
+        match inner::converge(&mut &*pool, state, noise, effort, recorder) {
+            Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
+                pool.check_cancel()?;
+                // Rounding rules here: what comes next sees more than the pool, or says so.
+                state.clone_from(&good);
+                return Ok(());
+            }
+            outcome => outcome?,
+        };
         if (&state.alpha, state.beta) != (&before.0, before.1) {
             outside.refresh(pool, state);
         }
@@ -318,6 +349,7 @@ pub(super) fn step_greedily(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     let least = effort.gain.max(effort.step);
+    let mut good = state.clone();
     for steps in 1.. {
         pool.check_cancel()?;
         let inside = inner::coarse_step(state, effort);
@@ -325,17 +357,29 @@ pub(super) fn step_greedily(
         // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
         let better =
             |step: &Proposal| addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - TIE));
-        if let Some(step) = inside.filter(better) {
-            outside.apply(pool, state, step, recorder)?;
+        let mut taken = if let Some(step) = inside.filter(better) {
+            outside.apply(pool, state, step, recorder)
         } else if let Some((i, _)) = addition {
-            outside.add(pool, state, i, recorder)?;
+            outside.add(pool, state, i, recorder)
         } else {
             break;
-        }
+        };
         // Rank-one updates drift; each recomputation starts afresh.
-        if steps % (2 * state.len() + 20) == 0 {
-            state.recompute()?;
-            outside.refresh(pool, state);
+        if taken.is_ok() && steps % (2 * state.len() + 20) == 0 {
+            taken = state.recompute().map_err(Halt::from);
+            if taken.is_ok() {
+                outside.refresh(pool, state);
+                good.clone_from(state);
+            }
+        }
+        match taken {
+            Err(Halt::Failed(Error::NotPositiveDefinite(_))) if good.len() > 0 => {
+                pool.check_cancel()?;
+                state.clone_from(&good);
+                outside.make_do(pool, state, recorder)?;
+                good.clone_from(state);
+            }
+            taken => taken?,
         }
     }
     Ok(())
