@@ -17,7 +17,7 @@ from ._types import Progress, StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from . import inspection, kernels, plot, providers
+    from . import inspection, kernels, model_selection, plot, providers
     from ._c_export import to_c
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
@@ -46,6 +46,7 @@ _LAZY = {
     "dask": "",
     "inspection": "",
     "kernels": "",
+    "model_selection": "",
     "plot": "",
     "providers": "",
     "register_onnx_converters": "_onnx_sklearn",
@@ -75,6 +76,7 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "model_selection",
     "plot",
     "providers",
     "register_onnx_converters",

@@ -107,7 +107,8 @@ class RelevanceVectorsDisplay(Display):
         fitted(est, cls.__name__, "relevance_vectors_", _VECTORS)
         classes = est.classes_ if is_classifier(est) else None
         rows = inputs(est, X, cls.__name__, (1, 2) if classes is None else (2,))
-        names = [str(name) for name in getattr(est, "feature_names_in_", ("x1", "x2"))]
+        default = ("x",) if rows.shape[1] == 1 else ("x1", "x2")
+        names = [str(name) for name in getattr(est, "feature_names_in_", default)]
         target = values(y, len(rows)) if classes is None else _labels(y, len(rows), classes)
         if rows.shape[1] == 2:
             return cls(rows, target, est.relevance_vectors_, labels=names, classes=classes).plot(ax, **kwargs)
