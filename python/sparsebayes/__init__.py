@@ -17,7 +17,7 @@ from ._types import Progress, StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from . import inspection, kernels, providers
+    from . import inspection, kernels, model_selection, plot, providers
     from ._c_export import to_c
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
@@ -46,6 +46,8 @@ _LAZY = {
     "dask": "",
     "inspection": "",
     "kernels": "",
+    "model_selection": "",
+    "plot": "",
     "providers": "",
     "register_onnx_converters": "_onnx_sklearn",
     "to_onnx": "_onnx",
@@ -74,6 +76,8 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "model_selection",
+    "plot",
     "providers",
     "register_onnx_converters",
     "to_c",

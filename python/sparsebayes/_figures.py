@@ -41,7 +41,7 @@ def _new_axes(caller: str, rows: int = 1) -> Any:
         from matplotlib import pyplot as plt
     except ImportError:
         raise ImportError(
-            f"{caller} draws with matplotlib, which is not installed: run `pip install matplotlib`"
+            f"{caller} draws with matplotlib, which is not installed: run `pip install 'sparsebayes[plot]'`"
         ) from None
     _, axes = plt.subplots(rows, 1, sharex=True, layout="constrained")
     return axes
@@ -119,23 +119,39 @@ def plot_decision(est: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) 
     labels = _labels(y, len(points), est.classes_)
     if ax is None:
         ax = _new_axes("plot_decision")
-    for c, label in enumerate(est.classes_):
-        marker = _MARKERS[c % len(_MARKERS)]
-        of_class = points[labels == label]
-        ax.scatter(of_class[:, 0], of_class[:, 1], s=25, marker=marker, color=f"C{c % 10}", label=str(label))
+    _draw_classes(ax, points, labels, est.classes_)
     vectors = getattr(est, "relevance_vectors_", np.empty((0, 2)))
-    name = f"relevance vectors ({len(vectors)})"
-    ax.scatter(vectors[:, 0], vectors[:, 1], s=90, facecolors="none", edgecolors="black", label=name)
+    _circle(ax, vectors[:, 0], vectors[:, 1])
     _draw_borders(est, ax, np.vstack([points, vectors]))
     return ax
 
 
-def _draw_borders(est: Any, ax: Axes, points: FloatArray) -> None:
-    """Draw, for each pair of classes, where they tie for the highest score."""
+def _draw_classes(ax: Axes, points: FloatArray, labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Draw the points of each class with a marker and a colour of its own."""
+    for c, label in enumerate(classes):
+        marker = _MARKERS[c % len(_MARKERS)]
+        of_class = points[labels == label]
+        ax.scatter(of_class[:, 0], of_class[:, 1], s=25, marker=marker, color=f"C{c % 10}", label=str(label))
+
+
+def _circle(ax: Axes, first: ArrayLike, second: ArrayLike) -> None:
+    """Circle the relevance vectors, at these coordinates."""
+    name = f"relevance vectors ({np.size(first)})"
+    ax.scatter(first, second, s=90, facecolors="none", edgecolors="black", label=name, zorder=3)
+
+
+def _grid(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the two axes of a grid about the points, and its nodes row by row."""
     low, high = points.min(axis=0), points.max(axis=0)
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
     first, second = (np.linspace(low[k] - margin[k], high[k] + margin[k], _GRID) for k in range(2))
-    scores = _scores(est, np.column_stack([v.ravel() for v in np.meshgrid(first, second)]))
+    return first, second, np.column_stack([v.ravel() for v in np.meshgrid(first, second)])
+
+
+def _draw_borders(est: Any, ax: Axes, points: FloatArray) -> None:
+    """Draw, for each pair of classes, where they tie for the highest score."""
+    first, second, nodes = _grid(points)
+    scores = _scores(est, nodes)
     for i, j in combinations(range(len(est.classes_)), 2):
         lead = scores[:, i] - scores[:, j]
         others = np.delete(scores, [i, j], axis=1).max(axis=1, initial=-np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 
@@ -10,6 +11,10 @@ from ._types import Callback, StepRecord, Sweep
 
 #: Seconds between two updates of the progress line.
 _INTERVAL = 0.1
+
+#: Silent unless the user's logging asks for it.
+_LOG = logging.getLogger("sparsebayes")
+_LOG.addHandler(logging.NullHandler())
 
 
 class Watch:
@@ -48,10 +53,21 @@ class Watch:
     def begin(self) -> CoreCallback | None:
         """Return what the core is to call during the next fit."""
         self._fit += 1
+        _LOG.debug("%s %d/%d: fit begun, %d candidates", self._name, self._fit, self._n_fits, self._n_basis)
         return self._step if self._callback is not None or self._verbose else None
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
-        """Finish the progress line."""
+        """Finish the progress line, and log how the fit ended."""
+        _LOG.info(
+            "%s %d/%d: %s after %d steps, %d functions, log evidence %.6g",
+            self._name,
+            self._fit,
+            self._n_fits,
+            status,
+            n_iter,
+            n_active,
+            log_evidence,
+        )
         if self._verbose:
             self._show(n_iter, n_active, log_evidence, f", {status}")
             sys.stderr.write("\n")

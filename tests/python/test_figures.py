@@ -241,7 +241,7 @@ def test_without_matplotlib_the_remedy_is_named_and_nothing_else_breaks(monkeypa
         "plot_paths": lambda: plot_paths(model),
         "plot_stability": lambda: plot_stability([1], ["a"]),
     }.items():
-        with pytest.raises(ImportError, match=f"{name} draws with matplotlib.*pip install matplotlib"):
+        with pytest.raises(ImportError, match=f"{name} draws with matplotlib.*sparsebayes.plot."):
             call()
     assert relevance_counts(MRVM2(gamma=0.5), X, y, 2).shape == (90,)
 

@@ -98,6 +98,15 @@ def test_fits_are_silent_unless_asked(surface, three, capfd):
     assert "RVC 3/3: step" in capfd.readouterr().err
 
 
+def test_the_logger_hears_how_fits_begin_and_end(three, caplog):
+    with caplog.at_level("DEBUG", logger="sparsebayes"):
+        RVC().fit(*three)
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["DEBUG", "INFO"] * 3
+    assert caplog.records[0].getMessage().startswith("RVC 1/3: fit begun")
+    assert caplog.records[-1].getMessage().startswith("RVC 3/3: converged after ")
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "linear_spline", ["rbf", "laplacian"]])
 def test_the_number_of_threads_does_not_show_in_the_result(kernel):
     rng = np.random.default_rng(0)
