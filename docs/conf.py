@@ -114,7 +114,7 @@ def _find_public_name(app: Sphinx, env: Any, node: Any, contnode: nodes.Element)
     if node.get("refdomain") != "py":
         return None
     objects = env.get_domain("py").objects
-    for module in ("", "kernels.", "inspection.", "providers.", "dask."):
+    for module in ("", "kernels.", "inspection.", "plot.", "model_selection.", "providers.", "dask."):
         name = f"sparsebayes.{module}{node['reftarget']}"
         if name in objects:
             return env.get_domain("py").resolve_xref(

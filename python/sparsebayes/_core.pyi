@@ -23,6 +23,7 @@ __all__ = [
     "fit_dense",
     "fit_dense_outputs",
     "fit_kernel",
+    "fit_kernel_in_blocks",
     "fit_kernel_outputs",
     "fit_provider",
     "probit_expectations",
