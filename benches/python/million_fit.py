@@ -75,7 +75,8 @@ class Sweeps:
         self._last = None
 
     def __call__(self, step):
-        now, swept = time.perf_counter(), getattr(step, "n_swept", None)
+        now = time.perf_counter()
+        swept = step.progress.candidates if step.action == "sweep" else None
         if swept is not None and self._last is not None and swept > self._last[0]:
             self.candidates += swept - self._last[0]
             self.seconds += now - self._last[1]
