@@ -50,8 +50,8 @@ best = np.mean((log_odds(X_test) > 0) != y_test)
 
 # %%
 # Dashed is the best border there is, and the share of errors that no border can avoid is in the title. Support
-# vectors lie along the border, where rows are misclassified or nearly so. Relevance vectors are few, and stay
-# away from it: they stand for their class, as prototypes do.
+# vectors lie along the border, where rows are misclassified or nearly so. Relevance vectors are few, and in
+# this draw stay away from it, as prototypes of their class do.
 
 side = np.linspace(-1.3, 1.1, 121), np.linspace(-0.3, 1.3, 121)
 mesh = np.meshgrid(*side)
@@ -70,5 +70,5 @@ for ax, model, kept, name in [
     ax.set(xlabel="$x_1$", title=f"{len(kept)} {name}\nerrors: {error:.1%}, unavoidable {best:.1%}")
 axes[0].set_ylabel("$x_2$")
 for ax in axes:
-    ax.legend(fontsize="small", loc="lower left")
+    ax.legend(fontsize="small", loc="lower right")
 plt.show()

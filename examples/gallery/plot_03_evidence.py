@@ -44,8 +44,8 @@ axes[1].step([record.iteration for record in records], [record.n_active for reco
 axes[1].set(xlabel="step", ylabel="functions in the model")
 
 # %%
-# Close to the top the evidence that is still missing falls fast, because all precisions move together there. The
-# end is no matter of patience: a fit has converged when no precision would change and no function outside has
+# A long plateau: one function slowly becomes superfluous, and once it is out the rest takes a few steps. The end is
+# no matter of patience: a fit has converged when no precision would change and no function outside has
 # anything to gain, and `sparsebayes.inspection.certificate` checks both anew.
 
 missing = path[-1] - path
