@@ -66,7 +66,7 @@ def log_odds(X):
     return np.log(density[:, 1] / density[:, 0])
 
 
-widths = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0]
+widths = [0.2, 0.3, 0.5, 0.7, 1.0, 2.0]
 fig, axes = plt.subplots(2, 1, figsize=(8, 5.5), sharex=True, layout="constrained")
 for machine, marker in zip((RVC, GREVM, LREVM, VGREVM), "os^v", strict=True):
     models = [machine(Gaussian(width)).fit(X, y) for width in widths]
