@@ -117,10 +117,10 @@ impl Residual {
     }
 
     /// Whether what is left of R may be rounding: Sigma_kk is not known better than to the unit roundoff times
-    /// H_kk Sigma_kk, by so much its inverse cancels. Where that is more than the tolerance a step that leads closer does
-    /// so by chance, and a search for one may take for ever.
+    /// H_kk Sigma_kk, by so much its inverse cancels, and mu loses as much and more in sums of weights that cancel. Where
+    /// that is more than the tolerance a step that leads closer does so by chance, and a search for one may take for ever.
     pub(super) fn is_rounding(&self, state: &State) -> bool {
-        self.distance(state) <= 0.5 * f64::EPSILON * state.cancellation()
+        self.distance(state) <= 2.0 * f64::EPSILON * state.cancellation()
     }
 }
 
