@@ -105,8 +105,11 @@ format-check: install ## Fail if anything is not formatted
 	cargo fmt --manifest-path examples/service/rust/Cargo.toml --check
 	$(BIN)/ruff format --check .
 
-typecheck: install ## Check the types of the Python package
+typecheck: install ## Check the types of the Python package, and of what examples/ and README.md do with it
 	$(BIN)/mypy
+	@mkdir -p build
+	awk '/^```python$$/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md > build/readme.py
+	$(BIN)/mypy build/readme.py
 
 stubs: install ## Check the stubs of the extension against the binary
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
