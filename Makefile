@@ -186,7 +186,7 @@ test-free-threaded: ## Run what serves and fits under a Python without the globa
 
 audit: install ## Look the locked Python packages up among known vulnerabilities
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
-	$(BIN)/pip-audit --requirement requirements/dev.txt --disable-pip
+	$(BIN)/pip-audit --strict --requirement requirements/dev.txt --disable-pip
 
 # A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
