@@ -20,8 +20,12 @@ class _Abandoned(Exception):
     """Nobody waits for the work any more."""
 
 
-def in_background(work: Callable[[Callable[[], None]], Result]) -> Result:
+def in_background(
+    work: Callable[[Callable[[], None]], Result], meanwhile: Callable[[int], None] | None = None
+) -> Result:
     """Return ``work(pulse)``, done on a thread of its own; errors come through.
+
+    ``meanwhile`` is called now and then, by this thread, with how often the work has called ``pulse``.
 
     A signal is served while the work goes on, even inside a single long call of LAPACK. If that raises, as
     Ctrl-C does, the caller is free at once; the work, which must have no effect but its result, ends in the
@@ -31,9 +35,13 @@ def in_background(work: Callable[[Callable[[], None]], Result]) -> Result:
     outcome: list[Any] = []
     failure: list[BaseException] = []
 
+    n_pulses = 0
+
     def pulse() -> None:
+        nonlocal n_pulses
         if abandoned.is_set():
             raise _Abandoned
+        n_pulses += 1
 
     def labour() -> None:
         try:
@@ -48,6 +56,8 @@ def in_background(work: Callable[[Callable[[], None]], Result]) -> Result:
     try:
         while thread.is_alive():
             thread.join(_INTERVAL)
+            if meanwhile is not None:
+                meanwhile(n_pulses)
     except BaseException:
         abandoned.set()
         raise

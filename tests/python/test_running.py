@@ -85,7 +85,7 @@ def test_an_error_in_the_callback_ends_the_fit_and_comes_through(surface):
         RVR(callback=fail).fit(*surface)
 
 
-def test_fits_are_silent_unless_asked(surface, three, capfd):
+def test_fits_are_silent_unless_asked(surface, three, without_tqdm, capfd):
     RVR().fit(*surface)
     assert capfd.readouterr() == ("", "")
     RVR(verbose=1).fit(*surface)
