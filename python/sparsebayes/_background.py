@@ -81,8 +81,12 @@ def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread: sums of several threads differ in their last bits with the number of these."""
     with _Limit.lock:
         if _Limit.users == 0:
-            # Looking for the libraries takes longer than a small fit.
-            _Limit.controller = _Limit.controller or ThreadpoolController()
+            if _Limit.controller is None:
+                # SciPy has a BLAS of its own, which is only seen once it is there.
+                import scipy.linalg  # noqa: F401
+
+                # Looking for the libraries takes longer than a small fit.
+                _Limit.controller = ThreadpoolController()
             _Limit.limiter = _Limit.controller.limit(limits=1, user_api="blas")
         _Limit.users += 1
     try:
