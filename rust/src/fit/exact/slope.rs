@@ -1,0 +1,100 @@
+//! The slope of the Laplace evidence in ln alpha, through the mode and all.
+//!
+//! With H = A + Phi^T B Phi, Sigma its inverse and h_n = phi_n^T Sigma phi_n, moving the mode by dw changes ln|H| by
+//! `sum_n b'_n h_n phi_n^T dw = r^T Phi dw`, and the mode moves with x_k = ln `alpha_k` by `-alpha_k mu_k Sigma e_k`. So, with
+//! `c = Sigma Phi^T r`,
+//!
+//! `dL/dx_k = 1/2 [1 - alpha_k Sigma_kk - alpha_k mu_k (mu_k - c_k)]`.
+//!
+//! Without c it is what the classic fixed point makes zero. Seen so, the whole slope is the classic one with `mu (mu - c)`
+//! in place of mu^2, and for a function outside with `Q (Q - U)` in place of Q^2, `U_i = phi_i^T (r - B Phi c)`: all that is
+//! known of sparsity and quality factors serves on.
+
+use nalgebra::DMatrix;
+
+use super::super::action::{ALPHA_FLOOR, Factors};
+use super::super::state::State;
+use crate::Result;
+use crate::linalg::blas::head_mut;
+use crate::stats::Statistics;
+
+/// The slope at a state at its mode.
+pub(super) struct Slope {
+    /// dL/dx of each alpha, the log density under its prior included; 0 where an alpha at its floor would go further down.
+    pub(super) values: Vec<f64>,
+    /// c.
+    pub(super) pull: Vec<f64>,
+    /// F with F F^T = Sigma.
+    pub(super) factor: DMatrix<f64>,
+}
+
+impl Slope {
+    /// Right after the mode was found: the provider's weights have to be those there.
+    pub(super) fn at(stats: &mut dyn Statistics, state: &State) -> Result<Self> {
+        let m = state.len();
+        let factor = factor(state);
+        let drift = stats.variance_drift(&state.active, &factor)?;
+        // Over the columns of F the squares add up to h, and F turns Phi F into Phi Sigma.
+        let projected = drift.row_sum().transpose();
+        let pull: Vec<f64> = (&factor * projected).iter().copied().collect();
+        let mut this = Self {
+            values: Vec::new(),
+            pull,
+            factor,
+        };
+        this.values = (0..m).map(|k| this.value(state, k)).collect();
+        Ok(this)
+    }
+
+    fn value(&self, state: &State, k: usize) -> f64 {
+        let alpha = state.alpha[k];
+        let square = self.square(state, k);
+        let value = 0.5 * (state.gamma(k) - alpha * square) + state.priors[k].slope(alpha);
+        if value < 0.0 && alpha <= ALPHA_FLOOR {
+            0.0
+        } else {
+            value
+        }
+    }
+
+    /// `mu (mu - c)`, which takes the place of the square of the mean.
+    pub(super) fn square(&self, state: &State, k: usize) -> f64 {
+        state.mu[k] * (state.mu[k] - self.pull[k])
+    }
+
+    /// Sparsity and quality of function `k` left out, with `q` such that the classic conditions on them are those on the
+    /// whole slope.
+    pub(super) fn factors(&self, state: &State, k: usize) -> Factors {
+        let classic = state.factors(k);
+        let variance = state.sigma[(k, k)];
+        Factors {
+            q: self.square(state, k).max(0.0).sqrt() / variance,
+            ..classic
+        }
+    }
+
+    /// How far alpha `k` is from its maximum: the larger of its slope and of the change in ln alpha that re-estimation would
+    /// make of it. Infinite where the function should leave, unless there is a prior and it was `tried` and would not.
+    pub(super) fn distance(&self, state: &State, k: usize, tried: bool) -> f64 {
+        let factors = self.factors(state, k);
+        let change = factors.change_from(state.alpha[k]);
+        let slope = self.values[k].abs();
+        if tried && change.is_infinite() && !factors.prior.is_flat() {
+            slope
+        } else {
+            change.max(slope)
+        }
+    }
+}
+
+/// F = C^-T for the factor C of H: upper triangular.
+fn factor(state: &State) -> DMatrix<f64> {
+    let m = state.len();
+    let mut factor = DMatrix::identity(m, m);
+    for k in 0..m {
+        state
+            .chol()
+            .solve_lower_transpose_in_place(head_mut(&mut factor, k, m));
+    }
+    factor
+}
