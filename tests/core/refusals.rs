@@ -1,8 +1,8 @@
 //! What cannot be fitted is refused, with a word on what to do.
 
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Multinomial, Noise, Observations, Scheme,
-    Settings, Statistics, fit,
+    DenseDesign, Error, Kernel, KernelDesign, Laplace, Likelihood, Multinomial, Noise,
+    Observations, Scheme, Settings, Statistics, fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -58,6 +58,22 @@ fn settings_out_of_range_are_refused() {
                 ..good
             },
             "share_alpha",
+        ),
+        (
+            Settings {
+                laplace: Laplace::Exact,
+                scheme: Scheme::Variational,
+                ..good
+            },
+            "laplace",
+        ),
+        (
+            Settings {
+                laplace: Laplace::Exact,
+                share_alpha: true,
+                ..good
+            },
+            "laplace",
         ),
     ] {
         assert!(bad.check().err().unwrap().to_string().contains(word));

@@ -233,7 +233,8 @@ fn arrive(
     (from, promised): (f64, f64),
     closer: impl Fn(&Slope) -> bool,
 ) -> Result<Option<Slope>> {
-    /// Where the promise is less than this many times what rounding makes of the evidence, the slope decides.
+    /// Where the promise is less than this, or than so many times what rounding makes of the evidence, the slope decides.
+    const HARDLY_ANY: f64 = 1e-7;
     const BLURRED: f64 = 1e3;
     let there = state
         .set_alphas(alphas)
@@ -247,7 +248,7 @@ fn arrive(
         Err(error) => return Err(error),
     }
     let rise = state.log_posterior() - from;
-    let blurred = promised <= BLURRED * rounding(from);
+    let blurred = promised <= (BLURRED * rounding(from)).max(HARDLY_ANY);
     // False for NaN.
     if blurred && rise >= -rounding(from) {
         let next = Slope::at(stats, state)?;

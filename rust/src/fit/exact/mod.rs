@@ -27,7 +27,7 @@ use candidates::{Look, add_best};
 
 /// Steps before the climb is given up. Most take ten or twenty; where it leads to where the approximation means nothing,
 /// weights a thousand times those of the fixed point, it takes hundreds.
-const MOST_STEPS: usize = 1000;
+const MOST_STEPS: usize = 500;
 
 /// What a Gaussian likelihood says to `laplace='exact'`.
 pub(super) fn no_laplace() -> Error {
@@ -44,6 +44,9 @@ pub(super) fn maximise(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     to_mode(stats, state)?;
+    if recorder.n_iter() >= rules.max_iter {
+        return Err(Halt::MaxIterations);
+    }
     recorder.step(Action::Mode, None, state)?;
     let mut good = state.clone();
     let outcome = rounds(stats, state, &mut good, priors, rules, recorder);

@@ -98,3 +98,68 @@ fn factor(state: &State) -> DMatrix<f64> {
     }
     factor
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::mode::find_mode;
+    use super::super::super::prior::{Gamma, Priors};
+    use super::super::to_mode;
+    use super::*;
+    use crate::{DenseDesign, Likelihood, Multinomial, Observations};
+
+    const N: usize = 60;
+    const K: usize = 6;
+
+    fn wave(i: usize, frequency: f64) -> f64 {
+        (frequency * (i as f64 + 0.5)).sin()
+    }
+
+    fn at(stats: &mut dyn Statistics, active: &[usize], x: &[f64], prior: [f64; 2]) -> State {
+        let deviance = stats.deviance(&[], &[]).unwrap();
+        let mut state = State::empty(1.0, Gamma::FLAT, deviance, 0.0);
+        let priors = Priors::new(prior, stats.norms(), 1.0);
+        state.fill(active, 1.0, &priors, None);
+        find_mode(stats, &mut state).unwrap();
+        let alpha: Vec<f64> = x.iter().map(|x| x.exp()).collect();
+        state.set_alphas(&alpha).unwrap();
+        to_mode(stats, &mut state).unwrap();
+        state
+    }
+
+    fn check(stats: &mut dyn Statistics, active: &[usize], prior: [f64; 2]) {
+        let h = 1e-4;
+        let x: Vec<f64> = (0..active.len()).map(|k| 1.5 * wave(k, 2.1)).collect();
+        let state = at(stats, active, &x, prior);
+        let slope = Slope::at(stats, &state).unwrap();
+        for k in 0..active.len() {
+            let mut value = |step: f64| {
+                let mut there = x.clone();
+                there[k] += step;
+                at(stats, active, &there, prior).log_posterior()
+            };
+            let expected = (value(h) - value(-h)) / (2.0 * h);
+            let found = slope.values[k];
+            assert!((found - expected).abs() < 1e-7, "{k}: {found} {expected}");
+            // The part through the mode is no small matter.
+            let part = 0.5 * state.alpha[k] * state.mu[k] * slope.pull[k];
+            assert!(part.abs() > 1e-5, "{k}: {part}");
+        }
+    }
+
+    #[test]
+    fn it_is_the_derivative_of_the_evidence() {
+        let values: Vec<f64> = (0..N * K).map(|i| 2.0 * wave(i, 0.37)).collect();
+        let design = DenseDesign::new(values, N, K).unwrap();
+        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * wave(i, 0.7)).collect();
+        for prior in [[0.0, 0.0], [0.3, 0.1]] {
+            for likelihood in [Likelihood::Bernoulli, Likelihood::Poisson] {
+                let target = (0..N).map(|i| ((i * i / 5) % 2) as f64).collect();
+                let stats = Observations::new(&design, likelihood, target, Some(weights.clone()));
+                check(&mut stats.unwrap(), &[4, 1, 2], prior);
+            }
+            let target: Vec<f64> = (0..N).map(|i| ((i * i + i / 7) % 3) as f64).collect();
+            let mut stats = Multinomial::new(&design, &target, Some(weights.clone())).unwrap();
+            check(&mut stats, &[13, 1, 7, 8], prior);
+        }
+    }
+}
