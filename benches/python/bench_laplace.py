@@ -14,6 +14,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,19 @@ HEADINGS = (
     " exact",
 )
 
+#: Borders of the second table, in nats.
+GAINS = (0.0, 0.01, 0.1, 1.0, 10.0, 1000.0)
+
+BY_GAIN = (
+    "gain, nats",
+    " fits",
+    " change of log loss",
+    " lower in",
+    " unmoderated",
+    " lower in",
+    " converged",
+)
+
 
 @dataclass(frozen=True)
 class DataSet:
@@ -80,7 +94,7 @@ def main():
     for line in Table(title, HEADINGS, [cells(r) for r in results]).lines(options.markdown):
         print(line)
     print()
-    for line in summary(results):
+    for line in Table("By the gain in evidence", BY_GAIN, list(by_gain(results))).lines(options.markdown):
         print(line)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -95,7 +109,11 @@ def data_sets():
             print(f"{benchmark.name}: left out, {', '.join(missing)} not in {FOLDER}", file=sys.stderr)
             continue
         yield DataSet(benchmark.name, benchmark.n_draws, benchmark.draw)
-    for name, load in (("iris", load_iris), ("wine", load_wine), ("breast cancer (Wisconsin)", load_breast_cancer)):
+    for name, load in (
+        ("iris", load_iris),
+        ("wine", load_wine),
+        ("breast cancer (Wisconsin)", load_breast_cancer),
+    ):
         yield DataSet(name, N_FOLDS, partial(fold, load=load))
 
 
@@ -182,21 +200,25 @@ def cells(result):
     )
 
 
-def summary(results):
-    """Over all draws at each width: the median gain, and on how many the log loss fell."""
-    for width in WIDTHS:
-        chosen = [result for result in results if result["width"] == width]
-        if not chosen:
-            continue
-        gains, losses, plain = (
-            np.concatenate([change(result, what) for result in chosen])
-            for what in ("evidence", "log_loss", "unmoderated")
-        )
-        yield (
-            f"Width {width}: {len(gains)} fits, least gain {gains.min():.2g}, median gain {np.median(gains):.3g} "
-            f"nats; log loss lower in {np.mean(losses < 0.0):.0%}, unmoderated in {np.mean(plain < 0.0):.0%}; "
-            f"mean change {losses.mean():+.4f} and {plain.mean():+.4f}."
-        )
+def by_gain(results):
+    """Over all fits whose evidence rose by so much: what that did to the log loss."""
+    gains, losses, plain = (
+        np.concatenate([change(result, what) for result in results])
+        for what in ("evidence", "log_loss", "unmoderated")
+    )
+    converged = np.concatenate([of(result, "exact", "converged") for result in results])
+    for least, most in pairwise(GAINS):
+        rose = (gains >= least) & (gains < most)
+        if rose.any():
+            yield (
+                f"{least:g} to {most:g}",
+                str(int(rose.sum())),
+                f"{losses[rose].mean():+.4f}",
+                f"{np.mean(losses[rose] < 0.0):.0%}",
+                f"{plain[rose].mean():+.4f}",
+                f"{np.mean(plain[rose] < 0.0):.0%}",
+                f"{converged[rose].mean():.0%}",
+            )
 
 
 def parse():

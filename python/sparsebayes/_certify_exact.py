@@ -1,10 +1,10 @@
 r"""The slope of the Laplace evidence itself, written out densely; shares no code with the core.
 
-With :math:`H = A + \Phi^T B \Phi`, :math:`\Sigma = H^{-1}` and :math:`r` half the slope of
-:math:`\mathrm{tr}(\Sigma \Phi^T B \Phi)` in the linear predictors, Sigma held, a move of the mode by dw changes
-:math:`\ln|H|` by :math:`r^T \Phi\, dw`. A weight that is free to move pulls the mode along its function by Q, and the
-others answer, so that with :math:`U_i = \phi_i^T (r - B \Phi \Sigma \Phi^T r)` all conditions on S and :math:`Q^2` are
-conditions on S and :math:`Q (Q - U)`.
+With :math:`H = A + \Phi^T B \Phi`, :math:`\Sigma = H^{-1}` and :math:`r` the slope of
+:math:`\mathrm{tr}(\Sigma \Phi^T B \Phi)` in the linear predictors, Sigma held, a move of the mode by dw
+changes :math:`\ln|H|` by :math:`r^T \Phi\, dw`. A weight that is free to move pulls the mode along its
+function by Q, and the others answer, so that with :math:`U_i = \phi_i^T (r - B \Phi \Sigma \Phi^T r)` all
+conditions on S and :math:`Q^2` are conditions on S and :math:`Q (Q - U)`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def whole_slope(Q: FloatArray, U: FloatArray) -> FloatArray:
 def largest_gradient(
     S: FloatArray, Q: FloatArray, U: FloatArray, alpha: FloatArray, prior: tuple[float, float]
 ) -> float:
-    r"""Return the largest size of dL / d ln alpha over the functions in the model, that of the prior included.
+    r"""Return the largest size of dL / d ln alpha over the functions in the model, with that of the prior.
 
-    :math:`S = \alpha (1 - \alpha \Sigma_{jj})` and :math:`Q = \alpha \mu` there, so that the slope
-    :math:`\frac12 (1 - \alpha \Sigma_{jj} - \alpha \mu^2)` of the problem linearised is (S - Q^2) / (2 alpha).
+    :math:`S = \alpha (1 - \alpha \Sigma_{jj})` and :math:`Q = \alpha \mu` there, so that the slope of the
+    problem linearised, :math:`\frac12 (1 - \alpha \Sigma_{jj} - \alpha \mu^2)`, is (S - Q^2) / (2 alpha).
     """
     shape, rate = prior
     gradient = 0.5 * (S - Q * (Q - U)) / alpha + shape - rate * alpha
@@ -36,7 +36,7 @@ def largest_gradient(
 
 
 def answers(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray, mode: FloatArray) -> FloatArray:
-    """Return U of the whole dictionary at this mode, times the roots of alpha."""
+    """Return U of the whole dictionary; ``mode`` is that of the weights times the roots of their alphas."""
     if problem.likelihood == "multinomial":
         return _several_logits(problem, Phi, t, w, mode)
     scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
@@ -53,7 +53,7 @@ def answers(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray, mod
 def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray, mode: FloatArray
 ) -> FloatArray:
-    """Return U under a softmax: b and r have an entry for each class of a row, and B is a matrix for each row."""
+    """Return U under a softmax: r has an entry for each class of a row, and B is a matrix for each row."""
     rows = SoftmaxRows.of(problem, Phi, t, w)
     eta = rows.logits(mode)
     p = np.exp(eta - np.logaddexp.reduce(eta, axis=1)[:, np.newaxis])
@@ -70,4 +70,5 @@ def _several_logits(
     slopes = np.einsum("ncj,nc->j", spread, r)
     moved = spread @ (sigma @ slopes)
     r = r - w[:, np.newaxis] * p * (moved - np.sum(p * moved, axis=1, keepdims=True))
-    return (Phi.T @ r).T.ravel()
+    U: FloatArray = (Phi.T @ r).T.ravel()
+    return U

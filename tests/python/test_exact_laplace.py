@@ -145,9 +145,7 @@ def test_functions_outside_change_the_evidence_as_certified(likelihood):
     without = evidence_of(likelihood, problem.Phi, problem.target, problem.active, weights)(problem.alpha)
     outside = np.setdiff1d(np.arange(len(S)), problem.active)[::7]
     for i in outside:
-        evidence = evidence_of(
-            likelihood, problem.Phi, problem.target, np.append(problem.active, i), weights
-        )
+        evidence = evidence_of(likelihood, problem.Phi, problem.target, np.append(problem.active, i), weights)
         # To second order in the prior variance v, from two of them.
         v = 1e-4 / S[i]
         rises = [evidence(np.append(problem.alpha, 1.0 / u)) - without for u in (v, 2.0 * v)]
@@ -250,7 +248,9 @@ def test_weights_count_rows():
     X, y = two_classes(100, seed=8)
     weights = np.random.default_rng(0).integers(1, 4, 100)
     weighted = RVC(gamma=1.0, candidates=X, laplace="exact").fit(X, y, weights)
-    repeated = RVC(gamma=1.0, candidates=X, laplace="exact").fit(np.repeat(X, weights, 0), np.repeat(y, weights))
+    repeated = RVC(gamma=1.0, candidates=X, laplace="exact").fit(
+        np.repeat(X, weights, 0), np.repeat(y, weights)
+    )
     np.testing.assert_array_equal(weighted.active_, repeated.active_)
     np.testing.assert_allclose(weighted.alpha_, repeated.alpha_, rtol=1e-7)
 
@@ -310,7 +310,7 @@ def test_other_values_are_refused(value):
 
 
 @pytest.mark.parametrize(
-    "settings, remedy",
+    ("settings", "remedy"),
     [
         ({"scheme": "variational"}, "scheme 'sequential', 'mackay' or 'em'"),
         ({"multi_class": "softmax", "share_alpha": True}, "share_alpha=False"),
