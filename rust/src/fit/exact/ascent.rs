@@ -47,13 +47,10 @@ pub(super) fn ascend(
 ) -> Result<Settled, Halt> {
     let mut climber = Climber::new(stats, state)?;
     let most_sharpening = if tol < LOOSE_TOL { MOST_SHARPENING } else { 0 };
-    let (mut sharpening, mut stuck) = (0, false);
+    let mut sharpening = 0;
     for _ in 0..MOST_STEPS {
-        if let Some(k) = climber.leaving(stats, state, stuck)? {
-            let j = state.active[k];
-            climber = climber.without(stats, state, k)?;
-            recorder.step(Action::Delete(j), None, state)?;
-            stuck = false;
+        if let Some(k) = climber.leaving(stats, state, false)? {
+            climber = climber.without(stats, state, k, recorder)?;
             continue;
         }
         let far = climber.distance(state);
@@ -63,19 +60,15 @@ pub(super) fn ascend(
             }
             sharpening += 1;
         }
-        if !climber.step(stats, state)? {
-            if far <= tol {
-                return Ok(Settled::Converged);
-            }
-            if stuck {
-                return Ok(Settled::Stalled);
-            }
-            // Before giving up, once more without those that should not be there.
-            stuck = true;
-            continue;
+        if climber.step(stats, state)? {
+            recorder.step(Action::Joint, None, state)?;
+        } else if far <= tol {
+            return Ok(Settled::Converged);
+        } else if let Some(k) = climber.leaving(stats, state, true)? {
+            climber = climber.without(stats, state, k, recorder)?;
+        } else {
+            return Ok(Settled::Stalled);
         }
-        stuck = false;
-        recorder.step(Action::Joint, None, state)?;
     }
     Ok(Settled::Stalled)
 }
@@ -145,18 +138,26 @@ impl Climber {
     }
 
     /// Takes out function `k`.
-    fn without(&self, stats: &mut dyn Statistics, state: &mut State, k: usize) -> Result<Self> {
+    fn without(
+        &self,
+        stats: &mut dyn Statistics,
+        state: &mut State,
+        k: usize,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Self, Halt> {
+        let j = state.active[k];
         state.delete(k);
         let mut next = Self::new(stats, state)?;
         next.tried.clone_from(&self.tried);
         next.tried.remove(k);
+        recorder.step(Action::Delete(j), None, state)?;
         Ok(next)
     }
 
     /// Goes along the direction of the quadratic model as far as the evidence rises; `false`, and the state as before, if
     /// it does not.
     fn step(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<bool> {
-        const HALVINGS: usize = 30;
+        const HALVINGS: usize = 20;
         let known = known_curvature(stats, state, &self.slope)?;
         self.learn(&known);
         let slope = DVector::from_column_slice(&self.slope.values);
