@@ -209,17 +209,19 @@ impl Climber {
     /// The symmetric rank-one formula: afterwards the model explains the last change of the slope.
     fn learn(&mut self, known: &DMatrix<f64>) {
         /// Least cosine between the step and what is left to explain, and least part of the change that this is: below,
-        /// what would be learned is rounding.
+        /// what would be learned is rounding. In units in which the curvature is about one.
         const CLEAR: f64 = 1e-3;
         const WORTH_LEARNING: f64 = 1e-3;
         let Some((dx, change)) = self.last.take() else {
             return;
         };
+        let units = units(&(known + &self.learned), &change);
         let rest = &change - (known + &self.learned) * &dx;
         let along = rest.dot(&dx);
-        let clear = along.abs() > CLEAR * rest.norm() * dx.norm();
+        let size = rest.component_div(&units).norm();
+        let clear = along.abs() > CLEAR * size * dx.component_mul(&units).norm();
         // False for NaN.
-        if clear && rest.norm() > WORTH_LEARNING * change.norm() {
+        if clear && size > WORTH_LEARNING * change.component_div(&units).norm() {
             self.learned.ger(1.0 / along, &rest, &rest, 1.0);
         }
     }
@@ -234,9 +236,10 @@ fn arrive(
     (from, promised): (f64, f64),
     closer: impl Fn(&Slope) -> bool,
 ) -> Result<Option<Slope>> {
-    /// Where the promise is less than this, or than so many times what rounding makes of the evidence, the slope decides.
+    /// A promise that is as many times what rounding makes of the evidence can be seen to be kept. Below it, or where there
+    /// is hardly anything to be had, the slope may decide.
+    const CLEARLY: f64 = 30.0;
     const HARDLY_ANY: f64 = 1e-7;
-    const BLURRED: f64 = 1e3;
     let there = state
         .set_alphas(alphas)
         .and_then(|()| to_mode(stats, state));
@@ -249,16 +252,14 @@ fn arrive(
         Err(error) => return Err(error),
     }
     let rise = state.log_posterior() - from;
-    let blurred = promised <= (BLURRED * rounding(from)).max(HARDLY_ANY);
+    let risen = promised > CLEARLY * rounding(from) && rise >= 1e-4 * promised;
     // False for NaN.
-    if blurred && rise >= -rounding(from) {
-        let next = Slope::at(stats, state)?;
-        return Ok(closer(&next).then_some(next));
+    let level = promised <= HARDLY_ANY.max(CLEARLY * rounding(from)) && rise >= -rounding(from);
+    if !(risen || level) {
+        return Ok(None);
     }
-    if !blurred && rise >= 1e-4 * promised {
-        return Ok(Some(Slope::at(stats, state)?));
-    }
-    Ok(None)
+    let next = Slope::at(stats, state)?;
+    Ok((risen || closer(&next)).then_some(next))
 }
 
 /// Whether the evidence is at least as high without function `k`.
