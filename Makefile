@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-laplace bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded audit wheel lock clean ci
 
 help: ## List the targets
@@ -146,6 +146,9 @@ bench-million: install ## A million rows: time, memory and error beside scikit-l
 
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
+
+bench-laplace: install ## The Laplace evidence itself beside the classic fixed point; SPARSEBAYES_DATA as above
+	$(BIN)/python benches/python/bench_laplace.py
 
 bench-dask: install ## What a second worker brings to a Dask cluster on this machine
 	$(BIN)/python benches/python/bench_dask.py

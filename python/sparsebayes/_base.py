@@ -208,6 +208,7 @@ class SparseBayesEstimator(Trainable):
         """Publish all that does not depend on the kind of basis."""
         self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
+        self._laplace_is_exact = settings.laplace == "exact"
         self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, layout)
@@ -339,6 +340,7 @@ class SparseBayesEstimator(Trainable):
                 variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
                 share_alpha=self._shares_alpha,
+                exact=getattr(self, "_laplace_is_exact", False),
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

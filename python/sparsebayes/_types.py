@@ -17,6 +17,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
+Laplace: TypeAlias = Literal["classic", "exact"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
@@ -129,6 +130,8 @@ class Settings:
     tol: float
     max_iter: int
     scheme: Scheme
+    #: Whether the Laplace evidence is maximised with its curvature held, or itself.
+    laplace: Laplace
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
@@ -142,6 +145,9 @@ class Settings:
         """Return the keywords of a fit of one target."""
         keywords = asdict(self)
         del keywords["noise_variances"]
+        if self.laplace == "classic":
+            # Not all fits know of another.
+            del keywords["laplace"]
         return keywords
 
 
@@ -174,6 +180,8 @@ class Problem:
     variational: bool = False
     #: Whether the classes of a softmax share the alpha of each function.
     share_alpha: bool = False
+    #: Whether the fit maximised the Laplace evidence itself.
+    exact: bool = False
 
 
 @dataclass(frozen=True)

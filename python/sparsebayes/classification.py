@@ -22,6 +22,7 @@ from ._types import (
     FloatArray,
     IntArray,
     KernelSpec,
+    Laplace,
     Likelihood,
     Scheme,
     Target,
@@ -276,6 +277,11 @@ class RVC(KernelClasses, _Classification):
         fit in blocks (see Notes) what it has before each sweep; from it they go on after a crash, to the same
         model bit for bit. Removed at the end. In blocks, one against the rest, each fit has a file of its
         own, with a suffix.
+    laplace : {"classic", "exact"}, default="classic"
+        What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
+        counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation
+        itself, whose weights move with the mode: an evidence no lower, and higher by hundredths of a nat as a
+        rule. Not with ``scheme="variational"`` or ``share_alpha=True``. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -348,7 +354,12 @@ class RVC(KernelClasses, _Classification):
     -----
     What is certified at the end is the classic fixed point, which treats the weights B of the Laplace
     approximation as constants in :math:`\alpha`; it is close to, and not exactly, a stationary point of the
-    approximation itself.
+    approximation itself. ``laplace="exact"`` goes on to one, along the gradient through the mode; functions
+    that should leave or enter by that gradient do so where the evidence, computed anew, does not fall, and it
+    is that gradient which ``inspection.certificate`` certifies then. (With an ``alpha_prior`` it is the log
+    posterior that does not fall.) A higher evidence need not predict better: where the kernel is so narrow
+    that nearly every row could be explained, predictors and weights grow until the approximation means
+    nothing, and with it the gain. Such a fit is never made in blocks.
 
     With ``optimize_kernel=True`` kernel parameters and precisions climb the Laplace evidence together, by
     L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
@@ -431,6 +442,7 @@ class RVC(KernelClasses, _Classification):
         random_state: int | np.random.RandomState | None = None,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -452,6 +464,7 @@ class RVC(KernelClasses, _Classification):
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
+        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -470,8 +483,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, tol, max_iter, n_jobs, verbose,
-    callback
+    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, laplace, tol, max_iter, n_jobs,
+    verbose, callback
         As for `RVC`.
 
     Attributes
@@ -521,6 +534,7 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         share_alpha: bool = False,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -534,6 +548,7 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.share_alpha = share_alpha
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
+        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

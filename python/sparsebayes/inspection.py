@@ -14,6 +14,7 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
 
+from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
 from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
@@ -59,6 +60,10 @@ class Certificate:
         Functions in the model.
     n_basis : int
         Functions in the dictionary.
+    max_log_alpha_gradient : float or None
+        After a fit with ``laplace="exact"`` the largest size of the derivative of the Laplace evidence in the
+        log of a precision in the model, the motion of the mode and of its curvature included; None after
+        others.
     """
 
     max_log_alpha_change: float
@@ -68,6 +73,7 @@ class Certificate:
     log_marginal_likelihood: float
     n_active: int
     n_basis: int
+    max_log_alpha_gradient: float | None = None
 
 
 def certificate(
@@ -105,7 +111,9 @@ def certificate(
     For likelihoods other than the Gaussian what is certified is the fixed point of the classic algorithm: a
     maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
-    so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
+    so that this is close to a stationary point of the Laplace approximation itself, but not quite one. With
+    ``laplace="exact"`` such a stationary point is what was looked for, and what is certified: conditions and
+    gains are those of the whole slope, to first order in the motion of the mode.
 
     After ``scheme="variational"`` a fixed point of the updates of Bishop & Tipping (2000) is certified, with
     q(w) and the bounds of Jaakkola & Jordan (2000) found anew. Gains are gains of the lower bound.
@@ -140,7 +148,13 @@ def certificate(
         log_marginal_likelihood=float(sum(fit.log_marginal_likelihood for fit in fits)),
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
+        max_log_alpha_gradient=_worst([fit.max_log_alpha_gradient for fit in fits]),
     )
+
+
+def _worst(values: list[float | None]) -> float | None:
+    given = [value for value in values if value is not None]
+    return max(given) if given else None
 
 
 @dataclass(frozen=True)
@@ -187,6 +201,11 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         "none": 0.0,
     }
     active, prior = problem.active, problem.alpha_prior
+    gradient = None
+    if problem.exact:
+        U = answers(problem, Phi, t, w, fit.mean)
+        gradient = largest_gradient(S[active], Q[active], U[active], problem.alpha, prior)
+        Q = whole_slope(Q, U)
     if problem.share_alpha:
         # Made of the parts of this module, which is why it cannot be imported above.
         from ._certify_shared import shared_conditions
@@ -203,6 +222,7 @@ def _certify(problem: Problem | OutputsProblem) -> Certificate:
         log_marginal_likelihood=fit.log_evidence + constants(problem, float(w.sum())),
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
+        max_log_alpha_gradient=gradient,
     )
 
 

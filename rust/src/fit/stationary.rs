@@ -215,7 +215,7 @@ fn sharpened(stats: &mut dyn Statistics, state: &mut State, good: &mut State) ->
 }
 
 /// One Newton step to the mode, in full: from where the mode was found there is no telling by the likelihood whether it rises.
-fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+pub(super) fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     let (m, mu) = (state.len(), state.mu.clone());
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
