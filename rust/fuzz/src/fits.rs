@@ -33,7 +33,7 @@ impl Target for Fits {
                 wrong: Some(what),
             }) => Err(format!("{}: {what}", status.name())),
             Err(error) if error.is_invalid_input() => Ok("refused"),
-            Err(Error::NotPositiveDefinite(_)) => Ok("numerical error"),
+            Err(Error::NotPositiveDefinite(_) | Error::Breakdown { .. }) => Ok("numerical error"),
             Err(error) => Err(format!("an error that makes no sense here: {error}")),
         }
     }
@@ -89,6 +89,10 @@ fn with_design(
     };
     let mut rows = Observations::new(design, likelihood, problem.targets.clone(), weights)?;
     let posterior = fit(&mut rows, rules, &mut go_on)?;
+    if problem.n_columns == 0 {
+        // There is nothing to predict from.
+        return Ok(judge(&posterior, None));
+    }
     let model = match kernels {
         Some(design) => posterior.predictor(design, likelihood),
         None => posterior.predictor_of_columns(problem.n_columns, likelihood),

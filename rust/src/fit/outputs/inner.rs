@@ -7,6 +7,7 @@ use super::super::settings::Effort;
 use super::super::shared::{Shared, Term};
 use super::joint;
 use super::state::OutputState;
+use crate::linalg::NotPositiveDefinite;
 use crate::stats::OutputStatistics;
 
 /// Which noise levels may move, and how far.
@@ -121,15 +122,21 @@ impl Proposal {
 }
 
 /// The step on one active function that gains most: a move only if it gains `least`, a deletion always.
-pub(super) fn best_step(state: &OutputState, least: f64) -> Option<Proposal> {
+///
+/// An error where rounding has left some function without a variance: what it were worth could be anything.
+pub(super) fn best_step(
+    state: &OutputState,
+    least: f64,
+) -> Result<Option<Proposal>, NotPositiveDefinite> {
+    state.check_variances()?;
     let mut terms = Vec::with_capacity(state.levels.len());
     let steps = (0..state.len()).map(|k| Proposal::about(state, k, &mut terms));
-    steps
+    Ok(steps
         .filter(|step| step.alpha.is_infinite() || step.gain >= least)
         .fold(None, |best: Option<Proposal>, step| match best {
             Some(best) if best.gain >= step.gain => Some(best),
             _ => Some(step),
-        })
+        }))
 }
 
 /// Brings the active set to a maximum: one function at a time while that pays, all together near the end.
@@ -147,7 +154,7 @@ pub(super) fn converge(
     loop {
         climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
-        if best_step(state, f64::INFINITY).is_some() {
+        if best_step(state, f64::INFINITY)?.is_some() {
             continue;
         }
         if residual(state, noise) <= effort.tol {
@@ -189,7 +196,7 @@ fn climb(
     // Rank-one updates drift; each recomputation starts afresh.
     let refresh_after = 2 * state.len() + 20;
     let mut steps = 0;
-    while let Some(proposal) = best_step(state, effort.step) {
+    while let Some(proposal) = best_step(state, effort.step)? {
         apply(stats, state, proposal, recorder)?;
         steps += 1;
         if steps % refresh_after == 0 {
