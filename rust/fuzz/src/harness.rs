@@ -9,8 +9,19 @@ use std::time::{Duration, Instant};
 
 use crate::random::Random;
 
-/// A case that takes longer hangs.
+/// A case that takes longer hangs: time of the processor where the system tells, for others may be using it too.
 pub(crate) const HANG: Duration = Duration::from_secs(5);
+
+/// Seconds of the processor that this process has taken.
+fn processor_seconds() -> Option<f64> {
+    /// Ticks of a second in what Linux tells of processes, whatever the kernel counts by.
+    const TICKS: f64 = 100.0;
+    let told = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name before may hold anything but ends at the last bracket; then the state is the first field.
+    let mut fields = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<f64>().ok();
+    Some((next()? + next()?) / TICKS)
+}
 
 /// What is fuzzed.
 pub(crate) trait Target: Sync {
@@ -79,7 +90,7 @@ impl Report {
 
 /// Runs the cases of a plan on a thread of its own. A case that hangs ends the run, for a thread cannot be stopped.
 pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report {
-    // Read by the watcher below: the number of the case, when it began in milliseconds, and what was found so far.
+    // Read by the watcher below: the number of the case, when it began, and what was found so far.
     struct Shared {
         case: AtomicU64,
         began: AtomicU64,
@@ -93,7 +104,7 @@ pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report 
         report: Mutex::default(),
     });
     let start = Instant::now();
-    let millis = move || u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let seconds = move || processor_seconds().unwrap_or_else(|| start.elapsed().as_secs_f64());
     let (plan, theirs) = (plan.clone(), shared.clone());
     std::thread::spawn(move || {
         for case in plan.first..plan.first.saturating_add(plan.cases) {
@@ -102,7 +113,7 @@ pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report 
                 break;
             }
             theirs.case.store(case, Ordering::Relaxed);
-            theirs.began.store(millis(), Ordering::Release);
+            theirs.began.store(seconds().to_bits(), Ordering::Release);
             let input = target.make(&mut Random::of_case(plan.seed, case));
             let outcome = attempt(&target, &input);
             let took = start.elapsed().as_secs_f64() - began;
@@ -117,9 +128,9 @@ pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report 
         theirs.done.store(true, Ordering::Release);
     });
     while !shared.done.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(20));
-        let running = millis().saturating_sub(shared.began.load(Ordering::Acquire));
-        if Duration::from_millis(running) > HANG {
+        std::thread::sleep(Duration::from_millis(50));
+        let running = seconds() - f64::from_bits(shared.began.load(Ordering::Acquire));
+        if running > HANG.as_secs_f64() {
             let case = shared.case.load(Ordering::Relaxed);
             let mut report = shared.report.lock().map(|mut r| std::mem::take(&mut *r));
             if let Ok(report) = &mut report {

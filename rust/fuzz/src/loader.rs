@@ -139,3 +139,48 @@ fn same(a: &Predictor, b: &Predictor) -> bool {
     let bytes = |model: &Predictor| model.to_bytes().ok();
     bytes(a).is_some() && bytes(a) == bytes(b)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with this header, of a kilobyte with what follows.
+    fn file(header: &str) -> Vec<u8> {
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        bytes.resize(1024.max(bytes.len()), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_kilobyte_cannot_ask_for_a_gigabyte() {
+        let own = |d: &str| {
+            format!(
+                r#"{{\"format_version\":1,\"library_version\":\"0\",\"estimator\":\"E\",\"n_features\":{d},\"feature_names\":null,\"classes\":null,\"flat\":true,\"blocks\":[{{\"centres\":\"linear\"}}],\"outputs\":[null],\"link\":\"identity\",\"uncertainty\":\"none\",\"n_quadrature\":null}}"#
+            )
+        };
+        let claims = [
+            // A table of a gigabyte, whose bytes are not there, or whose shape does not say what it has.
+            r#""t":{"dtype":"F64","shape":[134217728],"data_offsets":[0,1073741824]}"#,
+            r#""t":{"dtype":"F64","shape":[134217728],"data_offsets":[0,16]}"#,
+            r#""points.0":{"dtype":"F64","shape":[0,4611686018427387904],"data_offsets":[0,0]}"#,
+            r#""points.0":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}"#,
+        ];
+        for d in ["2", "1000000000", "18446744073709551615"] {
+            for claim in claims {
+                let own = own(d);
+                let header = format!(r#"{{"__metadata__":{{"sparsebayes":"{own}"}},{claim}}}"#);
+                let (loaded, taken) = peak_of(|| Predictor::from_bytes(&file(&header)));
+                assert!(matches!(loaded, Err(Error::Format { .. })));
+                assert!(taken < 100_000, "{taken}");
+            }
+        }
+        // The length of a header alone.
+        for length in [1_u64 << 30, 1 << 62, u64::MAX] {
+            let mut bytes = file("{}");
+            bytes[..8].copy_from_slice(&length.to_le_bytes());
+            let (loaded, taken) = peak_of(|| Predictor::from_bytes(&bytes));
+            assert!(loaded.is_err() && taken < 100_000, "{taken}");
+        }
+    }
+}

@@ -165,7 +165,7 @@ impl<'w> Recorder<'w> {
     /// For trials: keeps nothing. One that goes on for longer than any fit does, because rounding leads it in circles, ends with
     /// [`Halt::MaxIterations`].
     pub(super) fn silent() -> Self {
-        const LONGEST_TRIAL: usize = 100_000;
+        const LONGEST_TRIAL: usize = 20_000;
         Self {
             trace: Vec::new(),
             max_iter: LONGEST_TRIAL,

@@ -1,6 +1,6 @@
 //! Alphas and noise levels of the active set of several outputs, to convergence. The dictionary is not touched.
 
-use super::super::inner::Settled;
+use super::super::inner::{MOST_LEVEL, Plateau, Settled};
 use super::super::joint::{Damping, NoiseRange};
 use super::super::record::{Action, Halt, Recorder};
 use super::super::settings::Effort;
@@ -150,7 +150,7 @@ pub(super) fn converge(
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
     let mut damping = Damping::default();
-    let mut failures = 0;
+    let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
@@ -159,6 +159,10 @@ pub(super) fn converge(
         }
         if residual(state, noise) <= effort.tol {
             return Ok(Settled::Converged);
+        }
+        // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
+        if plateau.length_at(state.log_evidence()) >= MOST_LEVEL {
+            return Ok(Settled::Stalled);
         }
         if joint::step(stats, state, noise, &mut damping)? {
             recorder.step(Action::Joint, None, state)?;
