@@ -80,7 +80,7 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 	cargo test --locked --quiet --no-default-features --features fit --lib --tests
 	cargo test --locked --quiet --no-default-features --lib --tests
 	cargo test --locked --quiet --package sparsebayes-c
-	cargo test --locked --quiet --package sparsebayes-fuzz
+	cargo test --locked --quiet --package sparsebayes-fuzz --profile fuzz
 
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release

@@ -42,7 +42,7 @@ impl Target for Fits {
         serde_json::to_vec(input).unwrap_or_default()
     }
 
-    fn from_bytes(&self, bytes: &[u8]) -> Option<Problem> {
+    fn read(&self, bytes: &[u8]) -> Option<Problem> {
         serde_json::from_slice(bytes).ok()
     }
 }

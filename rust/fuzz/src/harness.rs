@@ -36,7 +36,7 @@ pub(crate) trait Target: Sync {
     /// As the bytes of a file.
     fn to_bytes(&self, input: &Self::Input) -> Vec<u8>;
 
-    fn from_bytes(&self, bytes: &[u8]) -> Option<Self::Input>;
+    fn read(&self, bytes: &[u8]) -> Option<Self::Input>;
 }
 
 /// How long, and where to begin.
@@ -97,14 +97,14 @@ pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report 
         done: AtomicBool,
         report: Mutex<Report>,
     }
+    let start = Instant::now();
+    let seconds = move || processor_seconds().unwrap_or_else(|| start.elapsed().as_secs_f64());
     let shared = std::sync::Arc::new(Shared {
         case: AtomicU64::new(plan.first),
-        began: AtomicU64::new(0),
+        began: AtomicU64::new(seconds().to_bits()),
         done: AtomicBool::new(false),
         report: Mutex::default(),
     });
-    let start = Instant::now();
-    let seconds = move || processor_seconds().unwrap_or_else(|| start.elapsed().as_secs_f64());
     let (plan, theirs) = (plan.clone(), shared.clone());
     std::thread::spawn(move || {
         for case in plan.first..plan.first.saturating_add(plan.cases) {
@@ -154,15 +154,18 @@ pub(crate) fn replay<T: Target>(
     folder: &Path,
 ) -> std::io::Result<(usize, Vec<String>)> {
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        paths.push(entry?.path());
+    // Where nothing ever failed there is no folder.
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(folder)? {
+            paths.push(entry?.path());
+        }
     }
     paths.sort();
     let mut failures = Vec::new();
     for path in &paths {
         let name = path.display();
         let began = Instant::now();
-        match target.from_bytes(&std::fs::read(path)?) {
+        match target.read(&std::fs::read(path)?) {
             None => failures.push(format!("{name}: is no case")),
             Some(input) => {
                 if let Err(what) = attempt(target, &input) {

@@ -72,7 +72,7 @@ impl Target for Interface {
         bytes
     }
 
-    fn from_bytes(&self, bytes: &[u8]) -> Option<Calls> {
+    fn read(&self, bytes: &[u8]) -> Option<Calls> {
         let seed = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
         let file = bytes[8..].to_vec();
         Some(Calls { file, seed })
@@ -139,39 +139,43 @@ fn length(n: usize, random: &mut Random) -> usize {
     }
 }
 
-/// One call of one function.
-fn call(model: *const Model, random: &mut Random) -> Result<(), String> {
+/// Features of a row, and how many numbers predictions, error bars, linear predictors and classes of a row are.
+fn facts(model: *const Model) -> (usize, [usize; 4]) {
     // SAFETY: the model is there, and NULL is allowed.
-    let (d, widths, classes) = unsafe {
+    unsafe {
+        let _ = (sb_is_classifier(model), sb_format_version(model));
+        assert_eq!(sb_n_features(null()), 0);
         let widths = [
             sb_n_predicted(model),
             sb_n_outputs(model),
             sb_n_decisions(model),
             sb_n_classes(model),
         ];
-        let _ = (
-            sb_is_classifier(model),
-            sb_format_version(model),
-            sb_n_features(null()),
-        );
-        (sb_n_features(model), widths, sb_n_classes(model))
-    };
+        (sb_n_features(model), widths)
+    }
+}
+
+/// Rows, of which a few hold something wild.
+fn numbers(n: usize, random: &mut Random) -> Vec<f64> {
+    let mut all: Vec<f64> = (0..n).map(|_| random.normal()).collect();
+    if n > 0 && random.one_in(4) {
+        let at = random.below(n);
+        all[at] = random.wild();
+    }
+    all
+}
+
+/// One call of one function.
+fn call(model: *const Model, random: &mut Random) -> Result<(), String> {
+    let (d, widths) = facts(model);
     if d > 1 << 16 {
         return Ok(());
     }
     let rows = random.below(20);
-    let x: Vec<f64> = (0..rows * d)
-        .map(|_| {
-            if random.one_in(200) {
-                random.wild()
-            } else {
-                random.normal()
-            }
-        })
-        .collect();
+    let x = numbers(rows * d, random);
     let which = random.below(7);
     let width = match which {
-        5 => return label(model, classes, random),
+        5 => return label(model, widths[3], random),
         6 => return one(model, &x, d, random),
         4 => 1,
         other => widths[other.min(3)],
@@ -184,21 +188,15 @@ fn call(model: *const Model, random: &mut Random) -> Result<(), String> {
         (rows, rows * width)
     };
     let fits = n_rows == rows && n_out == rows * width || n_rows.checked_mul(width) != Some(n_out);
-    let x_at = if random.one_in(30) {
-        null()
-    } else {
-        x.as_ptr()
-    };
+    let nowhere = random.one_in(30);
+    let x_at = if nowhere { null() } else { x.as_ptr() };
     let (n_rows, n_out) = if fits {
         (n_rows, n_out)
     } else {
         (rows, rows * width)
     };
-    let mut to = if random.one_in(30) {
-        null_mut()
-    } else {
-        out.place()
-    };
+    let nowhere = random.one_in(30);
+    let mut to = if nowhere { null_mut() } else { out.place() };
     if rows > 0 && random.one_in(30) {
         // Not where a number may lie.
         to = to.wrapping_byte_add(1);

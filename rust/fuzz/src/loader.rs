@@ -86,7 +86,7 @@ impl Target for Loader {
         input.clone()
     }
 
-    fn from_bytes(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn read(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         Some(bytes.to_vec())
     }
 }

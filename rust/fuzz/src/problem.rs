@@ -67,22 +67,8 @@ mod bits {
 
 impl Problem {
     pub(crate) fn make(random: &mut Random) -> Self {
-        let kind = *random.pick(&[
-            Kind::Gaussian,
-            Kind::Gaussian,
-            Kind::Bernoulli,
-            Kind::Bernoulli,
-            Kind::Poisson,
-            Kind::Classes,
-            Kind::Outputs { shared: false },
-            Kind::Outputs { shared: true },
-            Kind::Sums,
-        ]);
-        let n_rows = if random.one_in(200) {
-            0
-        } else {
-            1 + random.below(12)
-        };
+        let kind = some_kind(random);
+        let n_rows = some_rows(random);
         let with_kernels = kind != Kind::Sums && random.one_in(3);
         let n_columns = match random.below(100) {
             0 => 0,
@@ -96,27 +82,17 @@ impl Problem {
             Vec::new()
         };
         let values = values(n_rows, n_columns, with_kernels, random);
-        let n_outputs = if matches!(kind, Kind::Outputs { .. }) {
-            1 + random.below(3)
-        } else {
-            1
-        };
+        let several = matches!(kind, Kind::Outputs { .. });
+        let n_outputs = if several { 1 + random.below(3) } else { 1 };
         let targets = (0..n_outputs)
             .flat_map(|_| targets(kind, n_rows, &values, random))
             .collect();
-        let weights = if random.one_in(3) {
-            weights(n_rows, random)
-        } else {
-            Vec::new()
-        };
+        let weights = sometimes(random, |random| weights(n_rows, random));
         // The most is what users have who do not say.
         let most = if random.one_in(20) { 100_000 } else { 1000 };
         let max_iter = *random.pick(&[1, 3, 50, 300, most]);
-        let scheme = if random.one_in(2) {
-            0
-        } else {
-            random.byte() % 4
-        };
+        let sequential = random.one_in(2);
+        let scheme = if sequential { 0 } else { random.byte() % 4 };
         let share_alpha = kind == Kind::Classes && scheme == 0 && random.one_in(2);
         Self {
             kind,
@@ -128,11 +104,7 @@ impl Problem {
             targets,
             weights,
             scheme,
-            noise: if random.one_in(3) {
-                vec![some_noise(random)]
-            } else {
-                Vec::new()
-            },
+            noise: sometimes(random, |random| vec![some_noise(random)]),
             priors: some_priors(share_alpha, random),
             tol: vec![if random.one_in(50) {
                 random.wild()
@@ -164,6 +136,34 @@ impl Problem {
             noise_prior: [prior(2), prior(3)],
             share_alpha: self.share_alpha,
         }
+    }
+}
+
+fn some_kind(random: &mut Random) -> Kind {
+    *random.pick(&[
+        Kind::Gaussian,
+        Kind::Gaussian,
+        Kind::Bernoulli,
+        Kind::Bernoulli,
+        Kind::Poisson,
+        Kind::Classes,
+        Kind::Outputs { shared: false },
+        Kind::Outputs { shared: true },
+        Kind::Sums,
+    ])
+}
+
+fn some_rows(random: &mut Random) -> usize {
+    let none = random.one_in(200);
+    if none { 0 } else { 1 + random.below(12) }
+}
+
+/// Numbers one time in three, none of them otherwise.
+fn sometimes(random: &mut Random, some: impl Fn(&mut Random) -> Vec<f64>) -> Vec<f64> {
+    if random.one_in(3) {
+        some(random)
+    } else {
+        Vec::new()
     }
 }
 
