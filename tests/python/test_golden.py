@@ -61,6 +61,8 @@ def test_fitted_numbers_are_those_of_the_last_release():
             values, rtol = np.array(expected[quantity]), limits[quantity]
             # Logarithms are absolute; predictions are compared with the largest.
             atol = rtol * (1.0 if quantity == "log_alpha" else np.abs(values).max(initial=0.0))
-            np.testing.assert_allclose(found[quantity], values, rtol=0, atol=atol, err_msg=f"{name} {quantity}")
+            np.testing.assert_allclose(
+                found[quantity], values, rtol=0, atol=atol, err_msg=f"{name} {quantity}"
+            )
         seen.append(name)
     assert sorted(seen) == sorted(kept)
