@@ -140,8 +140,8 @@ def check_sizes(X: FloatArray) -> None:
     sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
     if (faint := np.flatnonzero((sizes > 0) & (sizes < least))).size:
         raise ValueError(
-            f"X holds nothing beyond {sizes[faint[0]]:g} in column {faint[0]}, too small to square; rescale X "
-            f"to values beyond {least:g}"
+            f"X holds nothing beyond {sizes[faint[0]]:g} in column {faint[0]}, too small to square; rescale "
+            f"X to values beyond {least:g}"
         )
 
 

@@ -36,12 +36,16 @@ class Lost(Exception):
 
 def fork(work: Callable[[], object]) -> int:
     """Have a child do the work; return its number."""
+    # A child interrupted before it is ready would go on as if it were its parent.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return pid
     code = BROKEN
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         work()
         code = 0
     except KeyboardInterrupt:
@@ -143,7 +147,7 @@ class Fits:
 
 
 class Checkpoints:
-    """A fit from chunks that keeps its state after each block; the child after one that was killed goes on."""
+    """A fit from chunks that keeps its state after each block, from which the next child goes on."""
 
     longest = 0.4
 

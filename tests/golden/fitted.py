@@ -1,8 +1,8 @@
 """Fitted numbers that releases are held to.
 
-``PYTHONPATH=python python tests/golden/fitted.py`` writes numbers.json anew. That is for changes that are meant
-to move them, and the changelog says which and why. Beside the values of a model stand relative tolerances: what
-other processors and libraries of linear algebra may make of the same optimum.
+``PYTHONPATH=python python tests/golden/fitted.py`` writes numbers.json anew. That is for changes that are
+meant to move them, and the changelog says which and why. Beside the values of a model stand relative
+tolerances: what other processors and libraries of linear algebra may make of the same optimum.
 """
 
 from __future__ import annotations

@@ -76,11 +76,11 @@ def test_a_full_disk_leaves_the_model_and_the_state_that_were_there(surface, tmp
     state.save(a=np.arange(3))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     small_files()
-    with pytest.raises(OSError, match="(?i)file"):
+    with pytest.raises(OSError, match=r"(?i)file"):
         model.save(tmp_path / "model")
-    with pytest.raises(OSError, match="(?i)file"):
+    with pytest.raises(OSError, match=r"(?i)file"):
         model.save(tmp_path / "other")
-    with pytest.raises(OSError, match="(?i)file"):
+    with pytest.raises(OSError, match=r"(?i)file"):
         state.save(a=np.arange(300))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert load(tmp_path / "model").to_bytes() == model.to_predictor().to_bytes()
