@@ -106,8 +106,11 @@ format-check: install ## Fail if anything is not formatted
 	cargo fmt --manifest-path examples/service/rust/Cargo.toml --check
 	$(BIN)/ruff format --check .
 
-typecheck: install ## Check the types of the Python package
+typecheck: install ## Check the types of the Python package, and of what examples/ and README.md do with it
 	$(BIN)/mypy
+	@mkdir -p build
+	awk '/^```python$$/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md > build/readme.py
+	$(BIN)/mypy build/readme.py
 
 stubs: install ## Check the stubs of the extension against the binary
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
@@ -195,7 +198,7 @@ faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same 
 
 audit: install ## Look the locked Python packages up among known vulnerabilities
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
-	$(BIN)/pip-audit --requirement requirements/dev.txt --disable-pip
+	$(BIN)/pip-audit --strict --requirement requirements/dev.txt --disable-pip
 
 # A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \

@@ -242,11 +242,12 @@ class SparseBayesEstimator(Trainable):
         posteriors: list[Any] = []
         for target in targets:
             posterior: AnyPosterior
-            if target.ndim == 2:
-                posterior = _outputs.fit(self, design, training, settings, watch.begin())
-            else:
-                posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
-            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            with watch.fit() as step:
+                if target.ndim == 2:
+                    posterior = _outputs.fit(self, design, training, settings, step)
+                else:
+                    posterior = design.fit(target, training.weights, likelihood, settings, step)
+                watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
         return posteriors
 
