@@ -178,7 +178,7 @@ class Checkpoints:
         elif self.rows > 0:
             # Removed when the fit was done, before its model was saved.
             self.rows = -1
-        check_leftovers(self.folder, {"state"}, set())
+        check_leftovers(self.folder, {"state"}, {self.expected})
 
 
 def rows_in(path: Path) -> int:
