@@ -112,7 +112,9 @@ def test_an_outcome_is_a_model_or_a_reason(estimator, problem):
     outcome(ESTIMATORS[estimator], PROBLEMS[problem])
 
 
-@pytest.mark.parametrize("est", [SparseBayesClassifier(fit_intercept=True), RVC(candidates=20, random_state=0)])
+@pytest.mark.parametrize(
+    "est", [SparseBayesClassifier(fit_intercept=True), RVC(candidates=20, random_state=0)]
+)
 def test_one_positive_in_ten_thousand(est):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 3))
