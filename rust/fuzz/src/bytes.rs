@@ -136,7 +136,7 @@ fn put_length(bytes: &mut [u8], random: &mut Random) {
         0,
         1,
         length - length.min(1),
-        length + 1,
+        length.wrapping_add(1),
         u64::MAX,
         i64::MAX as u64,
         100_000_000,
