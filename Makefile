@@ -15,7 +15,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-laplace bench-million bench-tipping2001 bench-schemes bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	test-oldest test-msrv test-free-threaded audit wheel lock clean ci
+	test-oldest test-msrv test-free-threaded fuzz faults audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -80,6 +80,7 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 	cargo test --locked --quiet --no-default-features --features fit --lib --tests
 	cargo test --locked --quiet --no-default-features --lib --tests
 	cargo test --locked --quiet --package sparsebayes-c
+	cargo test --locked --quiet --package sparsebayes-fuzz --profile fuzz
 
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
@@ -186,6 +187,17 @@ test-free-threaded: ## Run what serves and fits under a Python without the globa
 	VIRTUAL_ENV=$(abspath .venv-free-threaded) .venv-free-threaded/bin/maturin develop --release --locked --quiet --no-default-features
 	.venv-free-threaded/bin/python -m pytest tests/python/test_predictor.py tests/python/test_regression.py \
 		tests/python/test_classification.py tests/python/test_running.py
+
+# One after the other: files for the loader, files and calls for the C interface, problems for fits.
+fuzz: SECONDS := 20
+fuzz: SEED := 0
+fuzz: ## Random files, calls and problems for SECONDS each, from SEED; what fails is kept in target/fuzz (docs/reliability.md)
+	cargo run --release --locked --quiet --package sparsebayes-fuzz -- all --seconds $(SECONDS) --seed $(SEED) --keep target/fuzz
+
+faults: TIMES := 200
+faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads
+	$(BIN)/python tests/faults/run.py --times $(TIMES)
+	$(BIN)/python tests/faults/endure.py
 
 audit: install ## Look the locked Python packages up among known vulnerabilities
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit

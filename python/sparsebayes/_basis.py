@@ -17,7 +17,7 @@ from ._learning import check_learnable, check_model, check_optimize_kernel, lear
 from ._on_kernels import OnKernels
 from ._resolve import is_precomputed
 from ._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
-from ._validation import Training, check_square, check_X
+from ._validation import Training, check_sizes, check_square, check_X
 from .kernels import Kernel, Linear
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ class ColumnBasis(SparseBayesEstimator):
         return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
 
     def _design(self, training: Training) -> Design:
+        check_sizes(training.X)
         return DenseDesign([training.X], self._layout(training))
 
     def _dense(self, training: Training) -> FloatArray:

@@ -84,6 +84,7 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
         return Rules(prior=self._prior, noise_variance=noise)
 
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        _check_size(training.y)
         mean = float(np.average(training.y, weights=training.weights))
         square = float(np.average(training.y**2, weights=training.weights))
         # With a bias the mean is no part of the model, or large ones would widen the prior of all weights.
@@ -133,3 +134,14 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
             return self._predictor(X)[0][:, 0]
         mean, along = self._predictor(X, uncertain=True)
         return mean[:, 0], np.sqrt(self.noise_variance_ + along**2 @ self._variances)
+
+
+def _check_size(y: FloatArray) -> None:
+    """Refuse targets whose squares leave the range of numbers."""
+    largest = 1e150
+    size = float(np.abs(y).max())
+    if size and not 1.0 / largest / 1e2 <= size <= largest * 1e2:
+        raise ValueError(
+            f"y holds values up to {size:g}, whose square is out of range; rescale y to values between "
+            f"{1 / largest:g} and {largest:g}"
+        )

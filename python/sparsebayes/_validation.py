@@ -134,6 +134,17 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
         return np.require(values, np.float64, _PLAIN)
 
 
+def check_sizes(X: FloatArray) -> None:
+    """Refuse columns that are there but too small to square: no fit would see them."""
+    least = 1e-140
+    sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
+    if (faint := np.flatnonzero((sizes > 0) & (sizes < least))).size:
+        raise ValueError(
+            f"X holds nothing beyond {sizes[faint[0]]:g} in column {faint[0]}, too small to square; rescale "
+            f"X to values beyond {least:g}"
+        )
+
+
 def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
     """Check rows of a design, maybe none; return them as finite float64 in C or Fortran order."""
     with naming(name):

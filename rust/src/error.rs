@@ -43,6 +43,12 @@ pub enum Error {
     #[cfg(feature = "fit")]
     #[error(transparent)]
     NotPositiveDefinite(#[from] NotPositiveDefinite),
+    /// A number that has to be finite came out otherwise.
+    #[error("the computation broke down: {what} is not finite")]
+    Breakdown {
+        /// Which number.
+        what: &'static str,
+    },
     /// The caller asked for the computation to end.
     #[error("interrupted")]
     Interrupted,

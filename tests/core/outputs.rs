@@ -171,6 +171,8 @@ fn outputs_that_make_no_sense_are_refused() {
     let observe = |targets: Vec<f64>, c| OutputObservations::new(&design, targets, c, None);
     assert!(observe(vec![0.0; 3], 2).is_err());
     assert!(observe(vec![], 0).is_err());
+    let empty = DenseDesign::new(vec![], 0, 2).unwrap();
+    assert!(OutputObservations::new(&empty, vec![], 2, None).is_err());
     assert!(observe(vec![0.0, 1.0, f64::NAN, 1.0], 2).is_err());
     let mut good = observe(vec![0.0, 1.0, 2.0, 1.0], 2).ok().unwrap();
     let rules = Settings::default().check().unwrap();

@@ -113,6 +113,42 @@ fn numbers_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn sizes_that_no_arithmetic_holds_are_refused() {
+    let columns = [1.0, 2.0, 4.0, 1.0, -1.0, 1.0];
+    let design = DenseDesign::new(&columns[..], 3, 2).unwrap();
+    let fitted = |scale: f64, noise| {
+        let targets = [1.0, 1.9, 4.2].map(|t| t * scale).to_vec();
+        let mut rows = Observations::new(&design, Likelihood::Gaussian, targets, None).unwrap();
+        let rules = Settings {
+            noise,
+            ..Settings::default()
+        };
+        fit(&mut rows, &rules.check().unwrap(), &mut |_| {
+            ControlFlow::Continue(())
+        })
+    };
+    for scale in [1e-150, 1e-3, 1e150] {
+        let posterior = fitted(scale, Noise::Estimated).unwrap();
+        assert!((posterior.mu[0] / scale - 1.03).abs() < 0.03);
+        assert!(posterior.beta.is_finite() && posterior.beta > 0.0);
+    }
+    for (scale, noise, word) in [
+        (1e-200, Noise::Estimated, "rescale y"),
+        (1e200, Noise::Estimated, "rescale y"),
+        (1.0, Noise::Fixed(2e-308), "noise_variance"),
+        (1e-3, Noise::Fixed(1e300), "noise_variance"),
+    ] {
+        let error = fitted(scale, noise).err().unwrap();
+        assert!(error.is_invalid_input() && error.to_string().contains(word));
+    }
+    for weight in [1e-200, 1e200] {
+        let weights = Some(vec![1.0, weight, 1.0]);
+        let refused = Observations::new(&design, Likelihood::Gaussian, vec![1.0; 3], weights);
+        assert!(refused.err().unwrap().to_string().contains("sample_weight"));
+    }
+}
+
+#[test]
 fn a_raised_flag_interrupts() {
     let problem = columns(30, 10, 0);
     let (design, flag) = (problem.design(), Arc::new(AtomicBool::new(true)));

@@ -1,5 +1,7 @@
 """Models of every format that was ever written load, and predict what they did."""
 
+import json
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -42,3 +44,25 @@ def test_a_model_of_any_format_predicts_what_it_did(path):
         predicted = mean.reshape(len(X), -1)
         np.testing.assert_allclose(std.reshape(len(X), -1), tables["std"], rtol=1e-11)
     np.testing.assert_allclose(predicted, tables["predicted"], rtol=1e-11, atol=1e-13)
+
+
+def test_fitted_numbers_are_those_of_the_last_release():
+    spec = spec_from_file_location("golden_numbers", Path(__file__).parents[1] / "golden" / "fitted.py")
+    golden = module_from_spec(spec)
+    spec.loader.exec_module(golden)
+    kept = json.loads(golden.PATH.read_text(encoding="utf-8"))
+    seen = []
+    for name, est, X, limits in golden.fitted():
+        expected, found = kept[name]["numbers"], golden.numbers(est, X)
+        assert kept[name]["tolerances"] == limits
+        assert found.keys() == expected.keys()
+        assert found["status"] == expected["status"] == "converged", name
+        for quantity in expected.keys() - {"status"}:
+            values, rtol = np.array(expected[quantity]), limits[quantity]
+            # Logarithms are absolute; predictions are compared with the largest.
+            atol = rtol * (1.0 if quantity == "log_alpha" else np.abs(values).max(initial=0.0))
+            np.testing.assert_allclose(
+                found[quantity], values, rtol=0, atol=atol, err_msg=f"{name} {quantity}"
+            )
+        seen.append(name)
+    assert sorted(seen) == sorted(kept)

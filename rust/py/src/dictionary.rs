@@ -6,6 +6,7 @@ use sparsebayes::{DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign
 
 use crate::arrays::{Rows, columns, rows};
 use crate::kernel::PyKernel;
+use crate::room::reserve;
 
 /// Designs up to this many values are stored; larger ones are evaluated again at each pass.
 const STORED: usize = 1 << 26;
@@ -65,6 +66,9 @@ impl<'a> KernelDictionary<'a> {
         let left: &dyn Design = if lazy.unwrap_or(d <= CHEAP || large) {
             &kernels
         } else {
+            let values = kernels.n_rows().saturating_mul(kernels.n_basis());
+            let bytes = values.saturating_mul(size_of::<f64>());
+            reserve(bytes, "the dictionary", "fewer candidates take less")?;
             stored = kernels.materialise()?;
             &stored
         };

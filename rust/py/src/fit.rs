@@ -13,6 +13,7 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
+use crate::room::Size;
 use crate::watcher::{Line, run};
 
 /// What the rows are: a target of one linear predictor each, or a class out of several.
@@ -48,10 +49,23 @@ impl<'a> Task<'a> {
         })
     }
 
+    fn size(&self, design: &dyn Design) -> Size {
+        Size {
+            n_rows: design.n_rows(),
+            n_basis: design.n_basis(),
+            n_predictors: match self.kind {
+                Kind::Of(_) => 1,
+                Kind::Classes => n_classes(self.target),
+            },
+            scheme: self.rules.scheme,
+        }
+    }
+
     fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
+        self.size(design).check()?;
         match self.kind {
             Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
@@ -65,6 +79,13 @@ impl<'a> Task<'a> {
             }
         }
     }
+}
+
+/// How many classes there are, going by the numbers of those on the rows, which are checked later.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // what is no number of a class becomes some bound
+fn n_classes(target: &[f64]) -> usize {
+    let most = target.iter().copied().fold(0.0, f64::max);
+    (most as usize).saturating_add(1).min(target.len().max(1))
 }
 
 #[allow(clippy::too_many_arguments)] // what Python gives by keyword

@@ -13,6 +13,7 @@ mod predictor;
 mod probit;
 mod provider;
 mod retargeted;
+mod room;
 mod sufficient;
 mod watcher;
 

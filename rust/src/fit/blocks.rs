@@ -303,7 +303,8 @@ impl Run<'_> {
         let mut stats = Subset::measured(stats, sketch.working.clone())?;
         let status = super::outcome(&mut stats, &mut self.state, outcome, &mut recorder)?;
         let mut posterior =
-            Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale);
+            Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale)
+                .checked()?;
         for j in &mut posterior.active {
             *j = sketch.working[*j];
         }

@@ -76,6 +76,9 @@ impl Outlook {
     }
 }
 
+/// Rounds of nothing but rounding after which there is nothing more to gain.
+pub(super) const MOST_LEVEL: usize = 50;
+
 /// Rounds in a row that raise the objective by nothing but its last digits.
 pub(super) struct Plateau {
     highest: f64,
@@ -111,7 +114,6 @@ pub(super) fn converge(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
-    const MOST_LEVEL: usize = 50;
     let mut damping = Damping::default();
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {

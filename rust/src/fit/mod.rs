@@ -16,6 +16,7 @@ mod mode;
 mod outputs;
 mod pool;
 mod prior;
+mod range;
 mod record;
 mod sampled;
 mod screened;
@@ -139,7 +140,8 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     if variational {
         recorder.amend(&state);
     }
-    let mut posterior = Posterior::publish(&state, recorder.trace, status, stats.norms(), scale);
+    let mut posterior =
+        Posterior::publish(&state, recorder.trace, status, stats.norms(), scale).checked()?;
     if let (true, Some(&bound)) = (variational, posterior.trace.last()) {
         posterior.log_evidence = bound;
     }
@@ -158,6 +160,7 @@ struct Setting {
 impl Setting {
     fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
         let scale = stats.target_scale();
+        range::check(scale, stats.norms(), rules, stats.is_linear())?;
         let (beta, n_noise) = match rules.noise {
             _ if !stats.is_linear() => (1.0, 0.0),
             Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),

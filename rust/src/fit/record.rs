@@ -113,6 +113,8 @@ pub(super) struct Offset {
 pub(super) struct Recorder<'w> {
     pub(super) trace: Vec<f64>,
     max_iter: usize,
+    /// Steps that were not kept.
+    quiet: usize,
     target_scale: f64,
     pub(super) offset: Offset,
     /// Which functions the places of a pool stand for, while steps are recorded by them.
@@ -134,6 +136,7 @@ impl<'w> Recorder<'w> {
         let mut this = Self {
             trace: Vec::new(),
             max_iter,
+            quiet: 0,
             target_scale,
             offset: Offset::default(),
             members: None,
@@ -159,11 +162,14 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// For trials: keeps nothing.
+    /// For trials: keeps nothing. One that goes on for longer than any fit does, because rounding leads it in circles, ends with
+    /// [`Halt::MaxIterations`].
     pub(super) fn silent() -> Self {
+        const LONGEST_TRIAL: usize = 20_000;
         Self {
             trace: Vec::new(),
-            max_iter: usize::MAX,
+            max_iter: LONGEST_TRIAL,
+            quiet: 0,
             target_scale: 1.0,
             offset: Offset::default(),
             members: None,
@@ -272,7 +278,12 @@ impl<'w> Recorder<'w> {
         state: &impl Recorded,
     ) -> Result<(), Halt> {
         if self.watch.is_none() {
-            return Ok(());
+            self.quiet += 1;
+            return if self.quiet < self.max_iter {
+                Ok(())
+            } else {
+                Err(Halt::MaxIterations)
+            };
         }
         let gain = gain.map(|gain| self.gain_in_record(action, gain));
         let before = self.trace[self.n_iter()];

@@ -106,11 +106,12 @@ impl Model {
         }
     }
 
-    /// Becomes the other if that is better. One that lost its definiteness to rounding is no better.
+    /// Becomes the other if that is better. One that lost its definiteness or its way to rounding is no
+    /// better.
     fn keep_better(&mut self, other: Result<Option<Self>, Halt>) -> Result<(), Halt> {
         match other {
             Ok(Some(other)) if other.evidence > self.evidence + LEAST_IMPROVEMENT => *self = other,
-            Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {}
+            Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => {}
             Err(halt) => return Err(halt),
         }
         Ok(())

@@ -104,6 +104,9 @@ pub(super) fn complete(
     )
 }
 
+/// Rounds in a row without a step after which a fit is over.
+const MOST_IDLE: usize = 4;
+
 /// [`complete`]; `good` is kept at the last settled model.
 fn go_on(
     stats: &mut dyn Statistics,
@@ -123,7 +126,9 @@ fn go_on(
         step: FINE_STEP,
         tol: LOOSE_TOL.max(rules.tol),
     };
+    let mut idle = 0;
     loop {
+        let began = recorder.trace.len();
         let next;
         let pool = if let Some(whole) = &whole {
             whole
@@ -151,18 +156,24 @@ fn go_on(
         }
         good.clone_from(state);
         dictionary.reprice(state);
-        if searches > 0 || dictionary.gains(state) {
+        // A look from afar may promise what rounding denies from nearby, and again after every round.
+        idle = if recorder.trace.len() > began {
+            0
+        } else {
+            idle + 1
+        };
+        if searches > 0 || (idle < MOST_IDLE && dictionary.gains(state)) {
             continue;
         }
         if effort.tol > rules.tol {
             effort.tol = rules.tol;
             settled = inner::converge(stats, state, noise, effort, recorder)?;
             dictionary.reprice(state);
-            if dictionary.gains(state) {
+            if idle < MOST_IDLE && dictionary.gains(state) {
                 continue;
             }
         }
-        if dictionary.refuses(state) {
+        if dictionary.refuses(state) || idle >= MOST_IDLE {
             settled = Settled::Stalled;
         }
         return Ok(status(settled, state, rules, range));

@@ -142,11 +142,13 @@ pub(super) fn check_noise(noise: Noise) -> Result<()> {
 }
 
 fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
-    if [shape, rate].iter().all(|v| v.is_finite() && *v >= 0.0) {
+    const LARGEST: f64 = 1e100;
+    if [shape, rate].iter().all(|v| (0.0..=LARGEST).contains(v)) {
         return Ok(());
     }
     let what = format!(
-        "{name} must be a shape and a rate, neither negative, got ({shape}, {rate}); (0, 0) is uniform in the logarithm"
+        "{name} must be a shape and a rate, neither negative nor beyond {LARGEST:e}, got ({shape}, {rate}); (0, 0) is uniform \
+         in the logarithm"
     );
     Err(Error::Invalid { what })
 }

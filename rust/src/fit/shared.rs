@@ -151,11 +151,13 @@ impl Shared<'_> {
         let most = self.0.iter().map(best).fold(0.0, f64::max);
         let finite = INFINITE * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
         let end = end.min(finite);
-        if end < least {
+        let low = least.max(ALPHA_FLOOR);
+        let high = most.min(end).max(low);
+        // Where rounding has made a sparsity factor infinite there is no end to look to.
+        if end < least || high == f64::INFINITY {
             return None;
         }
-        let low = least.max(ALPHA_FLOOR);
-        Some((low.ln(), most.min(end).max(low).ln(), most > end))
+        Some((low.ln(), high.ln(), most > end))
     }
 
     /// Visits the local maxima short of infinity and of `end`, ascending.
@@ -255,6 +257,23 @@ mod tests {
     use super::super::prior::Gamma;
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_sparsity_that_rounding_made_infinite_leads_nowhere() {
+        let sound = Term {
+            n: 1.0,
+            s: 2.0,
+            power: 9.0,
+        };
+        let broken = Term {
+            s: f64::INFINITY,
+            ..sound
+        };
+        for terms in [[sound, broken], [broken, sound], [broken, broken]] {
+            assert_eq!(Shared(&terms).best(), None);
+            assert_eq!(Shared(&terms).goal_from(1.0), None);
+        }
+    }
 
     fn value(terms: &[Term], alpha: f64) -> f64 {
         let l =

@@ -1,5 +1,6 @@
 //! What a fit leaves behind.
 
+mod in_range;
 mod outputs;
 mod posterior;
 mod served;

@@ -2,7 +2,9 @@
 
 use nalgebra::DMatrix;
 
+use crate::Result;
 use crate::fit::{OutputState, Status};
+use crate::model::in_range::{check_precisions, check_sound, check_weights};
 
 /// Active functions and alphas that all outputs share, noise levels, and the posterior over each output's weights.
 ///
@@ -64,6 +66,16 @@ impl OutputPosterior {
             trace,
             status,
         }
+    }
+
+    /// Itself, if all of it are numbers in the caller's units.
+    pub(crate) fn checked(self) -> Result<Self> {
+        check_sound(&self.trace, &[])?;
+        check_precisions(&self.alpha, &self.beta)?;
+        for sigma in &self.sigma {
+            check_weights(self.mu.as_slice(), sigma.as_slice())?;
+        }
+        Ok(self)
     }
 
     /// Log evidence of all outputs together at the end.

@@ -2,7 +2,9 @@
 
 use nalgebra::DMatrix;
 
+use crate::Result;
 use crate::fit::{State, Status};
+use crate::model::in_range::{check_precisions, check_sound, check_weights};
 
 /// Active functions, hyperparameters and the posterior over weights, in the units of the columns and targets given.
 ///
@@ -61,6 +63,14 @@ impl Posterior {
             trace,
             status,
         }
+    }
+
+    /// Itself, if all of it are numbers in the caller's units.
+    pub(crate) fn checked(self) -> Result<Self> {
+        check_sound(&self.trace, &[self.log_evidence])?;
+        check_precisions(&self.alpha, &[self.beta])?;
+        check_weights(&self.mu, self.sigma.as_slice())?;
+        Ok(self)
     }
 
     /// Number of steps.

@@ -127,8 +127,11 @@ impl<'a> OutputObservations<'a> {
             let what = "y has no columns; at least one output is needed".into();
             return Err(Error::Invalid { what });
         }
+        if n == 0 {
+            check_rows(n, &[], None)?;
+        }
         Error::check_len("y", n * n_outputs, targets.len())?;
-        for target in targets.chunks_exact(n.max(1)) {
+        for target in targets.chunks_exact(n) {
             check_rows(n, target, weights.as_deref())?;
         }
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);

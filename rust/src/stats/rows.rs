@@ -20,8 +20,23 @@ pub(super) fn check_rows(n: usize, target: &[f64], weights: Option<&[f64]>) -> R
                     .into(),
             });
         }
+        check_weights(w)?;
     }
     Ok(())
+}
+
+/// Refuses weights whose sums and products with squares leave the range of numbers; 0 is none of these.
+pub(super) fn check_weights(weights: &[f64]) -> Result<()> {
+    const HEAVIEST: f64 = 1e100;
+    let sensible = |&w: &f64| w == 0.0 || (HEAVIEST.recip()..=HEAVIEST).contains(&w);
+    if weights.iter().all(sensible) {
+        return Ok(());
+    }
+    let what = format!(
+        "sample_weight must lie between {:e} and {HEAVIEST:e}; rescale it",
+        HEAVIEST.recip()
+    );
+    Err(Error::Invalid { what })
 }
 
 /// The unit of the targets: their weighted standard deviation; for constant targets their size; for zeros 1.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::blocks::BLOCK_BUFFER;
 use super::check_flag;
 use super::design::Design;
+use super::rows::check_weights;
 use crate::linalg::gram::{Gram, STRIP, Strip};
 use crate::linalg::parallel::pieces;
 use crate::linalg::twofold::Twofold;
@@ -305,6 +306,7 @@ fn check(n_rows: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
             let what = "sample_weight must not be negative; weight 0 leaves a row out";
             return Err(Error::Invalid { what: what.into() });
         }
+        check_weights(w)?;
     }
     Ok(())
 }

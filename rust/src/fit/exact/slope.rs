@@ -131,6 +131,7 @@ mod tests {
         let x: Vec<f64> = (0..active.len()).map(|k| 1.5 * wave(k, 2.1)).collect();
         let state = at(stats, active, &x, prior);
         let slope = Slope::at(stats, &state).unwrap();
+        let mut largest = 0.0_f64;
         for k in 0..active.len() {
             let mut value = |step: f64| {
                 let mut there = x.clone();
@@ -140,10 +141,10 @@ mod tests {
             let expected = (value(h) - value(-h)) / (2.0 * h);
             let found = slope.values[k];
             assert!((found - expected).abs() < 1e-7, "{k}: {found} {expected}");
-            // The part through the mode is no small matter.
-            let part = 0.5 * state.alpha[k] * state.mu[k] * slope.pull[k];
-            assert!(part.abs() > 1e-5, "{k}: {part}");
+            largest = largest.max((0.5 * state.alpha[k] * state.mu[k] * slope.pull[k]).abs());
         }
+        // The part through the mode is no small matter.
+        assert!(largest > 1e-4, "{largest}");
     }
 
     #[test]

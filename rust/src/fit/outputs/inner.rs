@@ -1,12 +1,13 @@
 //! Alphas and noise levels of the active set of several outputs, to convergence. The dictionary is not touched.
 
-use super::super::inner::Settled;
+use super::super::inner::{MOST_LEVEL, Plateau, Settled};
 use super::super::joint::{Damping, NoiseRange};
 use super::super::record::{Action, Halt, Recorder};
 use super::super::settings::Effort;
 use super::super::shared::{Shared, Term};
 use super::joint;
 use super::state::OutputState;
+use crate::linalg::NotPositiveDefinite;
 use crate::stats::OutputStatistics;
 
 /// Which noise levels may move, and how far.
@@ -127,15 +128,21 @@ impl Proposal {
 }
 
 /// The step on one active function that gains most: a move only if it gains `least`, a deletion always.
-pub(super) fn best_step(state: &OutputState, least: f64) -> Option<Proposal> {
+///
+/// An error where rounding has left some function without a variance: what it were worth could be anything.
+pub(super) fn best_step(
+    state: &OutputState,
+    least: f64,
+) -> Result<Option<Proposal>, NotPositiveDefinite> {
+    state.check_variances()?;
     let mut terms = Vec::with_capacity(state.levels.len());
     let steps = (0..state.len()).map(|k| Proposal::about(state, k, &mut terms));
-    steps
+    Ok(steps
         .filter(|step| step.alpha.is_infinite() || step.gain >= least)
         .fold(None, |best: Option<Proposal>, step| match best {
             Some(best) if best.gain >= step.gain => Some(best),
             _ => Some(step),
-        })
+        }))
 }
 
 /// Brings the active set to a maximum: one function at a time while that pays, all together near the end.
@@ -149,15 +156,19 @@ pub(super) fn converge(
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
     let mut damping = Damping::default();
-    let mut failures = 0;
+    let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
-        if best_step(state, f64::INFINITY).is_some() {
+        if best_step(state, f64::INFINITY)?.is_some() {
             continue;
         }
         if residual(state, noise) <= effort.tol {
             return Ok(Settled::Converged);
+        }
+        // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
+        if plateau.length_at(state.log_evidence()) >= MOST_LEVEL {
+            return Ok(Settled::Stalled);
         }
         if joint::step(stats, state, noise, &mut damping)? {
             recorder.step(Action::Joint, None, state)?;
@@ -195,7 +206,7 @@ fn climb(
     // Rank-one updates drift; each recomputation starts afresh.
     let refresh_after = 2 * state.len() + 20;
     let mut steps = 0;
-    while let Some(proposal) = best_step(state, effort.step) {
+    while let Some(proposal) = best_step(state, effort.step)? {
         apply(stats, state, proposal, recorder)?;
         steps += 1;
         if steps % refresh_after == 0 {

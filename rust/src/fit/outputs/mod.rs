@@ -20,6 +20,7 @@ pub use retargeted::{MStep, RetargetedFit};
 pub(crate) use state::OutputState;
 
 use super::Status;
+use super::range;
 use super::record::{Halt, Recorder, Watch};
 use super::settings::{NOISE_FLOOR, Noise, Rules, START_NOISE, check_noise};
 use crate::model::OutputPosterior;
@@ -65,6 +66,10 @@ pub fn fit_outputs(
 ) -> Result<OutputPosterior> {
     let levels = noise.levels(stats.n_outputs())?;
     let scale = stats.target_scale();
+    range::check_scale(scale)?;
+    levels
+        .iter()
+        .try_for_each(|&noise| range::check_noise(scale, noise))?;
     // The unit of the targets is the root of their mean variance.
     let spread: Vec<f64> = match noise {
         OutputNoise::Shared(_) => vec![1.0],
@@ -95,11 +100,12 @@ pub fn fit_outputs(
     let at_floor = (0..levels.len())
         .map(|l| range.at_floor(&state, l))
         .collect();
-    Ok(OutputPosterior::publish(
+    OutputPosterior::publish(
         &state,
         recorder.trace,
         status,
         at_floor,
         (stats.norms(), scale),
-    ))
+    )
+    .checked()
 }

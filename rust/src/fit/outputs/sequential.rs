@@ -97,10 +97,10 @@ fn go_on(
     }
 }
 
-/// A trial that lost its definiteness to rounding has found nothing.
+/// A trial that lost its definiteness or its way to rounding has found nothing.
 fn forgive<T>(trial: Result<Option<T>, Halt>) -> Result<Option<T>, Halt> {
     match trial {
-        Err(Halt::Failed(Error::NotPositiveDefinite(_))) => Ok(None),
+        Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => Ok(None),
         other => other,
     }
 }
@@ -178,7 +178,7 @@ fn step_greedily(
     let least = effort.gain.max(effort.step);
     for steps in 1.. {
         check_flag(cancel.as_deref())?;
-        let inside = best_step(state, effort.step);
+        let inside = best_step(state, effort.step)?;
         let addition = candidates.best_addition(state, least);
         // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
         let better = addition

@@ -5,8 +5,8 @@ use nalgebra::DMatrix;
 use super::super::shared::Term;
 use super::super::state::close_gap;
 use crate::Result;
-use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, dot, head, rank_one};
+use crate::linalg::{Cholesky, NotPositiveDefinite};
 use crate::stats::{OutputStatistics, Residuals};
 
 /// Active functions and alphas that all outputs share, and each output's own posterior over weights.
@@ -124,6 +124,18 @@ impl OutputState {
                 power: outputs.iter().map(|o| (o.mu[k] / variance).powi(2)).sum(),
             }
         }));
+    }
+
+    /// Sees that each active function has a variance at each level.
+    pub(super) fn check_variances(&self) -> Result<(), NotPositiveDefinite> {
+        let positive = |k: usize| {
+            let mut levels = self.levels.iter();
+            levels.all(|level| level.sigma[(k, k)] > 0.0)
+        };
+        match (0..self.len()).find(|&k| !positive(k)) {
+            Some(pivot) => Err(NotPositiveDefinite { pivot }),
+            None => Ok(()),
+        }
     }
 
     /// What rounding may make of the evidence, in nats: far from the reference residuals are differences of large terms.

@@ -1,0 +1,281 @@
+"""What users and machines do to fits: signals, full disks, bad callables, little memory, forks."""
+
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sparsebayes import RVC, RVR, SparseBayesRegressor, load
+from sparsebayes._checkpoint import Checkpoint
+from sparsebayes.kernels import Gaussian
+
+resource = pytest.importorskip("resource")  # what follows is about POSIX
+FAULTS = Path(__file__).parents[1] / "faults"
+
+
+def run(script, *arguments, timeout=120):
+    """Run a script in a process of its own; return its end."""
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def test_nothing_is_lost_when_fits_saves_and_checkpoints_are_struck():
+    done = subprocess.run(
+        [sys.executable, str(FAULTS / "run.py"), "--times", "6"],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 9
+    assert "killed" in done.stdout
+    assert "interrupted" in done.stdout
+
+
+def test_bits_stay_memory_is_flat_and_threads_agree():
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(FAULTS / "endure.py"),
+            "--repeats=3",
+            "--cycles=600",
+            "--threads=32",
+            "--seconds=2",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 3
+
+
+@pytest.fixture
+def small_files():
+    """Let no file grow beyond 300 bytes, as on a disk that is all but full."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_leaves_the_model_and_the_state_that_were_there(surface, tmp_path, small_files):
+    model, state = RVR().fit(*surface), Checkpoint(tmp_path / "state", "p")
+    model.save(tmp_path / "model")
+    state.save(a=np.arange(3))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    small_files()
+    with pytest.raises(OSError, match=r"(?i)file"):
+        model.save(tmp_path / "model")
+    with pytest.raises(OSError, match=r"(?i)file"):
+        model.save(tmp_path / "other")
+    with pytest.raises(OSError, match=r"(?i)file"):
+        state.save(a=np.arange(300))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert load(tmp_path / "model").to_bytes() == model.to_predictor().to_bytes()
+
+
+def test_a_target_that_cannot_be_written_to_is_an_error_of_the_system(surface, tmp_path):
+    model = RVR().fit(*surface)
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    model.save(folder / "model")
+    before = (folder / "model").read_bytes()
+    folder.chmod(0o500)
+    try:
+        # The superuser may write anywhere but where nobody can.
+        target = folder / "model" if os.geteuid() else Path("/proc/model")
+        with pytest.raises(OSError, match=r"(?i)model|denied|no such|not found|permitted"):
+            model.save(target)
+    finally:
+        folder.chmod(0o700)
+    assert (folder / "model").read_bytes() == before
+    assert os.listdir(folder) == ["model"]
+
+
+@pytest.mark.parametrize(
+    "answer", [None, 0, "", "go on", [], np.array([]), np.array([0, 1]), float("nan"), object()], ids=repr
+)
+def test_a_callback_may_return_anything(surface, answer):
+    model = RVR(callback=lambda record: answer)
+    try:
+        model.fit(*surface)
+    except (TypeError, ValueError) as error:
+        # An array is neither true nor false, and Python says so.
+        said = str(error)
+        assert re.search("truth value|callback", said)
+        assert not hasattr(model, "mu_")
+        return
+    assert model.status_ in {"converged", "stopped"}
+
+
+def test_a_callback_may_fit_and_predict(surface):
+    X, y = surface
+    expected, inner = RVR().fit(X, y), []
+
+    def reenter(record):
+        if len(inner) < 3:
+            inner.append(RVR().fit(X, y).mu_)
+            expected.predict(X)
+
+    model = RVR(callback=reenter).fit(X, y)
+    for mu in [model.mu_, *inner]:
+        np.testing.assert_array_equal(mu, expected.mu_)
+
+
+def test_a_callback_that_fits_its_own_estimator_ends(surface):
+    X, y = surface
+    depth = []
+
+    def reenter(record):
+        if len(depth) < 5:
+            depth.append(record.iteration)
+            model.fit(X, y)
+
+    model = RVR(callback=reenter)
+    np.testing.assert_array_equal(model.fit(X, y).mu_, RVR().fit(X, y).mu_)
+
+
+@pytest.mark.parametrize("make", [RVR, SparseBayesRegressor], ids=["kernel", "columns"])
+def test_changing_the_data_during_a_fit_breaks_nothing_but_that_fit(make, surface):
+    X, y = (np.array(part) for part in surface)
+
+    def scribble(record):
+        X[:] = np.nan
+        y[:] = np.inf
+
+    try:
+        model = make(callback=scribble).fit(X, y)
+    except (ValueError, ArithmeticError):
+        return
+    # A fit has copies of what it needs; what a model keeps of the rows may be what stands there now.
+    assert np.all(np.isfinite(model.mu_))
+    try:
+        assert np.all(np.isfinite(model.predict(surface[0])))
+    except ValueError as error:
+        text = str(error)
+        assert "finite" in text
+
+
+def bad_kernel(what):
+    def kernel(A, B):
+        values = np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2))
+        if what == "raises":
+            raise RuntimeError("the kernel is out of order")
+        if what == "scribbles":
+            A[:] = 0.0
+        if what == "fits":
+            RVR().fit(np.arange(8.0)[:, None], np.arange(8.0))
+        answers = {"wrong shape": values[:-1], "nan": values * np.nan, "text": "no matrix", "none": None}
+        return answers.get(what, values)
+
+    return kernel
+
+
+@pytest.mark.parametrize("what", ["raises", "wrong shape", "nan", "text", "none", "scribbles", "fits"])
+@pytest.mark.parametrize("make", [RVR, RVC])
+def test_a_kernel_that_misbehaves_is_an_error_or_harmless(make, what, surface):
+    X, y = surface
+    y = y > np.median(y) if make is RVC else y
+    before = X.copy()
+    model = make(bad_kernel(what))
+    if what == "raises":
+        with pytest.raises(RuntimeError, match="out of order"):
+            model.fit(X, y)
+    elif what in {"wrong shape", "nan", "text", "none"}:
+        with pytest.raises((ValueError, TypeError), match="kernel"):
+            model.fit(X, y)
+    elif what == "fits":
+        np.testing.assert_array_equal(model.fit(X, y).mu_, make(bad_kernel("")).fit(X, y).mu_)
+    else:
+        try:
+            model.fit(X, y)
+        except ValueError:
+            # A kernel that writes over its arguments may be told that these are not its own.
+            np.testing.assert_array_equal(X, before)
+    if not hasattr(model, "mu_"):
+        assert not hasattr(model, "status_")
+
+
+LITTLE = """
+    import resource, sys
+    import numpy as np
+    from sparsebayes import RVC, RVR, SparseBayesRegressor, MRVM1, GREVMRegressor
+    what, extra = sys.argv[1], int(sys.argv[2])
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6000, 3)), rng.normal(size=6000)
+    Phi = rng.normal(size=(3000, 2500)) if what == "columns" else None
+    RVR().fit(X[:50], y[:50])
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + extra, used + extra))
+    try:
+        if what == "columns":
+            SparseBayesRegressor(max_iter=20).fit(Phi, y[:3000])
+        elif what == "classes":
+            RVC(max_iter=20).fit(X, y > 0)
+        elif what == "em":
+            RVR(scheme="em", max_iter=3).fit(X, y)
+        elif what == "probit":
+            MRVM1(max_iter=3).fit(X, (3 * rng.random(6000)).astype(int))
+        elif what == "eigen":
+            GREVMRegressor().fit(X, y)
+        else:
+            RVR(max_iter=20).fit(X, y)
+        print("fitted")
+    except MemoryError as error:
+        print("MemoryError", error)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="this system does not tell how much memory a process has"
+)
+@pytest.mark.parametrize("what", ["kernel", "columns", "classes", "em", "probit", "eigen"])
+def test_little_memory_is_a_memory_error(what):
+    done = run(LITTLE, what, 60 << 20)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    assert done.stdout.startswith(("MemoryError", "fitted")), done.stdout
+
+
+def fitted_in_child(X, y, queue):
+    queue.put(RVR(n_jobs=2).fit(X, y).predict(X[:5]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks of processes with threads")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_after_use_fits_and_predicts(surface):
+    X, y = surface
+    model = RVR(n_jobs=2).fit(X, y)
+    model.predict(np.tile(X, (50, 1)))
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=fitted_in_child, args=(X, y, queue))
+    child.start()
+    child.join(30)
+    if child.is_alive():
+        child.kill()
+        pytest.fail("a forked child hangs")
+    np.testing.assert_array_equal(queue.get(), model.predict(X[:5]))
+
+
+def test_workers_of_loky_fit_after_their_parent_did(surface):
+    from joblib import Parallel, delayed, parallel_config
+
+    X, y = surface
+    model = RVR(Gaussian(1.0), n_jobs=2).fit(X, y)
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        found = Parallel(n_jobs=2)(delayed(clone(model).fit)(X, y) for _ in range(2))
+    for other in found:
+        np.testing.assert_array_equal(other.mu_, model.mu_)
+        np.testing.assert_array_equal(other.predict(X), model.predict(X))

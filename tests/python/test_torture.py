@@ -1,0 +1,122 @@
+"""Problems at the ends of arithmetic: a certified model, a stated non-convergence, or a clear error."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+
+from sparsebayes import (
+    GREVM,
+    LREVM,
+    MRVM1,
+    MRVM2,
+    RVC,
+    RVR,
+    VGREVM,
+    GREVMRegressor,
+    LREVMRegressor,
+    NumericalError,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+)
+from sparsebayes.inspection import certificate
+from torture_problems import Problem, problems
+
+REGRESSORS = {
+    "RVR": RVR(),
+    "RVR-mackay": RVR(scheme="mackay"),
+    "RVR-em": RVR(scheme="em"),
+    "RVR-variational": RVR(scheme="variational"),
+    "SparseBayesRegressor": SparseBayesRegressor(fit_intercept=True),
+    "GREVMRegressor": GREVMRegressor(),
+    "LREVMRegressor": LREVMRegressor(),
+}
+CLASSIFIERS = {
+    "RVC": RVC(),
+    "RVC-mackay": RVC(scheme="mackay"),
+    "SparseBayesClassifier": SparseBayesClassifier(fit_intercept=True),
+    "MRVM1": MRVM1(),
+    "MRVM2": MRVM2(),
+    "GREVM": GREVM(),
+    "LREVM": LREVM(),
+    "VGREVM": VGREVM(),
+}
+ESTIMATORS = REGRESSORS | CLASSIFIERS
+PROBLEMS = {problem.name: problem for problem in problems()}
+CERTIFIED = {RVR, RVC, SparseBayesRegressor, SparseBayesClassifier}
+#: What the certificate of a model of each of these is held to.
+LIMITS = {"max_log_alpha_change": 1e-5, "max_gain_outside": 1e-6, "log_beta_residual": 1e-5}
+
+
+def attributes(est):
+    """Return all fitted numbers by name."""
+    found = {}
+    for name, value in vars(est).items():
+        if name.endswith("_") and not name.startswith("_"):
+            parts = value if isinstance(value, (list, tuple)) else [value]
+            if all(isinstance(part, (np.ndarray, float)) for part in parts):
+                found[name] = [np.asarray(part) for part in parts]
+    return found
+
+
+def assert_numbers(est, X):
+    for name, parts in attributes(est).items():
+        for part in parts:
+            if part.dtype.kind == "f":
+                # A precision may be infinite where that is how irrelevance is written.
+                allowed = np.isposinf(part) if name == "alpha_" and hasattr(est, "eigenvalues_") else False
+                assert np.all(np.isfinite(part) | allowed), (name, part)
+    if is_classifier(est):
+        probabilities = est.predict_proba(X)
+        assert np.all(probabilities >= 0)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-9)
+    else:
+        assert np.all(np.isfinite(est.predict(X)))
+
+
+def outcome(est, problem: Problem):
+    """Fit, check what comes of it, and say in a word what it was."""
+    est = clone(est)
+    est.set_params(**{name: value for name, value in problem.kernel.items() if name in est.get_params()})
+    y = problem.labels if is_classifier(est) else problem.y
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        reason = None
+        try:
+            est.fit(problem.X, y, sample_weight=problem.weights)
+        except (ValueError, NumericalError) as error:
+            reason = str(error)
+        if reason is not None:
+            assert len(reason) > 20
+            return "refused"
+        assert_numbers(est, problem.X)
+    # Nothing overflows on the way: NumPy's warnings would be ours.
+    assert {warning.category for warning in said} <= {ConvergenceWarning}, [str(w.message) for w in said]
+    status = getattr(est, "status_", None)
+    assert (status == "converged") == (not said), (status, [str(w.message) for w in said])
+    if status == "converged" and type(est) in CERTIFIED:
+        found = certificate(est, problem.X, y, problem.weights)
+        # What rounding makes of sums as large as the evidence.
+        rounding = 8 * np.finfo(float).eps * abs(found.log_marginal_likelihood)
+        for name, limit in LIMITS.items():
+            assert getattr(found, name) <= limit + rounding, (name, found)
+        assert np.isclose(found.log_marginal_likelihood, est.log_marginal_likelihood_, rtol=1e-6)
+    return status
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_an_outcome_is_a_model_or_a_reason(estimator, problem):
+    outcome(ESTIMATORS[estimator], PROBLEMS[problem])
+
+
+@pytest.mark.parametrize(
+    "est", [SparseBayesClassifier(fit_intercept=True), RVC(candidates=20, random_state=0)]
+)
+def test_one_positive_in_ten_thousand(est):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 3))
+    labels = (np.arange(10_000) == 17).astype(int)
+    assert outcome(est, Problem("one in 10000", X, X[:, 0], labels=labels)) != "refused"
