@@ -126,6 +126,7 @@ class SparseBayesEstimator(Trainable):
 
     if TYPE_CHECKING:
         scheme: Scheme
+        search: str
         alpha_prior: tuple[float, float]
         tol: float
         max_iter: int
@@ -338,6 +339,7 @@ class SparseBayesEstimator(Trainable):
                 variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
                 share_alpha=self._shares_alpha,
+                exchanges=getattr(self, "search", "greedy") != "greedy",
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

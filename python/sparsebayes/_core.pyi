@@ -156,6 +156,8 @@ def fit_dense(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -177,6 +179,8 @@ def fit_kernel(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -197,6 +201,8 @@ def fit_kernel_in_blocks(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
     resume: dict[str, NDArray[Any]] | None = None,
@@ -248,6 +254,8 @@ def fit_provider(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -396,6 +404,8 @@ class SufficientStatistics:
         alpha_prior: Sequence[float] = ...,
         noise_prior: Sequence[float] = ...,
         share_alpha: bool = False,
+        search: str = "greedy",
+        seed: int = 0,
         n_threads: int | None = None,
         callback: _Callback | None = None,
     ) -> Posterior: ...

@@ -6,6 +6,7 @@ mod blocks;
 mod climb;
 mod creep;
 mod dictionary;
+mod exchange;
 mod fixed_point;
 mod inner;
 mod joint;
@@ -36,7 +37,7 @@ pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
 pub use outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
-pub use settings::{Blocks, Noise, Rules, Scheme, Settings};
+pub use settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use joint::NoiseRange;
 use prior::{Gamma, Priors};
@@ -102,11 +103,19 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     } else if rules.scheme != Scheme::Sequential {
         fixed_point::maximise(stats, &mut state, priors, rules, range, &mut recorder)
     } else if gaussian {
-        sequential::maximise(stats, &mut state, priors, rules, range, &mut recorder)
+        let own = priors.clone();
+        sequential::maximise(stats, &mut state, own, rules, range, &mut recorder).and_then(
+            |found| {
+                let limits = (rules, range);
+                exchange::go_on(found, stats, &mut state, &priors, limits, &mut recorder)
+            },
+        )
     } else if rules.share_alpha && stats.n_predictors() > 1 {
         shared_classes::maximise(stats, &mut state, rules, &mut recorder)
     } else {
-        laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
+        laplace::maximise(stats, &mut state, &priors, rules, &mut recorder).and_then(|found| {
+            exchange::go_on_at_modes(found, stats, &mut state, &priors, rules, &mut recorder)
+        })
     };
     let status = if variational {
         status(stats, &state, outcome)?
