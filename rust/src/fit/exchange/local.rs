@@ -26,7 +26,7 @@ impl Reach {
     pub(super) fn of(search: Search) -> Self {
         let (moves, trials) = match search {
             Search::Thorough => (Moves::All, 1000),
-            Search::Greedy | Search::Exchange => (Moves::Exchanges, 96),
+            Search::Greedy | Search::Exchange => (Moves::All, 200),
         };
         Self {
             moves,
@@ -38,8 +38,9 @@ impl Reach {
     /// That of a restart.
     pub(super) fn short() -> Self {
         Self {
+            moves: Moves::Exchanges,
             trials: 24,
-            ..Self::of(Search::Exchange)
+            moves_left: usize::MAX,
         }
     }
 }
@@ -54,9 +55,20 @@ pub(super) fn improve(
     let before = state.log_posterior();
     let mut best = Model::new(pool, state.clone());
     let mut refused = BTreeSet::new();
-    while reach.moves_left > 0
-        && let Some(better) = next(pool, &mut best, noise, reach, &mut refused)?
-    {
+    while reach.moves_left > 0 {
+        // There are many larger moves: they are looked at once exchanges lead nowhere.
+        let mut better = next(
+            pool,
+            &mut best,
+            noise,
+            Moves::Exchanges,
+            reach,
+            &mut refused,
+        )?;
+        if better.is_none() && reach.moves == Moves::All {
+            better = next(pool, &mut best, noise, Moves::All, reach, &mut refused)?;
+        }
+        let Some(better) = better else { break };
         best = better;
         reach.moves_left -= 1;
     }
@@ -72,11 +84,12 @@ fn next(
     pool: &Pool,
     model: &mut Model,
     noise: Option<NoiseRange>,
+    kind: Moves,
     reach: &mut Reach,
     refused: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
 ) -> Result<Option<Model>, Halt> {
     let name = |change: &Move| (change.leaving.clone(), change.entering.clone());
-    let mut moves = suggestions(pool, model, reach.moves, -HOPELESS)?;
+    let mut moves = suggestions(pool, model, kind, -HOPELESS)?;
     moves.retain(|change| !refused.contains(&name(change)));
     for batch in moves.chunks(TRIALS_AT_A_TIME) {
         pool.check_cancel()?;

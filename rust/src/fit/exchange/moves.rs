@@ -8,6 +8,7 @@ use super::super::search::Model;
 use super::super::settings::ALIGNED;
 use super::super::state::State;
 use super::leaving::Leaving;
+use crate::linalg::parallel::map_pieces;
 
 /// Functions more alike than this (the cosine of their columns) are one suggestion.
 const ALIKE: f64 = 0.95;
@@ -44,19 +45,10 @@ pub(super) fn suggestions(
     least: f64,
 ) -> Result<Vec<Move>, Halt> {
     let view = View::of(pool, model);
+    let pieces = map_pieces(view.state.len(), 1, |range| view.of_one(range.start, moves));
     let mut found = Vec::new();
-    for k in 0..view.state.len() {
-        pool.check_cancel()?;
-        let firsts = view.best_for(&[k], FIRSTS)?;
-        found.extend(firsts.iter().take(SUGGESTED).cloned());
-        if moves == Moves::All {
-            for first in &firsts {
-                found.extend(view.split(first)?);
-            }
-            for l in view.neighbours(k) {
-                found.extend(view.best_for(&[k, l], 1)?);
-            }
-        }
+    for piece in pieces {
+        found.extend(piece?);
     }
     found.retain(|change| change.gain > least);
     found.sort_by(|a, b| {
@@ -87,6 +79,26 @@ impl<'a> View<'a> {
             outside,
             covariances,
         }
+    }
+
+    /// What the active function at place `k` could leave for.
+    fn of_one(&self, k: usize, moves: Moves) -> Result<Vec<Move>, Halt> {
+        self.pool.check_cancel()?;
+        let mut found = self.best_for(&[k], FIRSTS)?;
+        if moves == Moves::All {
+            let mut larger = Vec::new();
+            for first in &found {
+                larger.extend(self.split(first)?);
+            }
+            for l in self.neighbours(k) {
+                larger.extend(self.best_for(&[k, l], 1)?);
+            }
+            found.truncate(SUGGESTED);
+            found.extend(larger);
+        } else {
+            found.truncate(SUGGESTED);
+        }
+        Ok(found)
     }
 
     /// At most `limit` functions that could take the place of those at these places, no two of them alike.
@@ -144,7 +156,7 @@ impl<'a> View<'a> {
         }))
     }
 
-    /// The active functions most like the one at place `k`, further on in the active set.
+    /// The active functions most like the one at place `k`.
     fn neighbours(&self, k: usize) -> Vec<usize> {
         const NEAREST: usize = 2;
         let alignment = |l: usize| {
