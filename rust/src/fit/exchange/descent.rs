@@ -7,10 +7,12 @@
 //! which maximises a bound on the evidence (ln|C| is concave in the variances 1 / alpha, so its tangent lies above it), never
 //! lowers it, and loses fewer of the good optima than MacKay's own.
 
+use nalgebra::DMatrix;
+
 use super::super::action::ALPHA_FLOOR;
-use super::super::fixed_point::{MOST_GROWTH, START_ALPHA, new_alpha, prune};
+use super::super::fixed_point::{MOST_GROWTH, PRUNABLE, START_ALPHA, new_alpha};
 use super::super::pool::Pool;
-use super::super::record::{Halt, Recorder};
+use super::super::record::Halt;
 use super::super::settings::Scheme;
 use super::super::state::State;
 use crate::stats::Statistics;
@@ -19,45 +21,60 @@ use crate::stats::Statistics;
 pub(super) fn from_everything(pool: &Pool, best: &State) -> Result<State, Halt> {
     const MOST_UPDATES: usize = 200;
     /// Single steps are faster once no ln alpha moves by more.
-    const NEAR: f64 = 0.05;
-    let mut stats = pool;
-    let mut state = State::empty(best.beta, best.noise_prior, pool.target_sq, pool.n_obs);
+    const NEAR: f64 = 0.1;
     let everything: Vec<usize> = (0..pool.len()).collect();
-    state.fill(&everything, START_ALPHA, &pool.priors, stats.cancel_flag());
-    let mu = vec![0.0; pool.len()];
-    let deviance = pool.target_sq;
-    state.set_data(&mu, &pool.projections, deviance, Some(&pool.gram))?;
+    let mut state = of(
+        pool,
+        best,
+        &everything,
+        &vec![START_ALPHA; everything.len()],
+    )?;
     for _ in 0..MOST_UPDATES {
         pool.check_cancel()?;
-        state.recentre(&mut stats)?;
-        let moved = update(&mut state)?;
-        let pruned = prune(&mut state, moved, &mut Recorder::silent())?;
-        if moved <= NEAR && !pruned {
+        let next: Vec<f64> = (0..state.len()).map(|k| updated(&state, k)).collect();
+        let stays: Vec<usize> = (0..next.len())
+            .filter(|&k| !goes(&state, k, next[k]))
+            .collect();
+        let moved = |&k: &usize| (next[k] / state.alpha[k]).ln().abs();
+        let most = stays.iter().map(moved).fold(0.0, f64::max);
+        let settled = most <= NEAR && stays.len() == state.len();
+        let names: Vec<usize> = stays.iter().map(|&k| state.active[k]).collect();
+        let alpha: Vec<f64> = stays.iter().map(|&k| next[k]).collect();
+        state = of(pool, best, &names, &alpha)?;
+        if settled {
             break;
         }
     }
     Ok(state)
 }
 
-/// One update of all alphas; the largest change in their logarithms.
-fn update(state: &mut State) -> Result<f64, Halt> {
-    let bounded = |k: usize| {
-        let (old, next) = (state.alpha[k], new_alpha(state, k, Scheme::MacKay));
-        // With a prior it is that mean already.
-        let next = if state.priors[k].is_flat() {
-            (next * old).sqrt()
-        } else {
-            next
-        };
-        next.clamp(ALPHA_FLOOR, MOST_GROWTH * old)
+/// A model of these functions.
+fn of(pool: &Pool, best: &State, functions: &[usize], alpha: &[f64]) -> Result<State, Halt> {
+    let mut state = State::empty(best.beta, best.noise_prior, pool.target_sq, pool.n_obs);
+    state.fill(functions, START_ALPHA, &pool.priors, pool.cancel_flag());
+    state.alpha.copy_from_slice(alpha);
+    let size = functions.len();
+    let gram = DMatrix::from_fn(size, size, |a, b| pool.gram[(functions[a], functions[b])]);
+    let projections: Vec<f64> = functions.iter().map(|&i| pool.projections[i]).collect();
+    state.set_data(&vec![0.0; size], &projections, pool.target_sq, Some(&gram))?;
+    state.recentre(&mut &*pool)?;
+    Ok(state)
+}
+
+/// The next precision of active function `k`.
+fn updated(state: &State, k: usize) -> f64 {
+    let (old, next) = (state.alpha[k], new_alpha(state, k, Scheme::MacKay));
+    // With a prior it is that mean already.
+    let next = if state.priors[k].is_flat() {
+        (next * old).sqrt()
+    } else {
+        next
     };
-    let alpha: Vec<f64> = (0..state.len()).map(bounded).collect();
-    let change = |(a, b): (&f64, &f64)| (a / b).ln().abs();
-    let moved = alpha
-        .iter()
-        .zip(&state.alpha)
-        .map(change)
-        .fold(0.0, f64::max);
-    state.set_hyperparameters(&alpha, state.beta)?;
-    Ok(moved)
+    next.clamp(ALPHA_FLOOR, MOST_GROWTH * old)
+}
+
+/// Whether active function `k` is so far on its way out at this precision that nothing is lost by its going.
+fn goes(state: &State, k: usize, alpha: f64) -> bool {
+    let factors = state.factors(k);
+    alpha >= PRUNABLE * factors.s && factors.optimal_alpha().is_none()
 }

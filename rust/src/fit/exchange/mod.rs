@@ -93,6 +93,10 @@ fn search(
     let whole = dictionary.n_candidates() <= WHOLE;
     let mut status = None;
     for round in 0..MOST_ROUNDS {
+        if whole && round > 0 && rules.search == Search::Exchange {
+            // The pool is the same, and so would be most that is tried.
+            reach.trials = 0;
+        }
         let pool = pool(stats, state, &dictionary)?;
         let better = pool.within(state, recorder, |state, _| {
             search_pool(&pool, state, noise, rules, &mut reach, round)
@@ -133,9 +137,16 @@ fn search_pool(
         found |= restarts::descend(pool, state, noise)?;
     }
     found |= improve(pool, state, noise, reach)?;
-    if thorough {
+    let restarts = if thorough {
+        16
+    } else if round == 0 {
+        knob("EX_KICKS", 0)
+    } else {
+        0
+    };
+    if restarts > 0 {
         let seed = rules.seed.wrapping_add(round);
-        found |= restarts::restart(pool, state, noise, seed)?;
+        found |= restarts::restart(pool, state, noise, seed, restarts)?;
         found |= improve(pool, state, noise, reach)?;
     }
     Ok(found)
@@ -162,4 +173,11 @@ fn pool(
         members
     };
     Ok(Pool::about(stats, state, dictionary.priors(), &members)?)
+}
+
+pub(super) fn knob(name: &str, default: usize) -> usize {
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(default)
 }

@@ -84,7 +84,7 @@ impl<'a> View<'a> {
     /// What the active function at place `k` could leave for.
     fn of_one(&self, k: usize, moves: Moves) -> Result<Vec<Move>, Halt> {
         self.pool.check_cancel()?;
-        let mut found = self.best_for(&[k], FIRSTS)?;
+        let mut found = self.best_for(&[k], super::knob("EX_FIRSTS", FIRSTS))?;
         if moves == Moves::All {
             let mut larger = Vec::new();
             for first in &found {

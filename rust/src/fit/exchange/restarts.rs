@@ -42,11 +42,11 @@ pub(super) fn restart(
     state: &mut State,
     noise: Option<NoiseRange>,
     seed: u64,
+    restarts: usize,
 ) -> Result<bool, Halt> {
-    const RESTARTS: usize = 16;
     let before = state.log_posterior();
     let mut best = state.clone();
-    let numbers: Vec<usize> = (0..RESTARTS).collect();
+    let numbers: Vec<usize> = (0..restarts).collect();
     for batch in numbers.chunks(TRIALS_AT_A_TIME) {
         // All of a batch start from the same model, so threads do not show in the result.
         let outcomes = map_pieces(batch.len(), 1, |range| {
@@ -79,7 +79,7 @@ fn one(
     restart: usize,
 ) -> Result<State, Halt> {
     let mut random = Random::of(seed, restart);
-    let mut state = if restart % 2 == 0 {
+    let mut state = if restart % 4 < super::knob("EX_SPLIT", 2) {
         without_some(pool, best, &mut random)?
     } else {
         anew(pool, best, noise, &mut random)?
