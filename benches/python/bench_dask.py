@@ -1,9 +1,10 @@
-"""What a second worker brings: fits on one and on two worker processes of a Dask cluster on this machine.
+"""What further workers bring: fits on one and on more worker processes of Dask clusters on this machine.
 
 The two-dimensional sinc with noise 0.1, its rows made on the workers and held there, and kernel functions
 about fixed centres: `DaskRVR`. With ``--classes`` `DaskRVC` on two classes too, the sinc for log odds.
-Workers have one thread each. Both clusters run all the time and fit in turn; what is timed is the fit alone,
-without the start of workers and without making the rows, and the table has medians.
+Workers have one thread each. All clusters run all the time and fit in turn; what is timed is the fit alone,
+without the start of workers and without making the rows. The table has medians, and how many times faster
+than the first each is.
 
 Run ``make bench-dask``, or this file with ``--help``.
 """
@@ -21,7 +22,7 @@ from runs import progress
 
 from sparsebayes.dask import DaskRVC, DaskRVR
 
-ROWS, CENTRES, CHUNKS, WORKERS = 1_000_000, 500, 16, (1, 2)
+ROWS, CENTRES, CHUNKS, WORKERS = [1_000_000], 500, 16, [1, 2]
 GAMMA = 0.16
 
 
@@ -33,12 +34,24 @@ def main():
     if options.classes:
         models.append(DaskRVC(gamma=GAMMA, candidates=centres, n_jobs=1))
     with ExitStack() as stack:
-        clients = [started(stack, n) for n in WORKERS]
-        lines = [row for model in models for row in measure(model, clients, options)]
-    shape = f"{options.rows:,} rows in {options.chunks} chunks, {options.centres} centres"
+        clients = [started(stack, n) for n in options.workers]
+        lines = [
+            row
+            for model in models
+            for n_rows in options.rows
+            for row in measure(model, clients, n_rows, options)
+        ]
+    names = [f"{n} worker{'s' * (n > 1)}" for n in options.workers]
     table = report.Table(
-        f"{shape}, median of {options.turns}",
-        ("model", "status", " functions", *(f" {n} worker{'s' * (n > 1)}, s" for n in WORKERS), " ratio"),
+        f"{options.chunks} chunks, {options.centres} centres, median of {options.turns}",
+        (
+            "model",
+            " rows",
+            "status",
+            " functions",
+            *(f" {name}, s" for name in names),
+            *(f" {name}, ratio" for name in names[1:]),
+        ),
         lines,
     )
     print("\n".join([*report.environment_lines(False), "", *table.lines(False)]))
@@ -46,10 +59,11 @@ def main():
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--centres", type=int, default=CENTRES)
     parser.add_argument("--chunks", type=int, default=CHUNKS)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
     parser.add_argument("--classes", action="store_true", help="measure a classification too")
     return parser.parse_args()
 
@@ -73,14 +87,16 @@ def warm_up():
     import sparsebayes.dask  # noqa: F401 # loads what tasks need
 
 
-def measure(model, clients, options):
+def measure(model, clients, n_rows, options):
     """Seconds of each fit: a row of the table. The models have to be equal to the last bit."""
     name = type(model).__name__
-    rows = {client: held(client, options, classes=isinstance(model, DaskRVC)) for client in clients}
+    rows = {
+        client: held(client, n_rows, options.chunks, classes=isinstance(model, DaskRVC)) for client in clients
+    }
     took, fitted = {client: [] for client in clients}, []
     for turn in range(options.turns):
         for client in clients:
-            progress(f"{name}, turn {turn + 1}, {len(client.ncores())} workers")
+            progress(f"{name}, {n_rows} rows, turn {turn + 1}, {len(client.ncores())} workers")
             model.set_params(client=client)
             start = time.perf_counter()
             model.fit(*rows[client])
@@ -89,14 +105,21 @@ def measure(model, clients, options):
     for other in fitted[1:]:
         for ours, theirs in zip(fitted[0], other, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-    one, two = (statistics.median(took[client]) for client in clients)
-    yield name, model.status_, str(len(model.active_)), f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}"
+    first, *others = (statistics.median(took[client]) for client in clients)
+    yield (
+        name,
+        f"{n_rows:,}",
+        model.status_,
+        str(len(model.active_)),
+        *(f"{seconds:.2f}" for seconds in (first, *others)),
+        *(f"{first / seconds:.2f}" for seconds in others),
+    )
 
 
-def held(client, options, *, classes):
+def held(client, n_rows, n_chunks, *, classes):
     """X and y on the workers."""
-    size = -(-options.rows // options.chunks)
-    sizes = tuple(min(size, options.rows - start) for start in range(0, options.rows, size))
+    size = -(-n_rows // n_chunks)
+    sizes = tuple(min(size, n_rows - start) for start in range(0, n_rows, size))
     both = da.map_blocks(block, np.array(classes), chunks=(sizes, (3,)), dtype=float, meta=np.empty((0, 3)))
     X, y = client.persist([both[:, :2], both[:, 2]])
     with client.as_current():

@@ -55,19 +55,4 @@ for ax, measure, label in [
     ax.set_ylabel(label)
 axes[0].legend(fontsize="small")
 axes[2].set_xlabel("width of the Gaussian")
-
-# %%
-# A width for each input
-# ----------------------
-# Friedman's first function has ten inputs, five of which do nothing. With one width for each input those of the
-# five go up, to where the input no longer shows. Drawn is 1 / width: the height says how much an input matters.
-
-X = rng.uniform(size=(100, 10))
-y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
-y += rng.normal(size=100)
-friedman = RVR(Gaussian([2.0] * 10), optimize_kernel=True).fit(X, y)
-
-fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
-ax.bar(np.arange(1, 11), 1 / np.array(friedman.kernel_.width), color=["C0"] * 5 + ["C1"] * 5)
-ax.set(xlabel="input (1 to 5 matter)", ylabel="1 / width", xticks=range(1, 11))
 plt.show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 
 from . import _candidates
 from ._arguments import check_n_jobs, check_settings
-from ._base import SparseBayesEstimator
 from ._checkpoint import open_checkpoint
-from ._chunks import Chunks, Rows, are_chunks, located, open_chunks
+from ._chunks import Chunks, Rows, located
 from ._design import DenseDesign, Layout, evaluate
 from ._extra import columns_at
+from ._in_parts import READING, InParts
 from ._journal import Journal, JournalledStatistics
 from ._kernel_sums import FixedCentres
 from ._memory import check_memory_limit, in_words
@@ -32,66 +33,24 @@ from ._types import FloatArray, Settings
 from ._validation import Training, learn_classes
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
     from .kernels import Kernel
 
 #: Functions that a model may well have: rows are kept where there is room for so many columns.
 _ACTIVE: Final = 100
 
 
-class ChunkedClasses(SparseBayesEstimator):
+class ChunkedClasses(InParts):
     """A classification that can read its rows anew at each question."""
 
+    _takes_labels = True
+
     if TYPE_CHECKING:
-        memory_limit: int | str | None
-        checkpoint: str | os.PathLike[str] | None
         multi_class: str
         classes_: NDArray[Any]
-        n_features_in_: int
-        feature_names_in_: NDArray[Any]
-        _wanted: Callable[[int], tuple[int | None, bool]]
-        _usual_bytes: Callable[[NDArray[Any]], float]
-        _settle: Callable[[Facts, int], None]
-        _layout_of: Callable[[int, int], Layout]
-        _publish_sums: Callable[[int], None]
 
-    def _check_parts(self) -> None:
-        """Raise ValueError, naming the remedy, if rows read part by part will not do."""
-
+    @abstractmethod
     def _functions_of(self, layout: Layout) -> Functions:
         """Return the functions as parts of the rows need them; they are settled."""
-        raise NotImplementedError
-
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
-        chunks = self._parts(X, y, sample_weight)
-        if chunks is None:
-            super()._train_anew(X, y, sample_weight)
-        else:
-            self._fit_parts(chunks)
-
-    def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
-        """Return the rows as a data set to be read part by part; None if they are for memory."""
-        limit = check_memory_limit(self.memory_limit)
-        if are_chunks(X, y):
-            self._check_parts()
-            return open_chunks(X, y, sample_weight, labels=True)
-        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
-            return None
-        needed = self._usual_bytes(X)
-        if needed <= limit:
-            return None
-        try:
-            self._check_parts()
-        except ValueError as error:
-            if self.memory_limit is None and not isinstance(X, np.memmap):
-                return None  # as ever
-            raise ValueError(
-                f"memory_limit of {in_words(limit)} is less than the {in_words(needed)} or so of a fit in "
-                f"memory. {error}; or raise memory_limit"
-            ) from None
-        return open_chunks(X, y, sample_weight, labels=True)
 
     def _fit_parts(self, chunks: Chunks) -> None:
         settings = check_settings(self)
@@ -99,10 +58,7 @@ class ChunkedClasses(SparseBayesEstimator):
         if settings.scheme == "variational":
             raise ValueError("scheme='variational' needs the rows in memory; take scheme='sequential'")
         chunks.check_passes("a classification")
-        self.n_features_in_ = chunks.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if chunks.names is not None:
-            self.feature_names_in_ = chunks.names
+        self._take_columns(chunks)
         survey = Survey(self, chunks, digesting=self.checkpoint is not None)
         survey.run()
         if softmax and len(self.classes_) > 2:
@@ -273,11 +229,11 @@ class ClassParts:
         return iter(self.blocks.parts(self.label))
 
 
-class KernelClasses(ChunkedClasses, FixedCentres, KernelClassification):
+class KernelClasses(FixedCentres, ChunkedClasses, KernelClassification):
     """Classes of kernels about centres that are settled after a first look at the rows."""
 
-    def _check_parts(self) -> None:
-        self._check_fixed("a fit that reads its rows part by part")
+    def _check_parts(self, y: Any = None) -> None:
+        self._check_fixed(READING)
 
     def _functions_of(self, layout: Layout) -> Functions:
         nothing = np.empty((0, self.n_features_in_))
@@ -289,11 +245,11 @@ class KernelClasses(ChunkedClasses, FixedCentres, KernelClassification):
         )
 
 
-class ColumnClasses(ChunkedClasses, WholeColumns):
+class ColumnClasses(WholeColumns, ChunkedClasses):
     """Classes of rows whose columns are the functions."""
 
-    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
-        return None, False
+    def _check_parts(self, y: Any = None) -> None:
+        pass  # they always will do
 
     def _functions_of(self, layout: Layout) -> Functions:
         return Functions(layout.bias, self.n_features_in_, check_n_jobs(self.n_jobs))

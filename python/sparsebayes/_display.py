@@ -16,6 +16,7 @@ from ._types import FloatArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from typing_extensions import Self
 
 
 class Display:
@@ -25,11 +26,32 @@ class Display:
         ax_: Axes
         figure_: Figure
 
-    def _on(self, ax: Axes | None) -> Axes:
-        """Publish the axes to draw on: those given, or those of a new figure."""
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw. None: a new figure.
+        **kwargs
+            As for ``from_estimator``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ImportError
+            If ``ax`` is None and matplotlib is not installed.
+        """
         self.ax_ = _new_axes(type(self).__name__) if ax is None else ax
         self.figure_ = self.ax_.figure  # type: ignore[assignment] # or a part of a figure
-        return self.ax_
+        self._draw(self.ax_, **kwargs)
+        return self
+
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
+        raise NotImplementedError
 
 
 def fitted(est: Any, display: str, needs: str, what: str) -> None:

@@ -116,26 +116,7 @@ class RelevanceVectorsDisplay(Display):
         display = cls(np.column_stack([rows, target]), target, vectors, labels=(names[0], "y"))
         return display.plot(ax, **({"color": "0.5"} | kwargs))
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw. None: a new figure.
-        **kwargs
-            For ``matplotlib.axes.Axes.scatter`` of a regression's data.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If ``ax`` is None and matplotlib is not installed.
-        """
-        ax = self._on(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         if self.classes is None:
             colours = {} if {"c", "color"} & kwargs.keys() else {"c": self.y}
             ax.scatter(
@@ -146,7 +127,6 @@ class RelevanceVectorsDisplay(Display):
         _circle(ax, *self.vectors.T)
         ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
         ax.legend()
-        return self
 
 
 class PredictiveBandDisplay(Display):
@@ -267,26 +247,7 @@ class PredictiveBandDisplay(Display):
         display = cls(x, mean, std, points=points, vectors=vectors, n_sigma=n_sigma, label=label)
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw. None: a new figure.
-        **kwargs
-            For ``matplotlib.axes.Axes.plot`` of the mean.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If ``ax`` is None and matplotlib is not installed.
-        """
-        ax = self._on(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         (self.line_,) = ax.plot(self.x, self.mean, **{"label": "mean", **kwargs})
         reach = self.n_sigma * self.std
         colour, name = self.line_.get_color(), f"{self.n_sigma:g} standard deviations"
@@ -298,4 +259,3 @@ class PredictiveBandDisplay(Display):
             _circle(ax, *self.vectors.T)
         ax.set(xlabel=self.label, ylabel="y")
         ax.legend()
-        return self

@@ -82,29 +82,9 @@ class EvidencePathDisplay(Display):
         fitted(est, cls.__name__, path, "the log evidence after each step")
         return cls(getattr(est, path), objective=_objective(est, path)).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw. None: a new figure.
-        **kwargs
-            For ``matplotlib.axes.Axes.plot``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If ``ax`` is None and matplotlib is not installed.
-        """
-        ax = self._on(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         (self.line_,) = ax.plot(np.arange(len(self.path)), self.path, **kwargs)
         ax.set(xlabel="step", ylabel=self.objective)
-        return self
 
 
 def _objective(est: Any, path: str) -> str:
@@ -202,26 +182,7 @@ class AlphaSpectrumDisplay(Display):
         names = list(getattr(est, "classes_", range(len(found)))) if len(found) > 1 else None
         return cls([np.sort(values) for values in found], quantity=quantity, names=names).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw. None: a new figure.
-        **kwargs
-            For ``matplotlib.axes.Axes.plot``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If ``ax`` is None and matplotlib is not installed.
-        """
-        ax = self._on(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         self.lines_ = []
         for i, spectrum in enumerate(self.spectra):
             label = {} if self.names is None else {"label": str(self.names[i])}
@@ -231,7 +192,6 @@ class AlphaSpectrumDisplay(Display):
         ax.set(yscale="log", xlabel="weights, in order of size", ylabel=name)
         if self.names is not None:
             ax.legend()
-        return self
 
 
 def _gammas(alphas: FloatArray, sigma: FloatArray) -> list[FloatArray]:

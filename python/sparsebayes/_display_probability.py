@@ -147,26 +147,7 @@ class ProbabilityDisplay(Display):
             labels=[str(name) for name in getattr(est, "feature_names_in_", ("x1", "x2"))],
         ).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw. None: a new figure.
-        **kwargs
-            For ``matplotlib.axes.Axes.contour``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If ``ax`` is None and matplotlib is not installed.
-        """
-        ax = self._on(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         _draw_classes(ax, self.points, self.y, self.classes)
         _circle(ax, *self.vectors.T)
         self.contours_ = []
@@ -183,7 +164,6 @@ class ProbabilityDisplay(Display):
             self.contours_.append(contours)
         ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
         ax.legend()
-        return self
 
 
 def _drawn(classes: NDArray[Any], wanted: Any) -> list[int]:

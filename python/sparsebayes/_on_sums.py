@@ -8,28 +8,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from . import _outputs
 from ._arguments import check_settings
-from ._base import SparseBayesEstimator
-from ._checkpoint import check_path
-from ._chunks import Chunks, Rows, are_chunks, open_chunks
-from ._memory import check_memory_limit, in_words
-from ._out_of_core import Facts, Gathering, look
+from ._chunks import Chunks, Rows
+from ._in_parts import READING, InParts
+from ._memory import check_memory_limit
+from ._out_of_core import Gathering, look
 from ._statistics import SufficientStatistics
 from ._summed import Summed, check_room
-from ._validation import Training, check_chunk_targets, check_X
+from ._validation import check_chunk_targets, check_X
 from ._variational import check_variational
 from ._watch import Watch
 
 if TYPE_CHECKING:
-    import os
-
     from typing_extensions import Self
 
-    from ._design import Layout
     from ._types import Settings
 
 
@@ -38,14 +34,10 @@ def _goes_on(estimator: OnSums) -> bool:
     return True
 
 
-class OnSums(SparseBayesEstimator):
+class OnSums(InParts):
     """A regression that can do with sums over rows."""
 
     if TYPE_CHECKING:
-        memory_limit: int | str | None
-        checkpoint: str | os.PathLike[str] | None
-        n_features_in_: int
-        feature_names_in_: NDArray[Any]
         #: Sums over the rows seen so far; only between calls of `partial_fit`.
         _statistics: SufficientStatistics
 
@@ -53,40 +45,17 @@ class OnSums(SparseBayesEstimator):
     def _check_sums(self, doing: str) -> None:
         """Raise ValueError, naming the remedy, if sums will not do, and so not for ``doing`` this."""
 
-    @abstractmethod
-    def _usual_bytes(self, X: NDArray[Any]) -> float:
-        """Return about how much memory a fit of rows in memory takes beside X."""
-
-    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
-        """Return what to learn from a first pass: a sample of so many rows or none; moments or not."""
-        return None, False
+    def _check_parts(self, y: Any = None) -> None:
+        self._check_sums(READING)
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(f"y must have one column for that, got an array of shape {np.shape(y)}")
 
     def _foresee(self, chunks: Chunks) -> None:
         """Raise ValueError before the first pass if it can be seen that there is no memory for the sums."""
 
-    def _sampling_seed(self) -> int:
-        """Return the seed of the sample."""
-        raise NotImplementedError
-
-    def _chosen(self, sample: Training) -> Facts:
-        """Return the centres chosen from a sample."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def _settle(self, facts: Facts, n_features: int) -> None:
-        """Publish what the functions are made of."""
-
     @abstractmethod
     def _summed(self, n_features: int) -> Summed:
         """Return the functions to be summed; they are settled."""
-
-    @abstractmethod
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        """Return which function is which; they are settled."""
-
-    @abstractmethod
-    def _publish_sums(self, n_samples: int) -> None:
-        """Publish what depends on the kind of basis; the attributes of the posterior are there."""
 
     @available_if(_goes_on)  # type: ignore[untyped-decorator] # scikit-learn carries no types
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -134,45 +103,12 @@ class OnSums(SparseBayesEstimator):
         self._wholly(train)  # which counts this call: `_wholly` names the line two calls further out
 
     def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
-        chunks = self._parts(X, y, sample_weight)
-        if chunks is None:
-            super()._train_anew(X, y, sample_weight)
-        else:
-            self._fit_parts(chunks)
+        super()._train_anew(X, y, sample_weight)
         self.__dict__.pop("_statistics", None)
-
-    def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
-        """Return the rows as a data set to be read part by part; None if they are for memory."""
-        limit = check_memory_limit(self.memory_limit)
-        if self.checkpoint is not None:
-            check_path(self.checkpoint)
-        if are_chunks(X, y):
-            self._check_sums("a fit of rows read part by part")
-            return open_chunks(X, y, sample_weight)
-        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
-            return None
-        needed = self._usual_bytes(X)
-        if needed <= limit:
-            return None
-        try:
-            self._check_sums("a fit that reads its rows part by part")
-            if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-                raise ValueError(f"y must have one column for that, got an array of shape {np.shape(y)}")
-        except ValueError as error:
-            if self.memory_limit is None and not isinstance(X, np.memmap):
-                return None  # as ever
-            raise ValueError(
-                f"memory_limit of {in_words(limit)} is less than the {in_words(needed)} or so of a fit in "
-                f"memory. {error}; or raise memory_limit"
-            ) from None
-        return open_chunks(X, y, sample_weight)
 
     def _fit_parts(self, chunks: Chunks) -> None:
         settings = check_settings(self)
-        self.n_features_in_ = chunks.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if chunks.names is not None:
-            self.feature_names_in_ = chunks.names
+        self._take_columns(chunks)
         gathering = Gathering(self, chunks)
         gathering.run()
         self._fit_sums(gathering.stats, settings, stopped=gathering.reading.stopped)

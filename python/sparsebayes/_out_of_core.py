@@ -20,6 +20,7 @@ from ._summed import Summed, block_rows, check_room
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ._in_parts import InParts
     from ._on_sums import OnSums
 
 #: What a first pass found, by name, as a checkpoint keeps it.
@@ -155,7 +156,7 @@ class RowDigest:
         return np.frombuffer(self._state.digest(), np.uint8)
 
 
-def look(estimator: OnSums, blocks: Iterable[Rows], n_features: int) -> Facts:
+def look(estimator: InParts, blocks: Iterable[Rows], n_features: int) -> Facts:
     """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
     size, spread = estimator._wanted(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())

@@ -337,18 +337,17 @@ pub(super) fn climb_from(
 ) -> Result<(), Halt> {
     loop {
         step_greedily(pool, state, outside, effort, recorder)?;
-        let before = (state.alpha.clone(), state.beta);
-        let good = state.clone();
+        let before = state.clone();
         match inner::converge(&mut &*pool, state, noise, effort, recorder) {
             Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
                 pool.check_cancel()?;
                 // Rounding rules here: what comes next sees more than the pool, or says so.
-                state.clone_from(&good);
+                state.clone_from(&before);
                 return Ok(());
             }
             outcome => outcome?,
         };
-        if (&state.alpha, state.beta) != (&before.0, before.1) {
+        if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
             outside.refresh(pool, state);
         }
         if add_several(pool, state, outside, effort, recorder)? == 0 {

@@ -104,7 +104,7 @@ pub(super) fn step(
                 .collect();
             let mut beta = before.1;
             if let (true, Some(range)) = (free_beta, noise) {
-                beta = (beta * direction[alpha.len()].exp()).min(range.beta_max);
+                beta = range.snapped(beta * direction[alpha.len()].exp());
             }
             if state.set_hyperparameters(&alpha, beta).is_ok() {
                 state.recentre(stats)?;

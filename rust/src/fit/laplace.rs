@@ -23,7 +23,7 @@ use super::settings::{
     BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
 use super::state::State;
-use super::stationary::{polish, sharpen};
+use super::stationary::{Residual, polish, sharpen};
 use crate::Error;
 use crate::stats::Statistics;
 
@@ -50,7 +50,7 @@ const LATE: Effort = Effort {
 /// Runs from the state given, an empty model, to convergence.
 ///
 /// Some choices of functions have no fixed point: one of them is wanted by the others' linearisation and not by its own.
-/// If pools have led to such a choice the fit starts again without them.
+/// If pools have led to such a choice the fit starts again without them; not where all that is left is rounding.
 pub(super) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -69,7 +69,7 @@ pub(super) fn maximise(
     };
     relinearise(stats, state, priors, &first, recorder)?;
     let status = finish(stats, state, &mut dictionary, POOLS, rules, recorder)?;
-    if status == Status::Converged {
+    if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
     }
     let stalled = state.clone();
@@ -92,7 +92,7 @@ pub(super) fn resume(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let status = finish(stats, state, dictionary, POOLS, rules, recorder)?;
-    if status == Status::Converged {
+    if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
     }
     finish(stats, state, dictionary, 0, rules, recorder)
@@ -246,6 +246,9 @@ pub(super) fn settle(
         let before = state.alpha.clone();
         if polish(stats, state, tol, recorder)? == Settled::Converged {
             return Ok(Settled::Converged);
+        }
+        if Residual::of(state).is_rounding(state) {
+            return Ok(Settled::Stalled);
         }
         // What was in the way of a step still is where nothing has moved since.
         let stuck = state.alpha == before;

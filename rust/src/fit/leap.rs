@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 
 use super::mode::find_mode;
 use super::state::State;
-use super::stationary::{Residual, advance, bounded, jacobian, solve};
+use super::stationary::{LENGTHS, Residual, advance, bounded, jacobian, solve};
 use crate::Result;
 use crate::stats::Statistics;
 
@@ -50,7 +50,7 @@ pub(super) fn leap_closer(
                     return Ok(true);
                 }
                 let jacobian = there.hold(jacobian(stats, state)?);
-                if !advance(stats, state, &jacobian, &there)? {
+                if !advance(stats, state, &jacobian, &there, LENGTHS)? {
                     break;
                 }
             }

@@ -154,6 +154,12 @@ impl State {
         &self.chol
     }
 
+    /// The largest H_kk Sigma_kk, by which rounding grows on the way from H to Sigma.
+    pub(super) fn cancellation(&self) -> f64 {
+        let of = |k: usize| (self.beta * self.gram[(k, k)] + self.alpha[k]) * self.sigma[(k, k)];
+        (0..self.len()).map(of).fold(0.0, f64::max)
+    }
+
     pub(crate) fn n_noise(&self) -> f64 {
         self.n_noise
     }

@@ -29,6 +29,8 @@ use crate::{Error, Result};
 
 /// Newton steps before the search is given up.
 const MOST_STEPS: usize = 60;
+/// Lengths of a Newton step that are tried.
+pub(super) const LENGTHS: usize = 6;
 /// Longest move of the ln alpha of a strong function in one step.
 pub(super) const LONGEST: f64 = 2.0;
 
@@ -113,6 +115,13 @@ impl Residual {
             .map(|k| state.change_of(k))
             .fold(0.0, f64::max)
     }
+
+    /// Whether what is left of R may be rounding: Sigma_kk is not known better than to the unit roundoff times
+    /// H_kk Sigma_kk, by so much its inverse cancels. Where that is more than the tolerance a step that leads closer does
+    /// so by chance, and a search for one may take for ever.
+    pub(super) fn is_rounding(&self, state: &State) -> bool {
+        self.distance(state) <= 0.5 * f64::EPSILON * state.cancellation()
+    }
 }
 
 /// Moves the active set to the fixed point; functions that tend to infinity are removed once the others are there.
@@ -134,8 +143,12 @@ pub(super) fn polish(
             continue;
         }
         let jacobian = here.hold(jacobian(stats, state)?);
-        let moved = advance(stats, state, &jacobian, &here)?
-            || leap_closer(stats, state, &jacobian, &here)?;
+        let moved = if here.is_rounding(state) {
+            advance(stats, state, &jacobian, &here, 1)?
+        } else {
+            advance(stats, state, &jacobian, &here, LENGTHS)?
+                || leap_closer(stats, state, &jacobian, &here)?
+        };
         if !moved {
             return Ok(Settled::Stalled);
         }
@@ -291,21 +304,22 @@ fn moved(alpha: f64, s: f64, dx: f64) -> f64 {
     bounded(next, s)
 }
 
-/// Goes along Newton's direction as far as brings R closer to zero; `false`, and the state as before, if nothing does.
+/// Goes along Newton's direction as far as brings R closer to zero, with so many lengths tried, each half the last;
+/// `false`, and the state as before, if nothing does.
 pub(super) fn advance(
     stats: &mut dyn Statistics,
     state: &mut State,
     jacobian: &DMatrix<f64>,
     here: &Residual,
+    lengths: usize,
 ) -> Result<bool> {
-    const HALVINGS: usize = 6;
     let Some(direction) = solve(jacobian, &here.values, &here.staying(), 0.0) else {
         return Ok(false);
     };
     let before = state.clone();
     let from: Vec<Together> = (0..before.n_alphas()).map(|k| before.together(k)).collect();
     let mut length = 1.0;
-    for _ in 0..HALVINGS {
+    for _ in 0..lengths {
         let pairs = from.iter().zip(&direction);
         let alphas: Vec<f64> = pairs
             .map(|(t, d)| moved(t.alpha, t.s, length * d))

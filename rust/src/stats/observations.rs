@@ -102,10 +102,9 @@ impl<'a> Observations<'a> {
                 *t /= target_scale;
             }
         }
-        let mut this = Self::as_given(Box::new(design), likelihood, target, weights)?;
-        this.norms.clear();
+        likelihood.check_targets(&target)?;
+        let mut this = Self::assemble(Arc::new(design), likelihood, target, weights);
         this.target_scale = target_scale;
-        this.unscaled = false;
         Ok(this)
     }
 
@@ -118,15 +117,28 @@ impl<'a> Observations<'a> {
     ) -> Result<Self> {
         check_rows(design.n_rows(), &target, weights.as_deref())?;
         likelihood.check_targets(&target)?;
+        let mut this = Self::assemble(Arc::from(design), likelihood, target, weights);
+        this.norms = vec![1.0; this.design.n_basis()];
+        this.unscaled = true;
+        Ok(this)
+    }
+
+    /// From rows that have been checked; lengths of columns are the caller's affair.
+    fn assemble(
+        design: Arc<dyn Design + Send + 'a>,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Self {
         let n = target.len();
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
         let n_obs = (0..n).map(weight).sum();
         let constant_deviance = (0..n)
             .map(|row| weight(row) * likelihood.constant_deviance(target[row]))
             .sum();
-        Ok(Self {
-            norms: vec![1.0; design.n_basis()],
-            design: Arc::from(design),
+        Self {
+            norms: Vec::new(),
+            design,
             likelihood,
             weights,
             n_obs,
@@ -136,13 +148,13 @@ impl<'a> Observations<'a> {
             skew: vec![0.0; n],
             constant_deviance,
             target_scale: 1.0,
-            unscaled: true,
+            unscaled: false,
             xi: None,
             start: None,
             prepared: Vec::new(),
             target,
             cancel: None,
-        })
+        }
     }
 
     /// Targets and sample weights.

@@ -50,6 +50,12 @@ impl Noise {
         self.ranges[l].unwrap_or(f64::INFINITY)
     }
 
+    /// A precision of level `l` brought within its range.
+    pub(super) fn snapped(&self, l: usize, beta: f64) -> f64 {
+        let beta_max = self.beta_max(l);
+        NoiseRange { beta_max }.snapped(beta)
+    }
+
     /// Whether any level may move.
     pub(super) fn is_estimated(&self) -> bool {
         self.ranges.iter().any(Option::is_some)
@@ -254,12 +260,7 @@ fn move_noise(
     let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
     for _ in 0..20 {
         let moved: Vec<f64> = (0..betas.len())
-            .map(|l| {
-                let range = NoiseRange {
-                    beta_max: noise.beta_max(l),
-                };
-                range.snapped(betas[l] * changes[l].exp())
-            })
+            .map(|l| noise.snapped(l, betas[l] * changes[l].exp()))
             .collect();
         state.set_hyperparameters(&alpha, &moved)?;
         state.recentre(stats)?;

@@ -36,7 +36,7 @@ pub(super) fn step(
             let new_alpha: Vec<f64> = moved.map(|(a, d)| (a * d.exp()).max(ALPHA_FLOOR)).collect();
             let mut new_betas = betas.clone();
             for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
-                new_betas[l] = (betas[l] * d.exp()).min(noise.beta_max(l));
+                new_betas[l] = noise.snapped(l, betas[l] * d.exp());
             }
             if state.set_hyperparameters(&new_alpha, &new_betas).is_ok() {
                 state.recentre(stats)?;

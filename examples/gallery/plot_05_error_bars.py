@@ -1,0 +1,106 @@
+"""Error bars, plain and healed
+============================
+
+The functions of a relevance vector machine vanish far from the rows that they stand about, and what is not known
+of their weights vanishes with them: where there are no data, only the noise is left of its error bars (Tipping
+2001, appendix D). ``predict(..., healed=True)`` gives each new row a function of its own (Rasmussen and
+Quiñonero-Candela 2005).
+"""
+
+# %%
+# Rows with a gap
+# ---------------
+# The sinc function once more. There are no rows between 0.5 and 5.5, nor beyond 8 on either side.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from sparsebayes import RVR
+from sparsebayes.kernels import Gaussian
+from sparsebayes.plot import PredictiveBandDisplay
+
+NOISE = 0.1
+REGIONS = {"among the data": (-8.0, 0.5), "in the gap": (0.5, 5.5), "beyond": (8.0, 11.0)}
+
+
+def sinc(X):
+    """Return sin(x) / x."""
+    return np.sinc(X[:, 0] / np.pi)
+
+
+def draw(n, seed):
+    """Return noisy rows, none of them in the gap."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-8, 3, n)
+    X = np.where(x > 0.5, x + 5, x)[:, np.newaxis]
+    return X, sinc(X) + NOISE * rng.normal(size=n)
+
+
+X, y = draw(100, seed=0)
+model = RVR(Gaussian(1.5)).fit(X, y)
+
+# %%
+# Among the data the two agree. In the gap and beyond the data the plain error bars are the noise and hardly more,
+# and the truth leaves them; the healed ones grow to what the function may well do there. Healing moves the mean a
+# little too, where data are near enough for a function about the new row to see them.
+
+grid = np.linspace(-12, 12, 481)[:, np.newaxis]
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
+for ax, healed in zip(axes, (False, True), strict=True):
+    PredictiveBandDisplay.from_estimator(model, X, y, healed=healed, margin=0.25, ax=ax)
+    ax.plot(grid, sinc(grid), "--", color="0.4", lw=1, label="truth")
+    ax.set(title="healed" if healed else "plain", ylim=(-1.0, 1.6))
+    ax.get_legend().remove()
+axes[0].set_ylabel("y")
+axes[1].set_ylabel("")
+axes[1].legend(loc="upper right", fontsize="small")
+
+# %%
+# Beside a Gaussian process
+# -------------------------
+# A Gaussian process with the same kernel, whose amplitude and noise are fitted too, has no such trouble. Healed error
+# bars are of its kind: as small among the data, of a like size far away, but not the same in between.
+
+kernel = ConstantKernel(0.3) * RBF(1.5 / 2**0.5, "fixed") + WhiteKernel(0.01)
+process = GaussianProcessRegressor(kernel).fit(X, y)
+fig, ax = plt.subplots(figsize=(8, 3.4), layout="constrained")
+for label, (_, std) in {
+    "plain": model.predict(grid, return_std=True),
+    "healed": model.predict(grid, return_std=True, healed=True),
+    "Gaussian process": process.predict(grid, return_std=True),
+}.items():
+    ax.plot(grid, std, "--" if label == "Gaussian process" else "-", label=label)
+ax.plot(X[:, 0], np.zeros(100), "|", color="0.5", label="rows")
+ax.set(xlabel="x", ylabel="standard deviation", ylim=(-0.02, None))
+ax.legend(fontsize="small", loc="center", bbox_to_anchor=(0.36, 0.6))
+
+# %%
+# Are they true?
+# --------------
+# Over forty draws of such rows: how many new observations lie within two standard deviations, 95.4 per cent of them
+# if the error bars are right.
+
+inside = {healed: [] for healed in (False, True)}
+for seed in range(40):
+    rvr = RVR(Gaussian(1.5)).fit(*draw(100, seed))
+    rng = np.random.default_rng(1000 + seed)
+    for healed, found in inside.items():
+        shares = []
+        for low, high in REGIONS.values():
+            rows = np.linspace(low, high, 100)[:, np.newaxis]
+            mean, std = rvr.predict(rows, return_std=True, healed=healed)
+            shares.append(np.mean(abs(sinc(rows) + NOISE * rng.normal(size=100) - mean) < 2 * std))
+        found.append(shares)
+
+fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
+for shift, (healed, found) in zip((-0.2, 0.2), inside.items(), strict=True):
+    bars = ax.bar(
+        np.arange(3) + shift, 100 * np.mean(found, axis=0), width=0.38, label="healed" if healed else "plain"
+    )
+    ax.bar_label(bars, fmt="%.0f")
+ax.axhline(95.4, ls="--", color="0.4", lw=1)
+ax.set(xticks=range(3), xticklabels=REGIONS, ylabel="within two sd, per cent", ylim=(0, 115))
+ax.legend(fontsize="small", loc="lower left", framealpha=1.0)
+plt.show()
