@@ -26,14 +26,7 @@ impl Reach {
     pub(super) fn of(search: Search) -> Self {
         let (moves, trials) = match search {
             Search::Thorough => (Moves::All, 1000),
-            Search::Greedy | Search::Exchange => (
-                if super::knob("EX_ALL", 1) > 0 {
-                    Moves::All
-                } else {
-                    Moves::Exchanges
-                },
-                super::knob("EX_TRIALS", 200),
-            ),
+            Search::Greedy | Search::Exchange => (Moves::All, 160),
         };
         Self {
             moves,

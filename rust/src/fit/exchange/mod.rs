@@ -137,16 +137,9 @@ fn search_pool(
         found |= restarts::descend(pool, state, noise)?;
     }
     found |= improve(pool, state, noise, reach)?;
-    let restarts = if thorough {
-        16
-    } else if round == 0 {
-        knob("EX_KICKS", 0)
-    } else {
-        0
-    };
-    if restarts > 0 {
+    if thorough {
         let seed = rules.seed.wrapping_add(round);
-        found |= restarts::restart(pool, state, noise, seed, restarts)?;
+        found |= restarts::restart(pool, state, noise, seed)?;
         found |= improve(pool, state, noise, reach)?;
     }
     Ok(found)
@@ -173,11 +166,4 @@ fn pool(
         members
     };
     Ok(Pool::about(stats, state, dictionary.priors(), &members)?)
-}
-
-pub(super) fn knob(name: &str, default: usize) -> usize {
-    std::env::var(name)
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(default)
 }

@@ -17,7 +17,7 @@ const ALIKE: f64 = 0.95;
 const SUGGESTED: usize = 2;
 
 /// First functions that a split of each active function is tried with.
-const FIRSTS: usize = 4;
+const FIRSTS: usize = 3;
 
 /// Functions that leave a model and functions that take their place; by their places in the pool.
 #[derive(Debug, Clone)]
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
     /// What the active function at place `k` could leave for.
     fn of_one(&self, k: usize, moves: Moves) -> Result<Vec<Move>, Halt> {
         self.pool.check_cancel()?;
-        let mut found = self.best_for(&[k], super::knob("EX_FIRSTS", FIRSTS))?;
+        let mut found = self.best_for(&[k], FIRSTS)?;
         if moves == Moves::All {
             let mut larger = Vec::new();
             for first in &found {

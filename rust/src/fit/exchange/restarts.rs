@@ -18,11 +18,11 @@ impl Random {
     /// Those of one restart out of many.
     fn of(seed: u64, restart: usize) -> Self {
         let mut this = Self(seed);
-        this.0 = this.next() ^ restart as u64;
+        this.0 = this.draw() ^ restart as u64;
         this
     }
 
-    fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,7 +32,7 @@ impl Random {
 
     /// True one time in `n`.
     fn one_in(&mut self, n: u64) -> bool {
-        self.next() % n == 0
+        self.draw() % n == 0
     }
 }
 
@@ -42,11 +42,11 @@ pub(super) fn restart(
     state: &mut State,
     noise: Option<NoiseRange>,
     seed: u64,
-    restarts: usize,
 ) -> Result<bool, Halt> {
+    const RESTARTS: usize = 16;
     let before = state.log_posterior();
     let mut best = state.clone();
-    let numbers: Vec<usize> = (0..restarts).collect();
+    let numbers: Vec<usize> = (0..RESTARTS).collect();
     for batch in numbers.chunks(TRIALS_AT_A_TIME) {
         // All of a batch start from the same model, so threads do not show in the result.
         let outcomes = map_pieces(batch.len(), 1, |range| {
@@ -79,7 +79,7 @@ fn one(
     restart: usize,
 ) -> Result<State, Halt> {
     let mut random = Random::of(seed, restart);
-    let mut state = if restart % 4 < super::knob("EX_SPLIT", 2) {
+    let mut state = if restart % 2 == 0 {
         without_some(pool, best, &mut random)?
     } else {
         anew(pool, best, noise, &mut random)?
