@@ -280,7 +280,7 @@ class RVC(KernelClasses, _Classification):
     search : {"greedy", "exchange", "thorough"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, until no exchange gains a thousandth of a nat; never ends lower, and
-        takes two or three times as long. ``"thorough"``: also two functions for one and one for two, and
+        takes about three times as long. ``"thorough"``: also two functions for one and one for two, and
         restarts (``random_state``); takes tens of times as long. Through the Laplace approximation,
         without restarts.
     tol : positive float, default=1e-6

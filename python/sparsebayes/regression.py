@@ -220,7 +220,7 @@ class RVR(KernelSums, _Regression):
     search : {"greedy", "exchange", "thorough"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, until no exchange gains a thousandth of a nat; never ends lower, and
-        takes two or three times as long. ``"thorough"``: also two functions for one and one for two, and
+        takes about three times as long. ``"thorough"``: also two functions for one and one for two, and
         restarts (``random_state``); takes tens of times as long. y has one column then.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul

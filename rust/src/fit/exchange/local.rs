@@ -35,7 +35,7 @@ impl Reach {
         }
     }
 
-    /// That of a restart.
+    /// That of a restart, and of models of many functions.
     pub(super) fn short() -> Self {
         Self {
             moves: Moves::Exchanges,

@@ -131,15 +131,22 @@ fn search_pool(
     reach: &mut Reach,
     round: u64,
 ) -> Result<bool, Halt> {
+    /// Pools of so few functions are searched in a small part of the time that anything else takes.
+    const SMALL: usize = 256;
     let thorough = rules.search == Search::Thorough;
+    let (first, crowded) = (round == 0, is_crowded(pool, state));
     let mut found = false;
-    if round == 0 && pool.len() <= WHOLE && (thorough || is_crowded(pool, state)) {
+    if first && pool.len() <= WHOLE && (thorough || crowded) {
         found |= restarts::descend(pool, state, noise)?;
     }
+    if crowded && !thorough {
+        // Of so many functions few moves are better than that, and each takes long.
+        *reach = Reach::short();
+    }
     found |= improve(pool, state, noise, reach)?;
-    if thorough {
+    if thorough || (first && !crowded && pool.len() <= SMALL) {
         let seed = rules.seed.wrapping_add(round);
-        found |= restarts::restart(pool, state, noise, seed)?;
+        found |= restarts::restart(pool, state, noise, seed, rules.search)?;
         found |= improve(pool, state, noise, reach)?;
     }
     Ok(found)

@@ -5,7 +5,9 @@ use super::super::joint::NoiseRange;
 use super::super::pool::Pool;
 use super::super::record::{Halt, Recorder};
 use super::super::search::{Model, levels};
-use super::super::settings::{FREE, HELD, LEAST_EXCHANGE, START_NOISE, TRIAL, TRIALS_AT_A_TIME};
+use super::super::settings::{
+    FREE, HELD, LEAST_EXCHANGE, START_NOISE, Search, TRIAL, TRIALS_AT_A_TIME,
+};
 use super::super::state::State;
 use super::local::{Reach, improve};
 use crate::Error;
@@ -42,15 +44,27 @@ pub(super) fn restart(
     state: &mut State,
     noise: Option<NoiseRange>,
     seed: u64,
+    search: Search,
 ) -> Result<bool, Halt> {
+    /// For a whole fit, and for one that is to stay short: there models are cut down alone, which takes less time.
     const RESTARTS: usize = 16;
+    const FEW: usize = 3;
+    let thorough = search == Search::Thorough;
+    let restarts = if thorough { RESTARTS } else { FEW };
     let before = state.log_posterior();
     let mut best = state.clone();
-    let numbers: Vec<usize> = (0..RESTARTS).collect();
+    let numbers: Vec<usize> = (0..restarts).collect();
     for batch in numbers.chunks(TRIALS_AT_A_TIME) {
         // All of a batch start from the same model, so threads do not show in the result.
         let outcomes = map_pieces(batch.len(), 1, |range| {
-            one(pool, &best, noise, seed, batch[range.start])
+            let restart = batch[range.start];
+            let mut random = Random::of(seed, restart);
+            let state = if thorough && restart % 2 == 1 {
+                anew(pool, &best, noise, &mut random)
+            } else {
+                without_some(pool, &best, &mut random)
+            };
+            finished(pool, state?, noise)
         });
         for outcome in outcomes {
             match outcome {
@@ -70,23 +84,10 @@ pub(super) fn restart(
     Ok(found)
 }
 
-/// Where one restart ends.
-fn one(
-    pool: &Pool,
-    best: &State,
-    noise: Option<NoiseRange>,
-    seed: u64,
-    restart: usize,
-) -> Result<State, Halt> {
-    let mut random = Random::of(seed, restart);
-    let mut state = if restart % 2 == 0 {
-        without_some(pool, best, &mut random)?
-    } else {
-        anew(pool, best, noise, &mut random)?
-    };
+/// Where a restart ends that has come so far.
+fn finished(pool: &Pool, mut state: State, noise: Option<NoiseRange>) -> Result<State, Halt> {
     climb(pool, &mut state, noise, FREE, &mut Recorder::silent())?;
-    let mut reach = Reach::short();
-    improve(pool, &mut state, noise, &mut reach)?;
+    improve(pool, &mut state, noise, &mut Reach::short())?;
     Ok(state)
 }
 
