@@ -34,7 +34,7 @@ impl Random {
 
     /// True one time in `n`.
     fn one_in(&mut self, n: u64) -> bool {
-        self.draw() % n == 0
+        self.draw().is_multiple_of(n)
     }
 }
 
@@ -134,7 +134,9 @@ fn anew(
         let alpha = state.alpha.clone();
         state.set_hyperparameters(&alpha, level)?;
         let mut outside = Outside::new(pool, &state);
-        hidden.iter().for_each(|&i| outside.keep_out(i));
+        for &i in &hidden {
+            outside.keep_out(i);
+        }
         climb_from(
             pool,
             &mut state,
