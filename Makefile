@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-million bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-laplace bench-million bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded audit wheel lock clean ci
 
 help: ## List the targets
@@ -105,8 +105,11 @@ format-check: install ## Fail if anything is not formatted
 	cargo fmt --manifest-path examples/service/rust/Cargo.toml --check
 	$(BIN)/ruff format --check .
 
-typecheck: install ## Check the types of the Python package
+typecheck: install ## Check the types of the Python package, and of what examples/ and README.md do with it
 	$(BIN)/mypy
+	@mkdir -p build
+	awk '/^```python$$/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md > build/readme.py
+	$(BIN)/mypy build/readme.py
 
 stubs: install ## Check the stubs of the extension against the binary
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
@@ -147,6 +150,9 @@ bench-million: install ## A million rows: time, memory and error beside scikit-l
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
 
+bench-laplace: install ## The Laplace evidence itself beside the classic fixed point; SPARSEBAYES_DATA as above
+	$(BIN)/python benches/python/bench_laplace.py
+
 bench-dask: install ## What a second worker brings to a Dask cluster on this machine
 	$(BIN)/python benches/python/bench_dask.py
 
@@ -186,7 +192,7 @@ test-free-threaded: ## Run what serves and fits under a Python without the globa
 
 audit: install ## Look the locked Python packages up among known vulnerabilities
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
-	$(BIN)/pip-audit --requirement requirements/dev.txt --disable-pip
+	$(BIN)/pip-audit --strict --requirement requirements/dev.txt --disable-pip
 
 # A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \

@@ -13,7 +13,6 @@ which the data say most first.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from sparsebayes import GREVM, LREVM, RVC, VGREVM
 from sparsebayes.kernels import Gaussian
@@ -70,11 +69,10 @@ def log_odds(X):
 widths = [0.2, 0.3, 0.5, 0.7, 1.0, 2.0]
 fig, axes = plt.subplots(2, 1, figsize=(8, 5.5), sharex=True, layout="constrained")
 for machine, marker in zip((RVC, GREVM, LREVM, VGREVM), "os^v", strict=True):
-    with threadpool_limits(1):  # on a busy machine threads of BLAS wait for one another
-        models = [machine(Gaussian(width)).fit(X, y) for width in widths]
-        freedom = [len(model.active_) if machine is RVC else model.n_effective_ for model in models]
-        axes[0].plot(widths, freedom, marker + "-", label=machine.__name__)
-        axes[1].plot(widths, [100 * (1 - model.score(X_test, y_test)) for model in models], marker + "-")
+    models = [machine(Gaussian(width)).fit(X, y) for width in widths]
+    freedom = [len(model.active_) if machine is RVC else model.n_effective_ for model in models]
+    axes[0].plot(widths, freedom, marker + "-", label=machine.__name__)
+    axes[1].plot(widths, [100 * (1 - model.score(X_test, y_test)) for model in models], marker + "-")
 axes[1].axhline(
     100 * np.mean((log_odds(X_test) > 0) != y_test), ls="--", color="0.4", lw=1, label="unavoidable"
 )

@@ -20,8 +20,12 @@ class _Abandoned(Exception):
     """Nobody waits for the work any more."""
 
 
-def in_background(work: Callable[[Callable[[], None]], Result]) -> Result:
+def in_background(
+    work: Callable[[Callable[[], None]], Result], meanwhile: Callable[[int], None] | None = None
+) -> Result:
     """Return ``work(pulse)``, done on a thread of its own; errors come through.
+
+    ``meanwhile`` is called now and then, by this thread, with how often the work has called ``pulse``.
 
     A signal is served while the work goes on, even inside a single long call of LAPACK. If that raises, as
     Ctrl-C does, the caller is free at once; the work, which must have no effect but its result, ends in the
@@ -31,9 +35,13 @@ def in_background(work: Callable[[Callable[[], None]], Result]) -> Result:
     outcome: list[Any] = []
     failure: list[BaseException] = []
 
+    n_pulses = 0
+
     def pulse() -> None:
+        nonlocal n_pulses
         if abandoned.is_set():
             raise _Abandoned
+        n_pulses += 1
 
     def labour() -> None:
         try:
@@ -48,6 +56,8 @@ def in_background(work: Callable[[Callable[[], None]], Result]) -> Result:
     try:
         while thread.is_alive():
             thread.join(_INTERVAL)
+            if meanwhile is not None:
+                meanwhile(n_pulses)
     except BaseException:
         abandoned.set()
         raise
@@ -71,8 +81,12 @@ def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread: sums of several threads differ in their last bits with the number of these."""
     with _Limit.lock:
         if _Limit.users == 0:
-            # Looking for the libraries takes longer than a small fit.
-            _Limit.controller = _Limit.controller or ThreadpoolController()
+            if _Limit.controller is None:
+                # SciPy has a BLAS of its own, which is only seen once it is there.
+                import scipy.linalg  # noqa: F401
+
+                # Looking for the libraries takes longer than a small fit.
+                _Limit.controller = ThreadpoolController()
             _Limit.limiter = _Limit.controller.limit(limits=1, user_api="blas")
         _Limit.users += 1
     try:

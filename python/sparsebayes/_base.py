@@ -209,6 +209,7 @@ class SparseBayesEstimator(Trainable):
         """Publish all that does not depend on the kind of basis."""
         self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
+        self._laplace_is_exact = settings.laplace == "exact"
         self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, layout)
@@ -243,11 +244,12 @@ class SparseBayesEstimator(Trainable):
         posteriors: list[Any] = []
         for target in targets:
             posterior: AnyPosterior
-            if target.ndim == 2:
-                posterior = _outputs.fit(self, design, training, settings, watch.begin())
-            else:
-                posterior = design.fit(target, training.weights, likelihood, settings, watch.begin())
-            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            with watch.fit() as step:
+                if target.ndim == 2:
+                    posterior = _outputs.fit(self, design, training, settings, step)
+                else:
+                    posterior = design.fit(target, training.weights, likelihood, settings, step)
+                watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
         return posteriors
 
@@ -340,6 +342,7 @@ class SparseBayesEstimator(Trainable):
                 log_evidence=evidence,
                 share_alpha=self._shares_alpha,
                 exchanges=getattr(self, "search", "greedy") != "greedy",
+                exact=getattr(self, "_laplace_is_exact", False),
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

@@ -63,7 +63,8 @@ def climb(
     last = np.inf
     for _ in range(_NEWTON_STEPS):
         gradient, hessian = local(mode)
-        step = cho_solve(cho_factor(hessian), gradient)
+        # SciPy 1.10 cannot solve a system of no unknowns.
+        step = cho_solve(cho_factor(hessian), gradient) if size else gradient
         # Twice what the step should gain, and the square of its length in posterior deviations.
         decrement = float(gradient @ step)
         if decrement < _CLOSE:

@@ -200,7 +200,9 @@ def _feed(state: Any, value: Any) -> None:
     elif isinstance(value, (str, bytes, int, float, complex, np.generic, type(None), slice)):
         state.update(repr(value).encode() + b"\0")
     else:
-        state.update(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}\0".encode())
+        # Those of NumPy before 2 have no qualified name.
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+        state.update(f"{getattr(value, '__module__', '')}.{name}\0".encode())
 
 
 def _feed_all(state: Any, values: list[Any]) -> None:

@@ -111,7 +111,8 @@ class Survey:
         self._labels: list[NDArray[Any]] = []
         self.n_rows = 0
         self.reading.begin("looking at classes")
-        self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
+        with self.reading:
+            self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
         if not self._labels:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"

@@ -138,8 +138,9 @@ class DaskRVC(OnDask, RVC):
             rows = on_each(one_against_the_rest, setup.parts, functions, bias, label)
             # Let go of at the end, before those of the next class are made.
             provider = Partitions(setup.engine, setup.engine.keep(rows), n_basis, "bernoulli")
-            posterior = _core.fit_provider(provider, callback=watch.begin(), **setup.settings.of_one_target())
-            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            with watch.fit() as step:
+                posterior = _core.fit_provider(provider, callback=step, **setup.settings.of_one_target())
+                watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             return posterior
 
         return [fit(label) for label in labels]

@@ -129,10 +129,11 @@ class DaskRVR(OnDask, RVR):
         statistics = setup.engine.result(brought_together(merged_sums, tasks))
         layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
         watch = Watch(type(self).__name__, self.callback, bool(self.verbose), layout, True, 1, n_basis)
-        posterior = statistics._core.fit(
-            bias=layout.bias, callback=watch.begin(), **setup.settings.of_one_target()
-        )
-        watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+        with watch.fit() as step:
+            posterior = statistics._core.fit(
+                bias=layout.bias, callback=step, **setup.settings.of_one_target()
+            )
+            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         return [posterior]
 
     def predict(

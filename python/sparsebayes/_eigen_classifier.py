@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from ._arguments import check_integer, check_real
-from ._background import in_background
 from ._eigen import Approximation, Axes, Rules, Solution, classify
 from ._eigen_machine import EigenMachine
 from ._one_vs_rest import normalised
@@ -101,9 +100,7 @@ class EigenClassifier(ClassifierMixin, EigenMachine):  # type: ignore[misc] # sc
         solutions = []
         for k, label in enumerate(positive):
             sign = np.where(training.y == label, 1.0, -1.0)
-            found = in_background(partial(classify, axes, sign, rules))
-            self._report(k + 1, len(positive), found)
-            solutions.append(found)
+            solutions.append(self._fit_one(partial(classify, axes, sign, rules), k + 1, len(positive)))
         return solutions
 
     def decision_function(self, X: ArrayLike) -> FloatArray:

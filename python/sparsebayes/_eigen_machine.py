@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -14,8 +14,11 @@ from ._arguments import check_flag, check_integer, check_n_jobs
 from ._background import in_background
 from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
+from ._eigen_modes import Pulse
+from ._news import LOG, News
 from ._on_kernels import OnKernels
 from ._resolve import is_precomputed
+from ._screen import State, Work
 from ._types import FloatArray, IntArray
 from ._validation import Training, check_square, check_training, check_X, distinct_rows
 from .kernels import Linear
@@ -103,14 +106,31 @@ class EigenMachine(OnKernels):
         n_threads = check_n_jobs(self.n_jobs)
         return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
 
-    def _report(self, k: int, n: int, solution: Solution) -> None:
-        """Write a line about one fit to standard error, if wanted."""
-        if self.verbose:
-            which = f" {k}/{n}" if n > 1 else ""
-            sys.stderr.write(
-                f"{type(self).__name__}{which}: {solution.n_effective} of {len(solution.alpha)} "
-                f"eigenvectors, {solution.status}\n"
+    def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
+        """Return what the ``k``-th fit of ``n`` finds, and tell of it."""
+        name = type(self).__name__
+        title = f"{name} {k}/{n}" if n > 1 else name
+        LOG.debug("%s %d/%d: fit begun", name, k, n)
+        with News(Work(title, "steps"), verbose=bool(self.verbose)) as news:
+
+            def tell(n_steps: int) -> None:
+                if news.is_due:
+                    news.tell(State(f"{title}: step {n_steps}", n_steps, ""))
+
+            found = in_background(work, tell)
+            note = f"{found.n_effective} of {len(found.alpha)} eigenvectors, {found.status}"
+            LOG.info(
+                "%s %d/%d: %s after %d steps, %d of %d eigenvectors",
+                name,
+                k,
+                n,
+                found.status,
+                found.n_iter,
+                found.n_effective,
+                len(found.alpha),
             )
+            news.end(State(f"{title}: {note}", found.n_iter, note))
+        return found
 
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         w = np.stack([solution.w for solution in solutions])

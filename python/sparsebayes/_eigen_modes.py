@@ -135,6 +135,8 @@ def octant_mode(
 
 def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """Solve a positive definite system; one that is so but for rounding gets a little on its diagonal."""
+    if not len(right):  # SciPy 1.10 cannot
+        return right
     # To unit diagonal: precisions may be worlds apart.
     diagonal = np.diag(matrix)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from ._arguments import check_real
-from ._background import in_background
 from ._eigen import Axes, Rules, Solution, regress
 from ._eigen_machine import EigenMachine
 from ._types import FloatArray, KernelSpec
@@ -91,8 +90,7 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
         self._mean = mean if self.fit_intercept else 0.0
         targets = training.y - self._mean
         variance = float(np.average((training.y - mean) ** 2, weights=training.weights)) or square or 1.0
-        found = in_background(lambda pulse: regress(axes, targets, variance, rules))
-        self._report(1, 1, found)
+        found = self._fit_one(lambda pulse: regress(axes, targets, variance, rules))
         self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
         self._directions, self._variances = found.directions, found.variances
         return [found]

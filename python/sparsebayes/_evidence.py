@@ -111,13 +111,18 @@ def _result(
     return Evidence(float(value), G * root, -0.5 * np.sum(P * G, axis=0), log_beta, mean)
 
 
+def solved(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve the system of a lower Cholesky factor; one of no unknowns too, which SciPy 1.10 cannot."""
+    return np.asarray(cho_solve((factor, True), right)) if right.size else right
+
+
 def _inverse(H: FloatArray) -> tuple[FloatArray, float] | None:
     """Return the inverse and the log determinant of H, or None where it is not positive definite."""
     try:
         factor = cholesky(H, lower=True)
     except (LinAlgError, ValueError):  # ValueError: not finite
         return None
-    return cho_solve((factor, True), np.eye(len(H))), 2.0 * float(np.log(np.diag(factor)).sum())
+    return solved(factor, np.eye(len(H))), 2.0 * float(np.log(np.diag(factor)).sum())
 
 
 def _log_posterior(eta: FloatArray, v: FloatArray, t: FloatArray, w: FloatArray) -> float:
@@ -134,7 +139,7 @@ def _mode(P: FloatArray, t: FloatArray, w: FloatArray, v: FloatArray) -> FloatAr
             factor = cholesky(np.eye(len(v)) + P.T @ ((w * p * (1.0 - p))[:, np.newaxis] * P), lower=True)
         except (LinAlgError, ValueError):
             return None
-        step = cho_solve((factor, True), gradient)
+        step = solved(factor, gradient)
         decrement = float(gradient @ step)
         if decrement < _CLOSE:
             v = v + step

@@ -16,6 +16,7 @@ from . import _core
 from ._composite import Composite, learn_kernel_weights
 from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
+from ._news import Glance
 from ._types import FloatArray, IntArray
 
 #: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
@@ -208,6 +209,8 @@ class Constructive(_Machine):
         callback = self.task.callback
         if callback is None:
             return None
+        if isinstance(callback, Glance):
+            return callback.after(n_iter)
         return lambda iteration, *step: callback(n_iter + iteration, *step)
 
     def _climb_together(self, change: float) -> None:

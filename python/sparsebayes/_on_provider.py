@@ -175,8 +175,9 @@ def posteriors_of(
     )
     posteriors = []
     for provider in providers:
-        posterior = _core.fit_provider(provider, callback=watch.begin(), **settings.of_one_target())
-        watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+        with watch.fit() as step:
+            posterior = _core.fit_provider(provider, callback=step, **settings.of_one_target())
+            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         posteriors.append(posterior)
     return posteriors
 

@@ -142,7 +142,8 @@ class OnSums(InParts):
         check_variational(settings, "gaussian", learning=False)
         n_basis, name = int(layout.bias) + stats.n_basis, type(self).__name__
         watch = Watch(name, self.callback, bool(self.verbose), layout, True, 1, n_basis, stopped)
-        posterior = sums.fit(bias=layout.bias, callback=watch.begin(), **settings.of_one_target())
-        watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+        with watch.fit() as step:
+            posterior = sums.fit(bias=layout.bias, callback=step, **settings.of_one_target())
+            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior])
         self._publish_sums(sums.n_rows)

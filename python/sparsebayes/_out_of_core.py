@@ -49,6 +49,10 @@ class Gathering:
 
     def run(self) -> None:
         """Settle the estimator's functions and sum over all rows, or until the callback asks to stop."""
+        with self.reading:
+            self._run()
+
+    def _run(self) -> None:
         estimator, d = self._estimator, self._chunks.n_features
         state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
         if state is None:

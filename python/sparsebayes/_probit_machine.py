@@ -105,21 +105,21 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         composite, layout = self._composite(training, n_threads)
         name, verbose = type(self).__name__, bool(self.verbose)
         watch = Watch(name, self.callback, verbose, layout, False, 1, composite.n_basis)
-        task = Task(
-            composite=composite,
-            labels=np.searchsorted(self.classes_, training.y).astype(np.int64),
-            n_classes=len(self.classes_),
-            row_weights=training.weights,
-            n_quadrature=self.n_quadrature,
-            n_threads=n_threads,
-            tol=tol,
-            min_iter=int(np.ceil(factor * len(training.X))),
-            max_iter=max_iter,
-            callback=watch.begin(),
-        )
-        with one_blas_thread():
+        with watch.fit() as step, one_blas_thread():
+            task = Task(
+                composite=composite,
+                labels=np.searchsorted(self.classes_, training.y).astype(np.int64),
+                n_classes=len(self.classes_),
+                row_weights=training.weights,
+                n_quadrature=self.n_quadrature,
+                n_threads=n_threads,
+                tol=tol,
+                min_iter=int(np.ceil(factor * len(training.X))),
+                max_iter=max_iter,
+                callback=step,
+            )
             outcome = self._run(task)
-        watch.end(outcome.status, len(outcome.path) - 1, len(outcome.columns), outcome.path[-1])
+            watch.end(outcome.status, len(outcome.path) - 1, len(outcome.columns), outcome.path[-1])
         self._publish(outcome, layout, training)
 
     def _composite(self, training: Training, n_threads: int | None) -> tuple[Composite, Layout]:

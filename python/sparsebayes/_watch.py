@@ -1,24 +1,19 @@
-"""What goes on between a running fit and its user: the callback and the progress line."""
+"""What goes on between a running fit and its user: the callback, the progress bar and the logger."""
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ._design import CoreCallback, Layout
+from ._news import LOG, Glance, News
+from ._screen import Part, State, Work
 from ._types import Callback, StepRecord, Sweep
-
-#: Seconds between two updates of the progress line.
-_INTERVAL = 0.1
-
-#: Silent unless the user's logging asks for it.
-_LOG = logging.getLogger("sparsebayes")
-_LOG.addHandler(logging.NullHandler())
 
 
 class Watch:
-    """Turns the core's steps into records for the callback and a progress line on standard error.
+    """Turns the core's steps into records for the callback, and tells the screen and the logger of them.
 
     Once the callback has asked to stop, the current fit ends, and so does each later one of the same
     estimator after its first step. ``stopped``: it has asked before.
@@ -46,19 +41,26 @@ class Watch:
         self._n_rows = n_rows
         self._sweep_began = 0.0
         self._fit = 0
-        self._shown_at = 0.0
-        self._width = 78
         self._stopped = stopped
 
-    def begin(self) -> CoreCallback | None:
-        """Return what the core is to call during the next fit."""
+    @contextmanager
+    def fit(self) -> Iterator[CoreCallback | None]:
+        """Watch the next fit: gives what the core is to call. Say within it how it ended: `end`."""
         self._fit += 1
-        _LOG.debug("%s %d/%d: fit begun, %d candidates", self._name, self._fit, self._n_fits, self._n_basis)
-        return self._step if self._callback is not None or self._verbose else None
+        which = f" {self._fit}/{self._n_fits}" if self._n_fits > 1 else ""
+        self._title = f"{self._name}{which}"
+        LOG.debug("%s %d/%d: fit begun, %d candidates", self._name, self._fit, self._n_fits, self._n_basis)
+        with News(Work(self._title, "steps"), verbose=self._verbose) as self._news:
+            if self._callback is not None:
+                yield self._step
+            elif self._news.seconds is not None:
+                yield Glance(self._step, self._news.seconds)
+            else:
+                yield None
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
-        """Finish the progress line, and log how the fit ended."""
-        _LOG.info(
+        """Show and log how the fit ended."""
+        LOG.info(
             "%s %d/%d: %s after %d steps, %d functions, log evidence %.6g",
             self._name,
             self._fit,
@@ -68,9 +70,7 @@ class Watch:
             n_active,
             log_evidence,
         )
-        if self._verbose:
-            self._show(n_iter, n_active, log_evidence, f", {status}")
-            sys.stderr.write("\n")
+        self._news.end(self._state(n_iter, n_active, log_evidence, f", {status}"))
 
     def _step(
         self,
@@ -86,9 +86,8 @@ class Watch:
         if self._stopped:
             return True
         sweep = None if swept is None else self._sweep(*swept)
-        if self._verbose and (sweep is not None or time.monotonic() - self._shown_at > _INTERVAL):
-            self._shown_at = time.monotonic()
-            self._show(iteration, n_active, evidence, "" if sweep is None else _swept(sweep))
+        if self._news.is_due or (sweep is not None and sweep.candidates == 0):
+            self._news.tell(self._state(iteration, n_active, evidence, "", sweep))
         if self._callback is not None:
             # A softmax counts the functions of one class after those of another.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
@@ -104,15 +103,15 @@ class Watch:
         left = (time.monotonic() - self._sweep_began) * (total - done) / done
         return Sweep(done, total, self._n_rows, left)
 
-    def _show(self, iteration: int, n_active: int, evidence: float, end: str) -> None:
-        which = f" {self._fit}/{self._n_fits}" if self._n_fits > 1 else ""
-        line = (
-            f"{self._name}{which}: step {iteration}, {n_active} functions, log evidence {evidence:.6g}{end}"
-        )
-        # Over whatever is left of a longer line before.
-        self._width = max(len(line), self._width)
-        sys.stderr.write(f"\r{line:<{self._width}}")
-        sys.stderr.flush()
+    def _state(
+        self, iteration: int, n_active: int, evidence: float, end: str, sweep: Sweep | None = None
+    ) -> State:
+        note = f"{n_active} functions, log evidence {evidence:.6g}{end}"
+        line = f"{self._title}: step {iteration}, {note}"
+        if sweep is None:
+            return State(line, iteration, note)
+        part = Part("sweep", "candidates", sweep.candidates, sweep.n_candidates)
+        return State(line + _swept(sweep), iteration, note, part)
 
 
 def _swept(sweep: Sweep) -> str:

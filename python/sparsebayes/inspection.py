@@ -14,6 +14,7 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
 
+from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
 from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
@@ -65,6 +66,10 @@ class Certificate:
         not asked for: with ``search="greedy"``, unless ``exchanges=True``. A fit with another ``search`` ends
         where it is below 1e-3 with a Gaussian likelihood. With others an exchange that seems to gain may have
         been tried, and lost when the mode was found anew.
+    max_log_alpha_gradient : float or None
+        After a fit with ``laplace="exact"`` the largest size of the derivative of the Laplace evidence in the
+        log of a precision in the model, the motion of the mode and of its curvature included; None after
+        others.
     """
 
     max_log_alpha_change: float
@@ -75,6 +80,7 @@ class Certificate:
     n_active: int
     n_basis: int
     max_gain_exchange: float | None = None
+    max_log_alpha_gradient: float | None = None
 
 
 def certificate(
@@ -121,7 +127,9 @@ def certificate(
     For likelihoods other than the Gaussian what is certified is the fixed point of the classic algorithm: a
     maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
-    so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
+    so that this is close to a stationary point of the Laplace approximation itself, but not quite one. With
+    ``laplace="exact"`` such a stationary point is what was looked for, and what is certified: conditions and
+    gains are those of the whole slope, to first order in the motion of the mode.
 
     After ``scheme="variational"`` a fixed point of the updates of Bishop & Tipping (2000) is certified, with
     q(w) and the bounds of Jaakkola & Jordan (2000) found anew. Gains are gains of the lower bound.
@@ -158,7 +166,13 @@ def certificate(
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
         max_gain_exchange=max(gains, default=None),
+        max_log_alpha_gradient=_worst([fit.max_log_alpha_gradient for fit in fits]),
     )
+
+
+def _worst(values: list[float | None]) -> float | None:
+    given = [value for value in values if value is not None]
+    return max(given) if given else None
 
 
 @dataclass(frozen=True)
@@ -205,6 +219,11 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         "none": 0.0,
     }
     active, prior = problem.active, problem.alpha_prior
+    gradient = None
+    if problem.exact:
+        U = answers(problem, Phi, t, w, fit.mean)
+        gradient = largest_gradient(S[active], Q[active], U[active], problem.alpha, prior)
+        Q = whole_slope(Q, U)
     if problem.share_alpha:
         # Made of the parts of this module, which is why it cannot be imported above.
         from ._certify_shared import shared_conditions
@@ -222,6 +241,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
         max_gain_exchange=_exchanges(problem, exchanges, fit, (S, Q), (Phi, t, w)),
+        max_log_alpha_gradient=gradient,
     )
 
 

@@ -14,6 +14,17 @@ static="$libraries/libsparsebayes.a"
 [ "$(uname)" = Linux ] && static="$static -lgcc_s -lutil -lrt -lpthread -ldl"
 mkdir -p $out
 
+# The example of README.md, with what it leaves to its reader.
+awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md > $out/readme.txt
+{
+    echo '#include <stdio.h>'
+    grep '^#' $out/readme.txt
+    echo 'int main(void) {'
+    grep -v '^#' $out/readme.txt
+    echo 'return 0; }'
+} > $out/readme.c
+cp $golden/one_input.safetensors $out/model.safetensors
+
 for kind in shared static; do
     eval "link=\$$kind"
     $c $sources -o $out/test-$kind $link -lpthread -lm
@@ -21,6 +32,8 @@ for kind in shared static; do
     $out/test-$kind $golden
     $out/predict-$kind $golden/two_classes.safetensors 0.5 -0.5 | grep -q '^innen: 0\.9'
     $out/predict-$kind $golden/regression.safetensors 0 1 | grep -Eq '^[0-9.]+ \+- [0-9.]+$'
+    $c $out/readme.c -o $out/readme-$kind $link -lm
+    (cd $out && ./readme-$kind) | grep -Eq '^0\.6[0-9]* \+- 0\.1[0-9]*$'
     if $out/predict-$kind $golden/regression.safetensors 0 2> /dev/null; then
         echo "the example takes rows of any length" >&2
         exit 1

@@ -9,7 +9,9 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 rm -rf "$root/dist"
-"$maturin" build --release --locked --quiet --sdist --out "$root/dist"
+"$maturin" build --release --locked --quiet --out "$root/dist"
+# What is built from this has a smaller workspace than the lock file, from which cargo then takes out what is not there.
+"$maturin" sdist --out "$root/dist"
 
 try() { # a distribution, and how to install it
     local clean="$scratch/$1"

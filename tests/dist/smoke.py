@@ -15,7 +15,8 @@ import sparsebayes
 from sparsebayes import MRVM1, RVC, RVR
 from sparsebayes.inspection import certificate
 
-CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: Blocks for readers, and what pages do before them unseen.
+CODE = re.compile(r"^(?:```python|<!-- setup)\n(.*?)^(?:```|-->)", re.MULTILINE | re.DOTALL)
 
 
 def check_fits() -> None:
@@ -42,7 +43,7 @@ def check_fits() -> None:
 
 
 def run_blocks(page: Path) -> int:
-    """Run the Python examples of a page one after another; return how many there are."""
+    """Run the Python examples of a page one after another, in this folder; return how many there are."""
     blocks = CODE.findall(page.read_text(encoding="utf-8"))
     names: dict[str, object] = {}
     for block in blocks:

@@ -38,6 +38,14 @@ def regression() -> tuple[Any, Array]:
     return RVR(kernel=Gaussian([1.2, 2.5]) + OnColumns(Linear(), [1])).fit(X, y), X
 
 
+def one_input() -> tuple[Any, Array]:
+    """The model of README.md, of which a part of the tests asks what README.md does."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (200, 1))
+    y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.standard_normal(200)
+    return RVR(kernel=Gaussian(2.5)).fit(X, y), X
+
+
 def outputs() -> tuple[Any, Array]:
     """Two outputs on the same functions, with a noise level each."""
     rng, X = rows(1)
@@ -96,7 +104,7 @@ def text(labels: list[str], tables: dict[str, Array]) -> str:
 
 def main() -> None:
     """Write each model that is not there yet."""
-    for make in (regression, outputs, two_classes, softmax, probit):
+    for make in (regression, one_input, outputs, two_classes, softmax, probit):
         est, X = make()
         version = json.loads(est.to_predictor()._core.header)["format_version"]
         folder = HERE / f"format-{version}"
@@ -105,7 +113,7 @@ def main() -> None:
         if path.exists():
             continue
         est.save(path)
-        new = np.vstack([X[: N_ROWS - 1], [[6.0, -7.0]]])
+        new = np.vstack([X[: N_ROWS - 1], [[6.0, -7.0][: X.shape[1]]]])
         path.with_suffix(".txt").write_text(text(*expected(est, new)), encoding="utf-8")
 
 

@@ -1,8 +1,13 @@
 """Data that several test files share."""
 
+import sys
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from sparsebayes import _screen
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -37,3 +42,12 @@ def three() -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(120, 2))
     return X, np.array(["a", "b", "c"])[np.digitize(X[:, 0] + 0.4 * rng.normal(size=120), [-0.5, 0.5])]
+
+
+@pytest.fixture
+def without_tqdm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Progress as it is shown where tqdm is not installed."""
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    _screen._kind_of_bar.cache_clear()
+    yield
+    _screen._kind_of_bar.cache_clear()

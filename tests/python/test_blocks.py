@@ -238,7 +238,7 @@ def test_a_sweep_is_interrupted_within_a_second(in_blocks):
     assert time.monotonic() - began[1] < 1.0
 
 
-def test_sweeps_are_reported(in_blocks, capsys):
+def test_sweeps_are_reported(in_blocks, without_tqdm, capsys):
     X, y = sinc_2d(1500)
     records = []
     model = RVR(Gaussian(2.5), callback=records.append, verbose=1).fit(X, y)

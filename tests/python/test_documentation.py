@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +76,27 @@ def run(block: Block, page: Path, namespace: dict[str, object]) -> None:
     assert failed == 0, "".join(report)
 
 
+def compile_c(block: Block, page: Path) -> None:
+    """Compile a block as the body of a program, in a folder with the headers that the page has written."""
+    lines = block.text.splitlines()
+    include = [line for line in lines if line.startswith("#")]
+    inside = [line for line in lines if not line.startswith("#")]
+    source = Path(f"block-{block.line}.c")
+    body = ["int main(void) {", f'#line {block.line} "{page.name}"', *inside, "return 0; }", ""]
+    source.write_text("\n".join(["#include <stdio.h>", *include, *body]), encoding="utf-8")
+    flags = [
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-variable",
+        "-Wno-unused-but-set-variable",
+    ]
+    command = ["cc", *flags, "-I.", f"-I{ROOT / 'rust/c/include'}", "-c", str(source), "-o", os.devnull]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+
+
 def of_language(page: Path, *languages: str) -> list[Block]:
     return [block for block in blocks(page) if block.language in languages]
 
@@ -91,6 +115,9 @@ def test_code_of_a_page_runs(
         for block in of_language(page, "python", "pycon"):
             if not block.excused:
                 run(block, page, namespace)
+    if shutil.which("cc") is not None:
+        for block in of_language(page, "c"):
+            compile_c(block, page)
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
@@ -127,6 +154,15 @@ def test_the_reference_lists_every_public_name() -> None:
     public = {name for module in modules for name in module.__all__}
     modules_themselves = {"inspection", "kernels", "model_selection", "plot", "providers"}
     assert public - listed == {"__version__", *modules_themselves}
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
+def test_c_that_does_not_compile_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = Block("c", '#include "sparsebayes.h"\nsb_free(NULL);\n', 3, False)
+    compile_c(good, tmp_path / "page.md")
+    with pytest.raises(AssertionError, match=r"page\.md:3.*sb_nothing"):
+        compile_c(Block("c", good.text.replace("free", "nothing"), 3, False), tmp_path / "page.md")
 
 
 def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def circles(axes):
 
 def borders(axes):
     """The corners of each contour line, contour by contour."""
+    pytest.importorskip(
+        "matplotlib", minversion="3.8", reason="before, contours are no objects of a class of their own"
+    )
     return [
         np.vstack([path.vertices for path in c.get_paths()])
         for c in axes.collections

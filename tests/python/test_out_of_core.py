@@ -384,7 +384,7 @@ def test_blocks_are_of_one_size_wherever_chunks_end(data):
     assert [list(block.y) for block in labels.blocks(5)] == [["a", "b", "long"]]
 
 
-def test_reading_can_be_watched_and_stopped(data, model, capsys):
+def test_reading_can_be_watched_and_stopped(data, model, without_tqdm, capsys):
     records = []
     watched = clone(model).set_params(verbose=1, callback=lambda record: records.append(record) or False)
     watched.fit(split(data, [5000]))

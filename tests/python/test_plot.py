@@ -167,9 +167,9 @@ def test_contours_are_where_the_probability_is(blobs):
     model = RVC(gamma=0.5).fit(X, labels)
     display = ProbabilityDisplay.from_estimator(model, X, labels, ax=axes())
     (contours,) = display.contours_
-    for level, path in zip(contours.levels, contours.get_paths(), strict=True):
+    for level, lines in zip(contours.levels, contours.allsegs, strict=True):
         # To what a grid of 201 by 201 tells.
-        np.testing.assert_allclose(model.predict_proba(path.vertices)[:, 1], level, atol=0.01)
+        np.testing.assert_allclose(model.predict_proba(np.vstack(lines))[:, 1], level, atol=0.01)
     np.testing.assert_array_equal(circles(display.ax_), model.relevance_vectors_)
 
 

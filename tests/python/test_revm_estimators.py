@@ -209,7 +209,7 @@ def test_too_few_steps_are_reported(classes):
     assert model.status_ == "max_iter"
 
 
-def test_fits_are_silent_unless_asked(three, capfd):
+def test_fits_are_silent_unless_asked(three, without_tqdm, capfd):
     LREVM().fit(*three)
     assert capfd.readouterr() == ("", "")
     LREVM(verbose=1).fit(*three)

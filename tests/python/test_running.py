@@ -1,6 +1,8 @@
 """What goes on while a fit runs: the callback, the progress line, threads, Ctrl-C."""
 
 import _thread
+import subprocess
+import sys
 import threading
 import time
 
@@ -85,7 +87,7 @@ def test_an_error_in_the_callback_ends_the_fit_and_comes_through(surface):
         RVR(callback=fail).fit(*surface)
 
 
-def test_fits_are_silent_unless_asked(surface, three, capfd):
+def test_fits_are_silent_unless_asked(surface, three, without_tqdm, capfd):
     RVR().fit(*surface)
     assert capfd.readouterr() == ("", "")
     RVR(verbose=1).fit(*surface)
@@ -192,3 +194,17 @@ def test_a_classifier_stopped_early_is_at_its_mode(multi_class):
     found = certificate(model, X, y)
     assert found.max_mean_error < 1e-6
     np.testing.assert_allclose(model.log_marginal_likelihood_, found.log_marginal_likelihood, rtol=1e-8)
+
+
+def test_a_limit_on_threads_holds_for_each_blas_whenever_it_is_loaded():
+    code = """
+from sparsebayes._background import one_blas_thread
+with one_blas_thread():
+    pass
+import scipy.linalg
+from threadpoolctl import threadpool_info
+with one_blas_thread():
+    print(*(found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"1"}

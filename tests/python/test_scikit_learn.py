@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from sklearn import config_context
 from sklearn.calibration import CalibrationDisplay
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -25,7 +26,10 @@ def test_weights_are_routed_through_searches_and_pipelines(data):
     with config_context(enable_metadata_routing=True):
         model = RVR(gamma=0.5).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         pipe = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
-        search = GridSearchCV(pipe, {"rvr__gamma": [0.1, 1.0]}, cv=3).fit(X, y, sample_weight=weights)
+        # scikit-learn 1.6 does not route to the score of a pipeline that is searched with no scorer named.
+        scorer = make_scorer(r2_score).set_score_request(sample_weight=True)
+        search = GridSearchCV(pipe, {"rvr__gamma": [0.1, 1.0]}, scoring=scorer, cv=3)
+        search.fit(X, y, sample_weight=weights)
     best = search.best_estimator_
     scaled = best[0].transform(X)
     alone = RVR(**best[-1].get_params()).fit(scaled, y, sample_weight=weights)

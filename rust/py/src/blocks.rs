@@ -59,6 +59,7 @@ pub(crate) fn fit_kernel_in_blocks(
         tol,
         max_iter,
         scheme,
+        "classic",
         alpha_prior,
         noise_prior,
         share_alpha,

@@ -4,8 +4,8 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, Likelihood, Multinomial, Noise, Observations, Posterior, Rules,
-    Scheme, Search, Settings, fit,
+    DenseDesign, Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior,
+    Rules, Scheme, Search, Settings, fit,
 };
 
 use crate::arrays::{columns, vector};
@@ -73,6 +73,7 @@ pub(crate) fn rules(
     tol: f64,
     max_iter: usize,
     scheme: &str,
+    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -84,6 +85,7 @@ pub(crate) fn rules(
         tol,
         max_iter,
         scheme: self::scheme(scheme)?,
+        laplace: self::laplace(laplace)?,
         alpha_prior,
         noise_prior,
         share_alpha,
@@ -127,6 +129,16 @@ fn search(name: &str) -> PyResult<Search> {
     }
 }
 
+fn laplace(name: &str) -> PyResult<Laplace> {
+    match name {
+        "classic" => Ok(Laplace::Classic),
+        "exact" => Ok(Laplace::Exact),
+        _ => Err(invalid(format!(
+            "laplace must be 'classic' or 'exact', got {name:?}"
+        ))),
+    }
+}
+
 fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
         "gaussian" => Ok(Kind::Of(Likelihood::Gaussian)),
@@ -154,7 +166,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
+    max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
     share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
@@ -171,6 +183,7 @@ pub(crate) fn fit_dense(
     tol: f64,
     max_iter: usize,
     scheme: &str,
+    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -186,6 +199,7 @@ pub(crate) fn fit_dense(
         tol,
         max_iter,
         scheme,
+        laplace,
         alpha_prior,
         noise_prior,
         share_alpha,
@@ -207,7 +221,7 @@ pub(crate) fn fit_dense(
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
+    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
     noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
@@ -229,6 +243,7 @@ pub(crate) fn fit_kernel(
     tol: f64,
     max_iter: usize,
     scheme: &str,
+    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -243,6 +258,7 @@ pub(crate) fn fit_kernel(
         tol,
         max_iter,
         scheme,
+        laplace,
         alpha_prior,
         noise_prior,
         share_alpha,

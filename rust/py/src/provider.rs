@@ -245,7 +245,8 @@ fn have_listen(provider: &Py<PyAny>, cancel: &Arc<AtomicBool>) -> Result<(), Err
 /// `sparsebayes.providers.PyStatistics`.
 #[pyfunction]
 #[pyo3(signature = (provider, *, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-    alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy",
+    seed=0, n_threads=None, callback=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
     py: Python<'_>,
@@ -254,6 +255,7 @@ pub(crate) fn fit_provider(
     tol: f64,
     max_iter: usize,
     scheme: &str,
+    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -267,6 +269,7 @@ pub(crate) fn fit_provider(
         tol,
         max_iter,
         scheme,
+        laplace,
         alpha_prior,
         noise_prior,
         share_alpha,

@@ -267,6 +267,7 @@ impl PySufficientStatistics {
             tol,
             max_iter,
             scheme,
+            "classic",
             alpha_prior,
             noise_prior,
             share_alpha,

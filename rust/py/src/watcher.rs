@@ -1,17 +1,17 @@
 //! Runs a fit beside the interpreter: signals are heard and the callback is called while the core works.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use sparsebayes::{Action, Error, Sketch, Step};
 
 use crate::blocks::to_dict;
-use crate::errors::{internal, to_python};
+use crate::errors::{internal, invalid, to_python};
 
 /// How often signals are looked at: Ctrl-C is heard within this, whatever the core is doing.
 const HEARTBEAT: Duration = Duration::from_millis(50);
@@ -22,16 +22,45 @@ enum News {
     Sketch(Box<Sketch>),
 }
 
-/// Sent over by the worker after each step when there is a callback, and answered with whether to go on.
+/// Sent over by the worker, and answered with whether to go on if it waits for that.
 struct Report {
     news: News,
-    answer: SyncSender<ControlFlow<()>>,
+    answer: Option<SyncSender<ControlFlow<()>>>,
+}
+
+/// Which steps the callback hears of.
+enum Hearing {
+    Nothing,
+    /// Each of them, and the worker waits for the word.
+    Each,
+    /// One an interval, and the worker does not wait: for callbacks that only show how far a fit has come.
+    Now {
+        interval: Duration,
+        last: Mutex<Instant>,
+    },
+}
+
+impl Hearing {
+    /// A callback with a number `seconds` wants no more than a step in so many.
+    fn of(callback: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(callback) = callback else {
+            return Ok(Self::Nothing);
+        };
+        Ok(match callback.getattr_opt("seconds")? {
+            Some(seconds) => Self::Now {
+                interval: Duration::try_from_secs_f64(seconds.extract()?)
+                    .map_err(|error| invalid(error.to_string()))?,
+                last: Mutex::new(Instant::now()),
+            },
+            None => Self::Each,
+        })
+    }
 }
 
 /// The fit's side: a flag it has to heed and a watch to call after each step.
 pub(crate) struct Line {
     pub(crate) cancel: Arc<AtomicBool>,
-    with_callback: bool,
+    hearing: Hearing,
     with_keep: bool,
     /// Hanging up tells the interpreter's side that the work is done.
     reports: SyncSender<Report>,
@@ -43,10 +72,20 @@ impl Line {
         if self.cancel.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
-        if !self.with_callback {
-            return ControlFlow::Continue(());
+        match &self.hearing {
+            Hearing::Nothing => ControlFlow::Continue(()),
+            Hearing::Each => self.tell(News::Step(*step)),
+            Hearing::Now { interval, last } => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.elapsed() >= *interval {
+                    *last = Instant::now();
+                    // What is still being shown when the next is due, is due no more.
+                    let news = News::Step(*step);
+                    let _ = self.reports.try_send(Report { news, answer: None });
+                }
+                ControlFlow::Continue(())
+            }
         }
-        self.tell(News::Step(*step))
     }
 
     /// Hands over a sketch and waits until it is kept.
@@ -59,7 +98,14 @@ impl Line {
 
     fn tell(&self, news: News) -> ControlFlow<()> {
         let (answer, word) = sync_channel(1);
-        if self.reports.send(Report { news, answer }).is_err() {
+        if self
+            .reports
+            .send(Report {
+                news,
+                answer: Some(answer),
+            })
+            .is_err()
+        {
             return ControlFlow::Break(());
         }
         word.recv().unwrap_or(ControlFlow::Break(()))
@@ -85,11 +131,11 @@ pub(crate) fn run_kept<T: Send>(
 ) -> PyResult<T> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
-    let (with_callback, with_keep) = (callback.is_some(), keep.is_some());
+    let (hearing, with_keep) = (Hearing::of(callback)?, keep.is_some());
     thread::scope(|scope| {
         let line = Line {
             cancel: Arc::clone(&cancel),
-            with_callback,
+            hearing,
             with_keep,
             reports,
         };
@@ -139,8 +185,10 @@ fn attend(
         } else {
             ControlFlow::Continue(())
         };
-        // The worker waits for this word, so it is there to hear it.
-        let _ = report.answer.send(word);
+        if let Some(answer) = report.answer {
+            // The worker waits for this word, so it is there to hear it.
+            let _ = answer.send(word);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::stationary::{LONGEST, Residual, bounded};
 use crate::stats::Statistics;
 
 /// Follows the sign of R, each alpha with a step of its own that grows while the sign lasts and halves when it turns;
-/// until Newton's method can take over, or for as long as that is worth trying.
+/// until Newton's method can take over, all that is left is rounding, or for as long as that is worth trying.
 ///
 /// Slow and hard to mislead: where a function is wanted at alpha = infinity but not at the alpha that this promises, R
 /// changes its sign in between, and halving finds the place. (Rprop, Riedmiller & Braun 1993, with R for the gradient.)
@@ -25,7 +25,7 @@ pub(super) fn creep(
     let mut steps = vec![(FIRST, 0.0); state.n_alphas()];
     for round in 0..ROUNDS {
         let here = Residual::of(state);
-        if here.distance(state) <= near {
+        if here.distance(state) <= near || here.is_rounding(state) {
             return Ok(round > 0);
         }
         let mut alphas = Vec::with_capacity(state.n_alphas());

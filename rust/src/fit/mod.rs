@@ -6,6 +6,7 @@ mod blocks;
 mod climb;
 mod creep;
 mod dictionary;
+mod exact;
 mod exchange;
 mod fixed_point;
 mod inner;
@@ -37,7 +38,7 @@ pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
 pub use outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
-pub use settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
+pub use settings::{Blocks, Laplace, Noise, Rules, Scheme, Search, Settings};
 
 use joint::NoiseRange;
 use prior::{Gamma, Priors};
@@ -93,6 +94,10 @@ impl Status {
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
     let gaussian = stats.is_linear();
+    let exact = rules.laplace == Laplace::Exact;
+    if exact && gaussian {
+        return Err(exact::no_laplace());
+    }
     let mut state = Setting::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
@@ -101,7 +106,14 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     let outcome = if variational {
         variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
     } else if rules.scheme != Scheme::Sequential {
-        fixed_point::maximise(stats, &mut state, priors, rules, range, &mut recorder)
+        fixed_point::maximise(
+            stats,
+            &mut state,
+            priors.clone(),
+            rules,
+            range,
+            &mut recorder,
+        )
     } else if gaussian {
         let own = priors.clone();
         sequential::maximise(stats, &mut state, own, rules, range, &mut recorder).and_then(
@@ -116,6 +128,10 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         laplace::maximise(stats, &mut state, &priors, rules, &mut recorder).and_then(|found| {
             exchange::go_on_at_modes(found, stats, &mut state, &priors, rules, &mut recorder)
         })
+    };
+    let outcome = match outcome {
+        Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),
+        outcome => outcome,
     };
     let status = if variational {
         status(stats, &state, outcome)?

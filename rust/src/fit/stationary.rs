@@ -117,10 +117,10 @@ impl Residual {
     }
 
     /// Whether what is left of R may be rounding: Sigma_kk is not known better than to the unit roundoff times
-    /// H_kk Sigma_kk, by so much its inverse cancels. Where that is more than the tolerance a step that leads closer does
-    /// so by chance, and a search for one may take for ever.
+    /// H_kk Sigma_kk, by so much its inverse cancels, and mu loses as much and more in sums of weights that cancel. Where
+    /// that is more than the tolerance a step that leads closer does so by chance, and a search for one may take for ever.
     pub(super) fn is_rounding(&self, state: &State) -> bool {
-        self.distance(state) <= 0.5 * f64::EPSILON * state.cancellation()
+        self.distance(state) <= 2.0 * f64::EPSILON * state.cancellation()
     }
 }
 
@@ -215,7 +215,7 @@ fn sharpened(stats: &mut dyn Statistics, state: &mut State, good: &mut State) ->
 }
 
 /// One Newton step to the mode, in full: from where the mode was found there is no telling by the likelihood whether it rises.
-fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+pub(super) fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     let (m, mu) = (state.len(), state.mu.clone());
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;

@@ -13,6 +13,7 @@ use super::columns::{Packed, column_into, columns_into, lengths, squared_length,
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use super::screen::Prepared;
+use super::skew::tilts;
 use super::thinned::Thinned;
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::blas::{axpy, dot, weighted_square};
@@ -382,6 +383,28 @@ impl Statistics for Observations<'_> {
             let (a, b) = (Tall::new(a, height, m), Tall::new(b, height, m));
             add_transpose_product(a, b, height, out, m);
         }))
+    }
+
+    fn skew_projections(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        factor: &DMatrix<f64>,
+    ) -> Result<Vec<f64>> {
+        self.move_to(active, mu)?;
+        let tilts = tilts(&self.packed, factor, &self.skew);
+        let sums = over_blocks(
+            &*self.design,
+            1,
+            || self.check_cancel(),
+            |block, _, products| {
+                for (c, product) in products.iter_mut().enumerate() {
+                    let column = block.values.column(c, block.rows.len());
+                    *product += dot(column, &tilts[block.rows.clone()]);
+                }
+            },
+        )?;
+        Ok(unit_columns(sums, &self.norms, true, 0.0).gradient)
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {

@@ -1,0 +1,93 @@
+//! The maximum of the Laplace evidence itself, whose working weights move with the mode.
+//!
+//! The classic fixed point of `laplace.rs` holds B while it maximises over alpha. With w the mode at alpha,
+//! `L(alpha) = ln p(t | w) - 1/2 w^T A w + 1/2 ln|A| - 1/2 ln|H|`, `H = A + Phi^T B(w) Phi`: Tipping (2001), section 3. Its
+//! first two terms are stationary in w, and H is not, so that the slope has a part through the mode that the fixed point
+//! leaves out. From there on L is climbed along its whole slope (`ascent.rs`), on the functions in the model; functions
+//! whose alpha goes to infinity leave, and the candidates outside come in where the whole slope says that they gain
+//! (`candidates.rs`), whenever the evidence, computed anew, has risen. So L never falls.
+
+mod ascent;
+mod candidates;
+mod slope;
+
+use super::Status;
+use super::dictionary::Dictionary;
+use super::inner::Settled;
+use super::mode::find_mode;
+use super::prior::Priors;
+use super::record::{Action, Halt, Recorder};
+use super::settings::{LOOSE_TOL, Rules};
+use super::state::State;
+use super::stationary::step_to_mode;
+use crate::stats::{Statistics, check_flag};
+use crate::{Error, Result};
+use ascent::ascend;
+use candidates::{Look, add_best};
+
+/// Steps before the climb is given up. Most take ten or twenty; where it leads to where the approximation means nothing,
+/// weights a thousand times those of the fixed point, it takes hundreds.
+const MOST_STEPS: usize = 500;
+
+/// What a Gaussian likelihood says to `laplace='exact'`.
+pub(super) fn no_laplace() -> Error {
+    let what = "laplace='exact' is for likelihoods that are not Gaussian: a Gaussian one has no Laplace approximation";
+    Error::Invalid { what: what.into() }
+}
+
+/// Climbs from a fixed point of the classic iteration to a maximum of the Laplace evidence.
+pub(super) fn maximise(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    to_mode(stats, state)?;
+    if recorder.n_iter() >= rules.max_iter {
+        return Err(Halt::MaxIterations);
+    }
+    recorder.step(Action::Mode, None, state)?;
+    let mut good = state.clone();
+    let outcome = rounds(stats, state, &mut good, priors, rules, recorder);
+    if let Err(Halt::Failed(Error::NotPositiveDefinite(_))) = outcome {
+        // A factorisation that was told to end early looks like one that broke down.
+        check_flag(stats.cancel_flag().as_deref())?;
+        state.clone_from(&good);
+        recorder.step(Action::Mode, None, state)?;
+        return Ok(Status::Stalled);
+    }
+    outcome
+}
+
+/// Ascents and looks at the candidates, in turn. `good` is kept at the last model that an ascent led to.
+fn rounds(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    good: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let last = recorder.n_iter() + MOST_STEPS;
+    let mut tol = LOOSE_TOL.max(rules.tol);
+    while recorder.n_iter() < last {
+        let settled = ascend(stats, state, tol, recorder)?;
+        good.clone_from(state);
+        match add_best(stats, state, &mut dictionary, recorder)? {
+            Look::Added => {}
+            Look::Nothing | Look::Refused if tol > rules.tol => tol = rules.tol,
+            Look::Nothing if settled == Settled::Converged => return Ok(Status::Converged),
+            Look::Nothing | Look::Refused => break,
+        }
+    }
+    Ok(Status::Stalled)
+}
+
+/// Brings a state to its mode, and one full step of Newton's method further: the log determinant is not stationary there,
+/// and shows an error of the mode at first order.
+fn to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    find_mode(stats, state)?;
+    step_to_mode(stats, state)
+}

@@ -1,0 +1,286 @@
+"""What `verbose` shows and the logger hears while work goes on, and that the work does not mind."""
+
+import _thread
+import io
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from sparsebayes import (
+    GREVM,
+    MRVM1,
+    MRVM2,
+    RVC,
+    RVR,
+    VGREVM,
+    GREVMRegressor,
+    SparseBayesRegressor,
+    _blocks,
+    _core,
+    _news,
+)
+from sparsebayes.kernels import Gaussian
+
+tqdm = pytest.importorskip("tqdm.auto").tqdm
+
+
+@pytest.fixture
+def bars_end():
+    """No bar is left open, and no thread that redraws one."""
+    before = threading.active_count()
+    yield
+    assert len(getattr(tqdm, "_instances", ())) == 0
+    assert threading.active_count() <= before
+
+
+def shown(text):
+    """Return what stood on the screen, one state after another."""
+    return [state.strip() for state in re.split(r"[\r\n]+|\x1b\[A", text) if state.strip()]
+
+
+@pytest.mark.parametrize("machine", [RVR(), RVC(), RVC(multi_class="softmax"), MRVM1(), MRVM2()])
+def test_a_bar_shows_a_fit_and_leaves_its_end(machine, surface, three, bars_end, capfd):
+    X, y = surface if isinstance(machine, RVR) else three
+    machine.set_params(verbose=1).fit(X, y)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.endswith("\n")
+    last = shown(err)[-1]
+    several = isinstance(machine, RVC) and machine.multi_class == "ovr"
+    assert last.startswith(f"{type(machine).__name__} 3/3: " if several else f"{type(machine).__name__}: ")
+    assert re.search(r": \d+ steps \[.*, \d+ functions, log evidence -?[\d.e+]+, converged\]$", last)
+    if not several:
+        assert f" {machine.n_iter_} steps [" in last
+
+
+@pytest.mark.parametrize("machine", [GREVM(), VGREVM(), GREVMRegressor()])
+def test_a_bar_shows_eigen_vector_machines(machine, classes, bars_end, capfd):
+    machine.set_params(verbose=1).fit(*classes)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f"{machine.n_effective_} of 151 eigenvectors, converged]" in shown(err)[-1]
+
+
+def test_reading_has_a_bar_of_known_length_once_the_rows_are_counted(bars_end, capfd):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-5, 5, (20_000, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=20_000)
+    model = RVR(Gaussian(1.0), candidates=30, random_state=0, verbose=1)
+    model.fit([(X[:5000], y[:5000]), (X[5000:], y[5000:])])
+    states = shown(capfd.readouterr().err)
+    assert any(state.startswith("RVR: looking for centres: 20000 rows [") for state in states)
+    assert any(re.match(r"RVR: summing: 100%.*20\.0k/20\.0k .*chunk 2\]", state) for state in states)
+    assert states[-1].endswith("converged]")
+
+
+def test_a_sweep_has_a_bar_of_its_own(monkeypatch, bars_end, capfd):
+    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
+    monkeypatch.setattr(_blocks, "_SIZES", (150, 200, 48, 256, 2))
+    monkeypatch.setattr(_news, "_SHOWN", 0.0)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (1500, 2))
+    y = np.sin(X).prod(axis=1) + 0.1 * rng.normal(size=1500)
+    RVR(Gaussian(2.5), verbose=1, callback=lambda record: None).fit(X, y)
+    states = shown(capfd.readouterr().err)
+    assert any(re.match(r"sweep: +\d+%.*/1[34]\d\d ", state) for state in states)
+    assert states[-1].startswith("RVR: ")
+
+
+@pytest.mark.parametrize("machine", [RVR(), RVC(), MRVM1(), MRVM2(), SparseBayesRegressor()])
+def test_watching_does_not_change_the_model(machine, surface, three, monkeypatch, capfd, caplog):
+    monkeypatch.setattr(_news, "_SHOWN", 0.0)
+    monkeypatch.setattr(_news, "_LOGGED", 0.0)
+    X, y = surface if hasattr(machine, "noise_variance") else three
+    expected = machine.fit(X, y)
+    posterior = {name: np.copy(getattr(expected, name)) for name in ("mu_", "alpha_", "active_")}
+    with caplog.at_level("DEBUG", logger="sparsebayes"):
+        watched = machine.set_params(verbose=1).fit(X, y)
+    assert capfd.readouterr().err != ""
+    for name, values in posterior.items():
+        np.testing.assert_array_equal(getattr(watched, name), values)
+
+
+def test_the_core_calls_who_only_glances_now_and_then_and_does_not_wait():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (3000, 2))
+    y = np.sin(X).prod(axis=1) + rng.normal(size=3000)
+    phi = np.asfortranarray(Gaussian(0.7)(X, X[:1000]))
+
+    def steps(callback):
+        return _core.fit_dense(phi, y, likelihood="gaussian", n_threads=1, callback=callback)
+
+    heard = []
+
+    def step(iteration, *rest):
+        heard.append((time.monotonic(), iteration))
+        return True  # nobody looks
+
+    expected = steps(None)
+    began = time.monotonic()
+    found = steps(_news.Glance(step, 0.05))
+    took = time.monotonic() - began
+    np.testing.assert_array_equal(found.mu, expected.mu)
+    assert found.status == expected.status == "converged"
+    assert 1 <= len(heard) <= took / 0.05 + 1
+    assert len(heard) < found.n_iter
+    assert [iteration for _, iteration in heard] == sorted(iteration for _, iteration in heard)
+    seldom = []
+    steps(_news.Glance(lambda *step: seldom.append(step), 1e6))
+    assert seldom == []
+
+    def fail(*step):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        steps(_news.Glance(fail, 0.0))
+    with pytest.raises(ValueError, match="negative"):
+        steps(_news.Glance(step, -1.0))
+
+
+def test_a_bar_is_closed_when_the_callback_fails(surface, bars_end, capfd):
+    def fail(record):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError):
+        RVR(verbose=1, callback=fail).fit(*surface)
+    assert capfd.readouterr().err.endswith("\n")
+
+
+def test_a_bar_is_closed_when_a_chunk_cannot_be_read(bars_end, capfd, caplog):
+    rng = np.random.default_rng(0)
+
+    def chunks():
+        yield rng.normal(size=(10_000, 2)), rng.normal(size=10_000)
+        raise OSError("the disk is gone")
+
+    with caplog.at_level("DEBUG", logger="sparsebayes"), pytest.raises(OSError, match="the disk is gone"):
+        SparseBayesRegressor(verbose=1).fit(chunks)
+    assert capfd.readouterr().err.endswith("\n")
+    assert caplog.messages[-1] == "SparseBayesRegressor: summing: ended by OSError"
+
+
+@pytest.mark.parametrize("bars", [True, False])
+@pytest.mark.parametrize("kind", ["sparse", "eigen"])
+def test_ctrl_c_leaves_a_clean_screen(kind, bars, request, monkeypatch, bars_end, capfd, caplog):
+    if not bars:
+        request.getfixturevalue("without_tqdm")
+    rng = np.random.default_rng(0)
+    n = 9000 if kind == "sparse" else 1200
+    X = rng.uniform(-10, 10, (n, 2))
+    y = np.sin(X).prod(axis=1) + rng.normal(size=n)
+    if kind == "sparse":
+        model = RVR(Gaussian(0.7), verbose=1)
+    else:
+        model, y = VGREVM(Gaussian(0.7), verbose=1), y > 0
+    timer = threading.Timer(0.5, _thread.interrupt_main)
+    with caplog.at_level("DEBUG", logger="sparsebayes"), monkeypatch.context() as patch:
+        begun = re.compile(r".* fit begun")
+        patch.setattr(caplog.handler, "emit", lambda record: begun.match(record.msg) and timer.start())
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(X, y)
+        finally:
+            timer.cancel()
+    wait_until(lambda: not [t for t in threading.enumerate() if t.name.endswith("(run)")])
+    err = capfd.readouterr().err
+    assert err.endswith("\n")
+    assert shown(err)[-1].startswith(f"{type(model).__name__}: ")
+
+
+def wait_until(condition, seconds=60.0):
+    """Wait for what was left behind."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_the_logger_hears_at_most_one_state_in_an_interval(monkeypatch, capfd, caplog):
+    monkeypatch.setattr(_news, "_LOGGED", 0.05)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (4000, 2))
+    y = np.sin(X).prod(axis=1) + rng.normal(size=4000)
+    with caplog.at_level("DEBUG", logger="sparsebayes"):
+        RVR(Gaussian(0.7), candidates=500, random_state=0).fit(X, y)
+    assert capfd.readouterr() == ("", "")
+    first, *between, last = caplog.records
+    assert (first.levelno, last.levelno) == (logging.DEBUG, logging.INFO)
+    assert {record.levelno for record in between} == {logging.DEBUG}
+    pattern = r"RVR: step \d+, \d+ functions, log evidence -?[\d.]+"
+    assert all(re.fullmatch(pattern, record.getMessage()) for record in between)
+    times = [record.created for record in (first, *between)]
+    assert 1 <= len(between)
+    assert min(np.diff(times)) > 0.045
+
+
+def test_the_logger_hears_of_reading_and_of_eigen_vector_machines(classes, caplog):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    with caplog.at_level("DEBUG", logger="sparsebayes"):
+        SparseBayesRegressor().fit([(X, X[:, 0] + 0.1 * rng.normal(size=500))])
+    assert caplog.messages[:2] == [
+        "SparseBayesRegressor: summing begun",
+        "SparseBayesRegressor: summing, chunk 1, 500 of 500 rows, 0 s left",
+    ]
+    assert caplog.messages[-1].startswith("SparseBayesRegressor 1/1: converged after ")
+    caplog.clear()
+    with caplog.at_level("DEBUG", logger="sparsebayes"):
+        GREVM().fit(*classes)
+    assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO"]
+    assert re.fullmatch(r"GREVM 1/1: converged after \d+ steps, \d+ of 151 eigenvectors", caplog.messages[-1])
+
+
+@pytest.mark.parametrize("bars", [True, False])
+@pytest.mark.parametrize("screen", ["none", "closed"])
+def test_a_fit_does_not_need_a_screen(screen, bars, surface, request, monkeypatch):
+    if not bars:
+        request.getfixturevalue("without_tqdm")
+    gone = None
+    if screen == "closed":
+        gone = io.StringIO()
+        gone.close()
+    monkeypatch.setattr(sys, "stderr", gone)
+    model = RVR(verbose=1).fit(*surface)
+    assert model.status_ == "converged"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_the_command_line_shows_bars_on_a_terminal(surface, tmp_path):
+    import pty
+
+    table = tmp_path / "data.csv"
+    np.savetxt(table, np.c_[surface], delimiter=",", header="a,b,y", comments="")
+
+    def said(*more):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "sparsebayes", "fit", str(table), "--target", "y", *more]
+        command += ["-o", str(tmp_path / "model.safetensors")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, stdin=theirs) as process:
+            os.close(theirs)
+            text = b""
+            while True:
+                try:
+                    part = os.read(ours, 65536)
+                except OSError:  # how Linux says that nobody writes any more
+                    break
+                if not part:
+                    break
+                text += part
+            out = process.stdout.read()
+        os.close(ours)
+        assert process.returncode == 0
+        return out, text.decode()
+
+    out, err = said()
+    assert out.startswith(b"RVR on 90 rows of 2 features")
+    ends = [state for state in shown(err) if state.startswith("RVR: ")]
+    assert any(re.search(r"\d+ steps \[", state) for state in ends)
+    assert err.endswith("\n")
+    assert said("-q") == (b"", "")
