@@ -280,9 +280,9 @@ class RVC(KernelClasses, _Classification):
         own, with a suffix.
     search : {"greedy", "exchange", "thorough"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
-        model change places with others, until no exchange gains a thousandth of a nat; never ends lower, and
-        takes about three times as long. ``"thorough"``: also two functions for one and one for two, and
-        restarts (``random_state``); takes tens of times as long. Through the Laplace approximation,
+        model change places with others, one or two for one and one for two, until no exchange gains a
+        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
+        at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace approximation,
         without restarts.
     laplace : {"classic", "exact"}, default="classic"
         What is maximised: the evidence of the problem linearised at the posterior mode, its working weights

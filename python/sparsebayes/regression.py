@@ -219,9 +219,9 @@ class RVR(KernelSums, _Regression):
         for bit. Removed at the end. See Notes.
     search : {"greedy", "exchange", "thorough"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
-        model change places with others, until no exchange gains a thousandth of a nat; never ends lower, and
-        takes about three times as long. ``"thorough"``: also two functions for one and one for two, and
-        restarts (``random_state``); takes tens of times as long. y has one column then.
+        model change places with others, one or two for one and one for two, until no exchange gains a
+        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
+        at length, with restarts (``random_state``); takes tens of times as long. y has one column then.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.

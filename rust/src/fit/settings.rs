@@ -34,7 +34,7 @@ pub struct Settings {
     pub share_alpha: bool,
     /// What is tried once the sequential scheme has come to an optimum.
     pub search: Search,
-    /// Seed of the restarts of [`Search::Thorough`].
+    /// Seed of the restarts of these.
     pub seed: u64,
 }
 
@@ -58,9 +58,9 @@ pub enum Search {
     /// Nothing.
     #[default]
     Greedy,
-    /// Exchanges of a function for another.
+    /// Exchanges of a function for another, merges of two into one, splits of one into two.
     Exchange,
-    /// Exchanges, merges of two functions into one, splits of one into two, and restarts.
+    /// The same at greater length, and restarts.
     Thorough,
 }
 
