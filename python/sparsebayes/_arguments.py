@@ -63,7 +63,12 @@ def check_watchers(estimator: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments that the estimators of one likelihood have."""
     check_watchers(estimator)
+    # Late, as this knows scikit-learn.
+    from ._search import check_search, seed_for
+
     scheme, alpha_prior = _scheme(estimator.scheme), _alpha_prior(estimator.alpha_prior)
+    share_alpha = _share_alpha(estimator, scheme, alpha_prior)
+    search = check_search(estimator, scheme, share_alpha=share_alpha)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
@@ -73,7 +78,9 @@ def check_settings(estimator: Any) -> Settings:
         laplace=_laplace(estimator, scheme),
         alpha_prior=alpha_prior,
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
-        share_alpha=_share_alpha(estimator, scheme, alpha_prior),
+        share_alpha=share_alpha,
+        search=search,
+        seed=seed_for(estimator, search),
         n_threads=check_n_jobs(estimator.n_jobs),
     )
 

@@ -126,6 +126,7 @@ class SparseBayesEstimator(Trainable):
 
     if TYPE_CHECKING:
         scheme: Scheme
+        search: str
         alpha_prior: tuple[float, float]
         tol: float
         max_iter: int
@@ -340,6 +341,7 @@ class SparseBayesEstimator(Trainable):
                 variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
                 share_alpha=self._shares_alpha,
+                exchanges=getattr(self, "search", "greedy") != "greedy",
                 exact=getattr(self, "_laplace_is_exact", False),
             )
 

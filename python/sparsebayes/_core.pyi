@@ -157,6 +157,8 @@ def fit_dense(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -179,6 +181,8 @@ def fit_kernel(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -199,6 +203,8 @@ def fit_kernel_in_blocks(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
     resume: dict[str, NDArray[Any]] | None = None,
@@ -251,6 +257,8 @@ def fit_provider(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
+    search: str = "greedy",
+    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -399,6 +407,8 @@ class SufficientStatistics:
         alpha_prior: Sequence[float] = ...,
         noise_prior: Sequence[float] = ...,
         share_alpha: bool = False,
+        search: str = "greedy",
+        seed: int = 0,
         n_threads: int | None = None,
         callback: _Callback | None = None,
     ) -> Posterior: ...

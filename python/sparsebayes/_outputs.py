@@ -36,11 +36,15 @@ def are_possible(estimator: Any) -> bool:
     """Whether y may have several columns with these arguments."""
     flat = all(np.array_equal(prior, (0.0, 0.0)) for prior in (estimator.alpha_prior, estimator.noise_prior))
     learning = getattr(estimator, "optimize_kernel", False)
-    return flat and not learning and isinstance(estimator.scheme, str) and estimator.scheme == "sequential"
+    plain = isinstance(estimator.scheme, str) and estimator.scheme == "sequential"
+    plain = plain and isinstance(estimator.search, str) and estimator.search == "greedy"
+    return flat and not learning and plain
 
 
 def _check_plain(settings: Settings) -> None:
     """Check that nothing is asked for that several outputs do not have."""
+    if settings.search != "greedy":
+        raise ValueError(f"search must be 'greedy' where y has several columns, got {settings.search!r}")
     if settings.scheme != "sequential":
         raise ValueError(f"scheme must be 'sequential' where y has several columns, got {settings.scheme!r}")
     for name, prior in (("alpha_prior", settings.alpha_prior), ("noise_prior", settings.noise_prior)):

@@ -17,6 +17,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
+Search: TypeAlias = Literal["greedy", "exchange", "thorough"]
 Laplace: TypeAlias = Literal["classic", "exact"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
@@ -137,6 +138,9 @@ class Settings:
     noise_prior: tuple[float, float]
     #: Whether the classes of a softmax share the alpha of each function.
     share_alpha: bool
+    #: What is tried after the sequential scheme, and the seed of its restarts.
+    search: Search
+    seed: int
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
@@ -180,6 +184,8 @@ class Problem:
     variational: bool = False
     #: Whether the classes of a softmax share the alpha of each function.
     share_alpha: bool = False
+    #: Whether the certificate looks at exchanges too.
+    exchanges: bool = False
     #: Whether the fit maximised the Laplace evidence itself.
     exact: bool = False
 

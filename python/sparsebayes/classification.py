@@ -25,6 +25,7 @@ from ._types import (
     Laplace,
     Likelihood,
     Scheme,
+    Search,
     Target,
 )
 from ._validation import learn_classes
@@ -268,8 +269,8 @@ class RVC(KernelClasses, _Classification):
         not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
         int chooses columns of X, and an array is an error.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit. Nothing
-        else is random.
+        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
+        an int makes them the same in every fit. Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
     checkpoint : str or path-like, optional
@@ -277,6 +278,12 @@ class RVC(KernelClasses, _Classification):
         fit in blocks (see Notes) what it has before each sweep; from it they go on after a crash, to the same
         model bit for bit. Removed at the end. In blocks, one against the rest, each fit has a file of its
         own, with a suffix.
+    search : {"greedy", "exchange", "thorough"}, default="greedy"
+        What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
+        model change places with others, one or two for one and one for two, until no exchange gains a
+        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
+        at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
+        approximation, without restarts.
     laplace : {"classic", "exact"}, default="classic"
         What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
         counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation
@@ -442,6 +449,7 @@ class RVC(KernelClasses, _Classification):
         random_state: int | np.random.RandomState | None = None,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        search: Search = "greedy",
         laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
@@ -464,6 +472,7 @@ class RVC(KernelClasses, _Classification):
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
+        self.search = search
         self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
@@ -483,8 +492,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
     fit_intercept : bool, default=False
         Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
         given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, laplace, tol, max_iter, n_jobs,
-    verbose, callback
+    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
+    laplace, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -534,6 +543,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         share_alpha: bool = False,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        search: Search = "greedy",
         laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
@@ -548,6 +559,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.share_alpha = share_alpha
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.search = search
         self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter

@@ -2,7 +2,7 @@
 
 use sparsebayes::{
     DenseDesign, Error, Kernel, KernelDesign, Laplace, Likelihood, Multinomial, Noise,
-    Observations, Scheme, Settings, Statistics, fit,
+    Observations, Scheme, Search, Settings, Statistics, fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -58,6 +58,14 @@ fn settings_out_of_range_are_refused() {
                 ..good
             },
             "share_alpha",
+        ),
+        (
+            Settings {
+                search: Search::Exchange,
+                scheme: Scheme::MacKay,
+                ..good
+            },
+            "search",
         ),
     ] {
         assert!(bad.check().err().unwrap().to_string().contains(word));

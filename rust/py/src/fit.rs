@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior,
-    Rules, Scheme, Settings, fit,
+    Rules, Scheme, Search, Settings, fit,
 };
 
 use crate::arrays::{columns, vector};
@@ -98,6 +98,8 @@ pub(crate) fn rules(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
+    search: &str,
+    seed: u64,
 ) -> PyResult<Rules> {
     Settings {
         noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
@@ -108,6 +110,8 @@ pub(crate) fn rules(
         alpha_prior,
         noise_prior,
         share_alpha,
+        search: self::search(search)?,
+        seed,
     }
     .check()
     .map_err(|error| to_python(&error))
@@ -131,6 +135,17 @@ fn scheme(name: &str) -> PyResult<Scheme> {
         "variational" => Ok(Scheme::Variational),
         _ => Err(invalid(format!(
             "scheme must be 'sequential', 'mackay', 'em' or 'variational', got {name:?}"
+        ))),
+    }
+}
+
+fn search(name: &str) -> PyResult<Search> {
+    match name {
+        "greedy" => Ok(Search::Greedy),
+        "exchange" => Ok(Search::Exchange),
+        "thorough" => Ok(Search::Thorough),
+        _ => Err(invalid(format!(
+            "search must be 'greedy', 'exchange' or 'thorough', got {name:?}"
         ))),
     }
 }
@@ -173,7 +188,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    share_alpha=false, n_threads=None, callback=None))]
+    share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -193,6 +208,8 @@ pub(crate) fn fit_dense(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
+    search: &str,
+    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -207,6 +224,8 @@ pub(crate) fn fit_dense(
         alpha_prior,
         noise_prior,
         share_alpha,
+        search,
+        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
@@ -224,7 +243,7 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -249,6 +268,8 @@ pub(crate) fn fit_kernel(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
+    search: &str,
+    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -262,6 +283,8 @@ pub(crate) fn fit_kernel(
         alpha_prior,
         noise_prior,
         share_alpha,
+        search,
+        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {

@@ -245,7 +245,8 @@ fn have_listen(provider: &Py<PyAny>, cancel: &Arc<AtomicBool>) -> Result<(), Err
 /// `sparsebayes.providers.PyStatistics`.
 #[pyfunction]
 #[pyo3(signature = (provider, *, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-    laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, callback=None))]
+    laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy",
+    seed=0, n_threads=None, callback=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
     py: Python<'_>,
@@ -258,6 +259,8 @@ pub(crate) fn fit_provider(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
+    search: &str,
+    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -270,6 +273,8 @@ pub(crate) fn fit_provider(
         alpha_prior,
         noise_prior,
         share_alpha,
+        search,
+        seed,
     )?;
     let n_basis = provider.bind(py).getattr("n_basis")?.extract()?;
     let name: String = provider.bind(py).getattr("likelihood")?.extract()?;

@@ -244,7 +244,7 @@ impl PySufficientStatistics {
 
     /// Fits a model to the rows there are now, with a constant function before the others if `bias`.
     #[pyo3(signature = (*, bias=false, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, n_threads=None, callback=None))]
+        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
     fn fit(
         &self,
@@ -257,6 +257,8 @@ impl PySufficientStatistics {
         alpha_prior: [f64; 2],
         noise_prior: [f64; 2],
         share_alpha: bool,
+        search: &str,
+        seed: u64,
         n_threads: Option<usize>,
         callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyPosterior> {
@@ -269,6 +271,8 @@ impl PySufficientStatistics {
             alpha_prior,
             noise_prior,
             share_alpha,
+            search,
+            seed,
         )?;
         let sums = self.now();
         let posterior = run(py, callback.as_ref(), |line| {

@@ -18,7 +18,7 @@ use super::mode::find_mode;
 use super::prior::Priors;
 use super::record::{Halt, Recorder, Watch};
 use super::sequential::{self, Start};
-use super::settings::{Blocks, Laplace, Rules, Scheme};
+use super::settings::{Blocks, Laplace, Rules, Scheme, Search};
 use super::state::State;
 use super::{Setting, Status, laplace};
 use crate::model::Posterior;
@@ -73,9 +73,10 @@ pub fn fit_in_blocks(
     watch: &mut Watch<'_>,
 ) -> Result<Posterior> {
     let classic = rules.scheme == Scheme::Sequential && rules.laplace == Laplace::Classic;
-    if !classic || stats.n_predictors() > 1 {
-        let what =
-            "a fit in blocks takes scheme='sequential', laplace='classic' and one linear predictor";
+    let plain = classic && rules.search == Search::Greedy;
+    if !plain || stats.n_predictors() > 1 {
+        let what = "a fit in blocks takes scheme='sequential', search='greedy', laplace='classic' and one linear \
+                    predictor";
         return Err(Error::Invalid { what: what.into() });
     }
     let setting = Setting::of(stats, rules)?;

@@ -80,7 +80,7 @@ impl Outside {
     }
 
     /// The addition that gains most, if it gains `least`.
-    fn best_addition(&self, state: &State, least: f64) -> Option<(usize, f64)> {
+    pub(super) fn best_addition(&self, state: &State, least: f64) -> Option<(usize, f64)> {
         if !self.priors.are_flat() {
             return self.best_addition_of_all(state, least);
         }
@@ -117,12 +117,7 @@ impl Outside {
     }
 
     fn gain(&self, i: usize) -> f64 {
-        Factors {
-            s: self.s[i],
-            q: self.q[i],
-            prior: self.priors.of(i),
-        }
-        .gain_of_adding()
+        self.factors_of(i).gain_of_adding()
     }
 
     /// A function that keeps coming back for next to nothing must not keep the loop alive.
@@ -149,8 +144,33 @@ impl Outside {
         });
     }
 
+    /// `beta Sigma_k^T Phi^T phi_i` of every member i: how what is left of it goes with active function `k`.
+    pub(super) fn covariances(&mut self, pool: &Pool, state: &State, k: usize) -> Vec<f64> {
+        self.shift(pool, state, k, 0.0, 0.0);
+        self.work.iter().map(|w| state.beta * w).collect()
+    }
+
+    /// S and Q of member `i`.
+    pub(super) fn factors_of(&self, i: usize) -> Factors {
+        Factors {
+            s: self.s[i],
+            q: self.q[i],
+            prior: self.priors.of(i),
+        }
+    }
+
+    /// Whether member `i` is outside and has not been kept there.
+    pub(super) fn may_enter(&self, i: usize) -> bool {
+        !self.inside[i] && self.entries[i] < MOST_ENTRIES
+    }
+
+    /// Keeps member `i` outside.
+    pub(super) fn keep_out(&mut self, i: usize) {
+        self.entries[i] = MOST_ENTRIES;
+    }
+
     /// Adds member `i` with the alpha that is best for it: appendix A.2.
-    fn add(
+    pub(super) fn add(
         &mut self,
         pool: &Pool,
         state: &mut State,

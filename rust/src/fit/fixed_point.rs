@@ -32,7 +32,7 @@ pub(super) const START_ALPHA: f64 = 1.0;
 const NEAR: f64 = 1e-3;
 
 /// A function whose alpha is this many times its s may go.
-const PRUNABLE: f64 = 100.0;
+pub(super) const PRUNABLE: f64 = 100.0;
 
 /// Runs from the full basis to convergence. `state`: an empty model.
 pub(super) fn maximise(

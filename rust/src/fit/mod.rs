@@ -7,6 +7,7 @@ mod climb;
 mod creep;
 mod dictionary;
 mod exact;
+mod exchange;
 mod fixed_point;
 mod inner;
 mod joint;
@@ -38,7 +39,7 @@ pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
 pub use outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
-pub use settings::{Blocks, Laplace, Noise, Rules, Scheme, Settings};
+pub use settings::{Blocks, Laplace, Noise, Rules, Scheme, Search, Settings};
 
 use joint::NoiseRange;
 use prior::{Gamma, Priors};
@@ -115,18 +116,19 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
             &mut recorder,
         )
     } else if gaussian {
-        sequential::maximise(
-            stats,
-            &mut state,
-            priors.clone(),
-            rules,
-            range,
-            &mut recorder,
+        let own = priors.clone();
+        sequential::maximise(stats, &mut state, own, rules, range, &mut recorder).and_then(
+            |found| {
+                let limits = (rules, range);
+                exchange::go_on(found, stats, &mut state, &priors, limits, &mut recorder)
+            },
         )
     } else if rules.share_alpha && stats.n_predictors() > 1 {
         shared_classes::maximise(stats, &mut state, rules, &mut recorder)
     } else {
-        laplace::maximise(stats, &mut state, &priors, rules, &mut recorder)
+        laplace::maximise(stats, &mut state, &priors, rules, &mut recorder).and_then(|found| {
+            exchange::go_on_at_modes(found, stats, &mut state, &priors, rules, &mut recorder)
+        })
     };
     let outcome = match outcome {
         Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),

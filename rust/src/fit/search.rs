@@ -77,7 +77,7 @@ fn seeds(state: &State) -> Vec<usize> {
 ///
 /// Where it is estimated: its start. Where it is given: falling to what it is in stages, for little noise from the first
 /// function on asks that everything be explained by whatever enters first.
-fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
+pub(super) fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     const STAGE: f64 = 10.0;
     let start = 1.0 / START_NOISE;
     if noise_is_free {
@@ -91,14 +91,14 @@ fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
 }
 
 /// A model over the pool, with what it leaves to gain outside.
-struct Model {
-    state: State,
-    outside: Outside,
-    evidence: f64,
+pub(super) struct Model {
+    pub(super) state: State,
+    pub(super) outside: Outside,
+    pub(super) evidence: f64,
 }
 
 impl Model {
-    fn new(pool: &Pool, state: State) -> Self {
+    pub(super) fn new(pool: &Pool, state: State) -> Self {
         Self {
             outside: Outside::new(pool, &state),
             evidence: state.log_posterior(),
@@ -159,7 +159,7 @@ impl Model {
     }
 
     /// Settles a state that is nearly so, if that can make it better than this one.
-    fn challenge(
+    pub(super) fn challenge(
         &self,
         pool: &Pool,
         mut state: State,

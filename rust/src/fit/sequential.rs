@@ -303,7 +303,7 @@ fn improve(
 }
 
 /// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it.
-fn look_again(
+pub(super) fn look_again(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,

@@ -32,6 +32,10 @@ pub struct Settings {
     pub noise_prior: [f64; 2],
     /// One alpha for each basis function, whatever the class; of no effect where rows have one linear predictor.
     pub share_alpha: bool,
+    /// What is tried once the sequential scheme has come to an optimum.
+    pub search: Search,
+    /// Seed of the restarts of these.
+    pub seed: u64,
 }
 
 /// How the precisions are found.
@@ -46,6 +50,18 @@ pub enum Scheme {
     Em,
     /// Bishop & Tipping (2000): a factorised posterior over weights and precisions, from the full basis.
     Variational,
+}
+
+/// What is tried once the sequential scheme has come to an optimum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Search {
+    /// Nothing.
+    #[default]
+    Greedy,
+    /// Exchanges of a function for another, merges of two into one, splits of one into two.
+    Exchange,
+    /// The same at greater length, and restarts.
+    Thorough,
 }
 
 /// What a fit of a likelihood that is not Gaussian maximises.
@@ -70,6 +86,8 @@ impl Default for Settings {
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
             share_alpha: false,
+            search: Search::Greedy,
+            seed: 0,
         }
     }
 }
@@ -105,6 +123,7 @@ impl Settings {
             return Err(Error::Invalid { what: what.into() });
         }
         check_sharing(&self)?;
+        check_search(&self)?;
         check_laplace(&self)?;
         Ok(Rules { settings: self })
     }
@@ -114,6 +133,15 @@ fn check_sharing(settings: &Settings) -> Result<()> {
     let flat = settings.alpha_prior.iter().all(|&v| v == 0.0);
     if settings.share_alpha && (settings.scheme != Scheme::Sequential || !flat) {
         let what = "share_alpha needs the sequential scheme and a flat alpha_prior";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    Ok(())
+}
+
+fn check_search(settings: &Settings) -> Result<()> {
+    let sequential = settings.scheme == Scheme::Sequential && !settings.share_alpha;
+    if settings.search != Search::Greedy && !sequential {
+        let what = "search other than 'greedy' needs the sequential scheme, and no share_alpha";
         return Err(Error::Invalid { what: what.into() });
     }
     Ok(())
@@ -157,6 +185,16 @@ impl Rules {
     /// Whether the prior of each alpha is flat.
     pub(super) fn has_flat_alphas(&self) -> bool {
         self.alpha_prior.iter().all(|&v| v == 0.0)
+    }
+
+    /// Likewise, but to be met less closely: for all but the last of several fits.
+    pub(super) fn loosened(&self) -> Self {
+        let tol = self.tol.max(LOOSE_TOL);
+        let settings = Settings {
+            tol,
+            ..self.settings
+        };
+        Self { settings }
     }
 
     /// The range of the noise, if it is estimated.
@@ -285,6 +323,9 @@ pub(super) const STAND_INS: usize = 12;
 
 /// A search has to raise the evidence by this many nats to count.
 pub(super) const LEAST_IMPROVEMENT: f64 = 0.01;
+
+/// An exchange of functions that gains less than this many nats counts as gaining nothing.
+pub(super) const LEAST_EXCHANGE: f64 = 1e-3;
 
 /// Functions added between two passes over the dictionary where pools have failed.
 pub(super) const BLOCK: usize = 8;

@@ -1,0 +1,277 @@
+"""Searches beyond the greedy optimum: never lower, certified by exchanges too, close to the best of all."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from problems import PROBLEMS, bumps, columns, sinc_2d, spikes, two_classes
+from reference import best_alpha, contribution, laplace_log_evidence, log_evidence, statistics
+from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Gaussian
+
+SEARCHES = ["exchange", "thorough"]
+#: An exchange that gains less counts as gaining nothing.
+LEAST = 1e-3
+SMALL = [
+    name
+    for name, problem in PROBLEMS.items()
+    if len(problem.y) <= 150 and problem.status == "converged" and np.ndim(problem.y) == 1
+]
+
+
+def fitted(problem, **settings):
+    if hasattr(problem.make(), "random_state"):
+        settings["random_state"] = 0
+    return problem.fitted(**settings)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_search_ends_below_greedy(name):
+    problem = PROBLEMS[name]
+    greedy = problem.fitted()
+    better = fitted(problem, search="exchange")
+    assert better.status_ in ("converged", "noise_floor", "alpha_floor")
+    assert better.log_marginal_likelihood_ >= greedy.log_marginal_likelihood_ - 1e-9 * abs(
+        greedy.log_marginal_likelihood_
+    )
+    found = certificate(better, problem.X, problem.y, problem.sample_weight)
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_beta_residual <= 1e-5
+    if problem.kind == "regression":
+        assert found.max_gain_exchange <= 1.1 * LEAST
+    np.testing.assert_allclose(
+        found.log_marginal_likelihood, better.log_marginal_likelihood_, rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_better_optima_are_found(search):
+    X, y = sinc_2d(500, seed=2)
+    gains = []
+    for seed in range(3):
+        X, y = sinc_2d(300, seed=seed)
+        greedy, better = (
+            RVR(Gaussian(2.5), search=s, random_state=0).fit(X, y).log_marginal_likelihood_
+            for s in ("greedy", search)
+        )
+        gains.append(better - greedy)
+    assert min(gains) >= -1e-9
+    assert max(gains) > 0.01
+
+
+def test_a_crowded_model_is_left_for_a_sparse_one():
+    # 30 spikes from 100 projections: the greedy model has a function for most of the rows.
+    Phi, y = spikes(n_spikes=32, seed=0)
+    greedy, better = (
+        SparseBayesRegressor(noise_variance=0.005**2, search=s).fit(Phi, y) for s in ("greedy", "exchange")
+    )
+    assert better.log_marginal_likelihood_ > greedy.log_marginal_likelihood_ + 50.0
+    assert len(better.active_) < len(greedy.active_)
+
+
+# --- the best of all models ---------------------------------------------------------------------------
+
+
+def best_of_subset(Phi, t, beta):
+    """Log evidence with the precisions of all these columns at their maxima, from 1, one at a time."""
+    alpha = np.ones(Phi.shape[1])
+    value = -np.inf
+    for _ in range(200):
+        for k in range(len(alpha)):
+            active = np.flatnonzero(np.isfinite(alpha))
+            factors = statistics(Phi, t, active, alpha[active], beta)
+            alpha[k] = best_alpha(factors.s[[k]], factors.q[[k]])[0]
+        active = np.isfinite(alpha)
+        before, value = value, log_evidence(Phi[:, active], t, alpha[active], beta)
+        if value - before < 1e-9:
+            break
+    return value
+
+
+def few_bumps(seed, n_basis=6):
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(-1, 1, 16))
+    Phi = bumps(x, n_basis, 0.5)[:, 1:]
+    return Phi, np.sin(5 * x) * np.exp(x) + 0.3 * rng.normal(size=16)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_of_all_subsets_is_found(seed):
+    Phi, t = few_bumps(seed)
+    subsets = itertools.chain.from_iterable(itertools.combinations(range(6), k) for k in range(1, 7))
+    best = max(best_of_subset(Phi[:, list(subset)], t, 1 / 0.09) for subset in subsets)
+    model = SparseBayesRegressor(noise_variance=0.09, search="thorough", random_state=0).fit(Phi, t)
+    np.testing.assert_allclose(model.log_marginal_likelihood_, best, atol=1e-5)
+
+
+# --- the certificate ----------------------------------------------------------------------------------
+
+
+def evidence_without(problem, j, i=None):
+    """Log evidence of a Gaussian problem once active j has left and i has come in, at its best alpha."""
+    used = slice(None) if problem.weights is None else problem.weights > 0
+    Phi, t = problem.Phi[used], problem.target[used]
+    w = None if problem.weights is None else problem.weights[used]
+    keep = problem.active != j
+    active, alpha = problem.active[keep], problem.alpha[keep]
+    value = log_evidence(Phi[:, active], t, alpha, problem.beta, w)
+    if i is None:
+        return value
+    factors = statistics(Phi, t, active, alpha, problem.beta, w)
+    s, q = factors.s[[i]], factors.q[[i]]
+    return value + contribution(best_alpha(s, q), s, q)[0]
+
+
+@pytest.mark.parametrize("name", ["sinc-1d-100-width-3.0", "columns-weights", "bumps"])
+def test_the_gain_of_exchanges_is_that_of_the_reference(name):
+    problem = PROBLEMS[name]
+    model = problem.fitted()
+    # Moved off its optimum, so that there is something to gain.
+    model.alpha_ = model.alpha_ * np.linspace(0.2, 5.0, len(model.alpha_))
+    (written,) = model._problems(problem.X, problem.y, problem.sample_weight)
+    outside = np.setdiff1d(np.arange(written.Phi.shape[1]), written.active)
+    used = slice(None) if written.weights is None else written.weights > 0
+    here = log_evidence(
+        written.Phi[used][:, written.active],
+        written.target[used],
+        written.alpha,
+        written.beta,
+        None if written.weights is None else written.weights[used],
+    )
+    best = max(evidence_without(written, j, i) for j in written.active for i in outside) - here
+    found = certificate(model, problem.X, problem.y, problem.sample_weight, exchanges=True)
+    np.testing.assert_allclose(found.max_gain_exchange, max(best, 0.0), rtol=1e-6, atol=1e-8)
+
+
+def swap(model, j, i):
+    """Put function i in the place of j."""
+    model.active_ = np.where(model.active_ == j, i, model.active_)
+    order = np.argsort(model.active_)
+    model.active_, model.alpha_, model.mu_ = model.active_[order], model.alpha_[order], model.mu_[order]
+
+
+def test_an_exchange_that_would_gain_is_noticed():
+    X, y = columns(80, 15, seed=4)
+    model = SparseBayesRegressor(search="exchange").fit(X, y)
+    assert certificate(model, X, y).max_gain_exchange <= LEAST
+    outside = np.setdiff1d(np.arange(15), model.active_)[0]
+    swap(model, model.active_[0], outside)
+    assert certificate(model, X, y).max_gain_exchange > 1.0
+
+
+def test_exchanges_are_looked_at_where_that_is_wanted():
+    X, y = columns(60, 10)
+    greedy, searched = (SparseBayesRegressor(search=s).fit(X, y) for s in ("greedy", "exchange"))
+    assert certificate(greedy, X, y).max_gain_exchange is None
+    assert certificate(greedy, X, y, exchanges=True).max_gain_exchange is not None
+    assert certificate(searched, X, y).max_gain_exchange is not None
+    assert certificate(searched, X, y, exchanges=False).max_gain_exchange is None
+
+
+def test_exchanges_of_a_softmax_are_certified():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=90), [-0.5, 0.5])
+    model = RVC(multi_class="softmax", search="exchange").fit(X, y)
+    greedy = RVC(multi_class="softmax").fit(X, y)
+    assert model.log_marginal_likelihood_ >= greedy.log_marginal_likelihood_ - 1e-9
+    assert certificate(model, X, y).max_gain_exchange >= 0.0
+
+
+# --- classes and counts -------------------------------------------------------------------------------
+
+
+def test_a_move_of_a_classifier_raises_the_laplace_evidence():
+    gains = []
+    for seed in range(4):
+        X, y = two_classes(250, seed=250 + seed)
+        models = [RVC(gamma=1.0, search=s).fit(X, y) for s in ("greedy", "exchange")]
+        evidences = []
+        for model in models:
+            (problem,) = model._problems(X, y)
+            inside = problem.Phi[:, problem.active]
+            evidences.append(laplace_log_evidence(inside, problem.target, problem.alpha))
+            found = certificate(model, X, y)
+            assert found.max_log_alpha_change <= 1e-5
+            assert found.max_gain_outside <= 1e-6
+        gains.append(evidences[1] - evidences[0])
+    assert min(gains) >= -1e-8
+    assert max(gains) > 0.01
+
+
+# --- how it is asked for ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_threads_do_not_show(search, kind):
+    if kind == "regression":
+        X, y = sinc_2d(300, seed=1)
+        make = RVR(Gaussian(2.5), search=search, random_state=3)
+    else:
+        X, y = two_classes(250, seed=250)
+        make = RVC(gamma=1.0, search=search, random_state=3)
+    one, several = (make.set_params(n_jobs=n).fit(X, y).mu_.tobytes() for n in (1, 3))
+    assert one == several
+
+
+def test_a_dictionary_too_large_for_one_pool_is_searched_too():
+    X, y = sinc_2d(700, seed=5)
+    greedy, better = (RVR(Gaussian(2.5), search=s).fit(X, y) for s in ("greedy", "exchange"))
+    assert better.log_marginal_likelihood_ >= greedy.log_marginal_likelihood_ - 1e-9
+    assert certificate(better, X, y).max_gain_exchange <= 1.1 * LEAST
+
+
+@pytest.mark.parametrize("search", ["best", None, 3, ["exchange"]])
+@pytest.mark.parametrize("make", [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier])
+def test_an_unknown_search_is_refused(make, search):
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    with pytest.raises(ValueError, match=r"search must be 'greedy', 'exchange' or 'thorough', got "):
+        make(search=search).fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{"scheme": "em"}, {"scheme": "variational"}])
+def test_a_search_is_refused_where_there_is_none(settings):
+    X, y = columns(30, 5)
+    with pytest.raises(ValueError, match="search='exchange' needs scheme='sequential'"):
+        SparseBayesRegressor(search="exchange", **settings).fit(X, y)
+
+
+def test_a_search_is_refused_for_several_outputs_and_shared_precisions():
+    X, y = columns(30, 5)
+    with pytest.raises(ValueError, match="search must be 'greedy' where y has several columns"):
+        SparseBayesRegressor(search="exchange").fit(X, np.column_stack([y, -y]))
+    with pytest.raises(ValueError, match="share_alpha=False"):
+        RVC(multi_class="softmax", share_alpha=True, search="thorough").fit(X, np.arange(30) % 3)
+
+
+def test_restarts_are_those_of_the_random_state():
+    X, y = sinc_2d(200, seed=3)
+    first, again = (
+        RVR(Gaussian(2.5), search="thorough", random_state=7).fit(X, y).mu_.tobytes() for _ in range(2)
+    )
+    assert first == again
+    with pytest.raises(ValueError, match="random_state"):
+        RVR(search="thorough", random_state="seven").fit(X, y)
+
+
+def test_steps_are_recorded_and_may_end_the_fit():
+    X, y = sinc_2d(300, seed=1)
+    steps = []
+    model = RVR(Gaussian(2.5), search="exchange", callback=steps.append).fit(X, y)
+    assert len(model.log_marginal_likelihood_path_) == len(steps) + 1
+    assert np.diff(model.log_marginal_likelihood_path_).min() > -1e-6
+    n_greedy = RVR(Gaussian(2.5)).fit(X, y).n_iter_
+    assert model.n_iter_ > n_greedy
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        stopped = RVR(Gaussian(2.5), search="exchange", callback=lambda step: step.iteration > n_greedy).fit(
+            X, y
+        )
+    assert stopped.status_ == "stopped"
+    assert stopped.n_iter_ == n_greedy + 1
