@@ -135,6 +135,7 @@ impl Problem {
             alpha_prior: [prior(0), prior(1)],
             noise_prior: [prior(2), prior(3)],
             share_alpha: self.share_alpha,
+            ..Settings::default()
         }
     }
 }
