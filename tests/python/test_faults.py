@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -60,28 +61,32 @@ def test_bits_stay_memory_is_flat_and_threads_agree():
     assert len(done.stdout.splitlines()) == 3
 
 
-@pytest.fixture
+@contextmanager
 def small_files():
     """Let no file grow beyond 300 bytes, as on a disk that is all but full."""
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, handler)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+    try:
+        yield
+    finally:
+        # Before the test ends: its outcome may be written to a file as well.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_leaves_the_model_and_the_state_that_were_there(surface, tmp_path, small_files):
+def test_a_full_disk_leaves_the_model_and_the_state_that_were_there(surface, tmp_path):
     model, state = RVR().fit(*surface), Checkpoint(tmp_path / "state", "p")
     model.save(tmp_path / "model")
     state.save(a=np.arange(3))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    small_files()
-    with pytest.raises(OSError, match=r"(?i)file"):
-        model.save(tmp_path / "model")
-    with pytest.raises(OSError, match=r"(?i)file"):
-        model.save(tmp_path / "other")
-    with pytest.raises(OSError, match=r"(?i)file"):
-        state.save(a=np.arange(300))
+    with small_files():
+        with pytest.raises(OSError, match=r"(?i)file"):
+            model.save(tmp_path / "model")
+        with pytest.raises(OSError, match=r"(?i)file"):
+            model.save(tmp_path / "other")
+        with pytest.raises(OSError, match=r"(?i)file"):
+            state.save(a=np.arange(300))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert load(tmp_path / "model").to_bytes() == model.to_predictor().to_bytes()
 
