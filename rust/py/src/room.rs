@@ -5,6 +5,9 @@ use sparsebayes::{Error, Scheme};
 
 /// Functions that a sequential fit holds at a time beside those in the model: its pool and what waits for the next.
 const POOL: usize = 1024;
+/// Functions whose values on all rows a sequential fit keeps: those in the model, and few models have more. (A pool has none:
+/// its Gram matrix is made from blocks of rows.)
+const KEPT: usize = 128;
 /// Square matrices of the functions at hand: Gram matrix, factor, covariance, and what is kept to go back to.
 const SQUARES: usize = 6;
 /// Vectors of the length of the rows, and of the dictionary.
@@ -23,14 +26,14 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// Bytes that a fit may take, from above; too many to count are all there are.
+    /// Bytes that a fit may well take; too many to count are all there are.
     fn bytes(self) -> usize {
-        let functions = if self.scheme == Scheme::Sequential {
-            self.n_basis.min(POOL)
+        let (functions, kept) = if self.scheme == Scheme::Sequential {
+            (self.n_basis.min(POOL), self.n_basis.min(KEPT))
         } else {
-            self.n_basis
+            (self.n_basis, self.n_basis)
         };
-        let columns = self.n_rows.saturating_mul(functions);
+        let columns = self.n_rows.saturating_mul(kept);
         let all = functions.saturating_mul(self.n_predictors);
         let squares = all.saturating_mul(all).saturating_mul(SQUARES);
         let lengths = self.n_rows.saturating_add(self.n_basis);
