@@ -12,11 +12,11 @@ use crate::random::Random;
 /// A case that takes longer hangs: time of the processor where the system tells, for others may be using it too.
 pub(crate) const HANG: Duration = Duration::from_secs(5);
 
-/// Seconds of the processor that this process has taken.
-fn processor_seconds() -> Option<f64> {
+/// Seconds of the processor that this process has taken, or this thread of it.
+fn processor_seconds(of: &str) -> Option<f64> {
     /// Ticks of a second in what Linux tells of processes, whatever the kernel counts by.
     const TICKS: f64 = 100.0;
-    let told = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let told = std::fs::read_to_string(format!("/proc/{of}/stat")).ok()?;
     // The name before may hold anything but ends at the last bracket; then the state is the first field.
     let mut fields = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
@@ -98,7 +98,8 @@ pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report 
         report: Mutex<Report>,
     }
     let start = Instant::now();
-    let seconds = move || processor_seconds().unwrap_or_else(|| start.elapsed().as_secs_f64());
+    let seconds =
+        move || processor_seconds("self").unwrap_or_else(|| start.elapsed().as_secs_f64());
     let shared = std::sync::Arc::new(Shared {
         case: AtomicU64::new(plan.first),
         began: AtomicU64::new(seconds().to_bits()),
@@ -162,9 +163,12 @@ pub(crate) fn replay<T: Target>(
     }
     paths.sort();
     let mut failures = Vec::new();
+    let start = Instant::now();
+    let seconds =
+        || processor_seconds("thread-self").unwrap_or_else(|| start.elapsed().as_secs_f64());
     for path in &paths {
         let name = path.display();
-        let began = Instant::now();
+        let began = seconds();
         match target.read(&std::fs::read(path)?) {
             None => failures.push(format!("{name}: is no case")),
             Some(input) => {
@@ -173,7 +177,7 @@ pub(crate) fn replay<T: Target>(
                 }
             }
         }
-        if began.elapsed() > HANG {
+        if seconds() - began > HANG.as_secs_f64() {
             failures.push(format!("{name}: took more than {HANG:?}"));
         }
     }

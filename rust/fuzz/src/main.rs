@@ -183,7 +183,7 @@ mod tests {
             seed: 1,
             first: 0,
             cases,
-            seconds: 60.0,
+            seconds: 600.0,
         };
         let report = run(target.clone(), &plan);
         assert!(report.failures.is_empty(), "{:#?}", report.failures);
