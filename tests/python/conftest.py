@@ -5,9 +5,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from numpy.typing import NDArray
 
 from sparsebayes import _screen
+
+# Other work on the machine must fail no test.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
 

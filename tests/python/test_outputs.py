@@ -170,7 +170,7 @@ def test_posterior_and_predictions_are_those_of_the_formulas(waves, shared):
 
 # With more columns than rows the noise may well go to its floor, where a warning is right.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     n_outputs=st.integers(2, 5),

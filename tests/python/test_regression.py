@@ -383,7 +383,7 @@ def problems(draw):
 
 
 @quietly
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(), noise=st.floats(1e-3, 10.0))
 def test_with_fixed_noise_the_evidence_never_falls(problem, noise):
     X, y = problem
@@ -395,7 +395,7 @@ def test_with_fixed_noise_the_evidence_never_falls(problem, noise):
 
 
 @quietly
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(problem=problems(), data=st.data())
 def test_the_order_of_rows_does_not_matter(problem, data):
     X, y = problem

@@ -81,7 +81,7 @@ def test_updates_are_those_of_the_paper(scheme, priors, weighted):
     shape=st.sampled_from([0.0, 1e-3, 1.0]),
     fixed=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_em_never_lowers_the_evidence(n_rows, n_columns, seed, noise, shape, fixed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, n_columns)) * 10.0 ** rng.uniform(-2, 2, size=n_columns)

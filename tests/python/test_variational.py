@@ -133,7 +133,7 @@ def test_it_bounds_the_marginal_likelihood_of_classification(prior, seed):
     shape=st.sampled_from([0.0, 1e-6, 0.1, 1.0]),
     kind=st.sampled_from(["regression", "given-noise", "classification"]),
 )
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=90)
 def test_the_bound_never_falls(n_rows, n_columns, seed, noise, shape, kind):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, n_columns)) * 10.0 ** rng.uniform(-2, 2, size=n_columns)
