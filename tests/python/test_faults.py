@@ -28,37 +28,25 @@ def run(script, *arguments, timeout=120):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
-def test_nothing_is_lost_when_fits_saves_and_checkpoints_are_struck():
-    done = subprocess.run(
-        [sys.executable, str(FAULTS / "run.py"), "--times", "6"],
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+def run_fault(name, *arguments):
+    """Run one of the scripts of `make faults`; return the lines it printed."""
+    command = [sys.executable, str(FAULTS / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 9
-    assert "killed" in done.stdout
-    assert "interrupted" in done.stdout
+    return done.stdout.splitlines()
+
+
+def test_nothing_is_lost_when_fits_saves_and_checkpoints_are_struck():
+    lines = run_fault("run.py", "--times=6")
+    assert len(lines) == 9
+    told = "".join(lines)
+    assert "killed" in told
+    assert "interrupted" in told
 
 
 def test_bits_stay_memory_is_flat_and_threads_agree():
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(FAULTS / "endure.py"),
-            "--repeats=3",
-            "--cycles=600",
-            "--threads=32",
-            "--seconds=2",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 3
+    lines = run_fault("endure.py", "--repeats=3", "--cycles=600", "--threads=32", "--seconds=2")
+    assert len(lines) == 3
 
 
 @contextmanager

@@ -295,13 +295,17 @@ pub(super) fn solve(
 /// everything is smooth through zero: `1/alpha - dx/alpha` is the same step to first order. One that would pass zero
 /// stops short of it.
 fn moved(alpha: f64, s: f64, dx: f64) -> f64 {
+    bounded(stepped(alpha, s, dx), s)
+}
+
+/// [`moved`] without its bounds.
+pub(super) fn stepped(alpha: f64, s: f64, dx: f64) -> f64 {
     const MOST_GROWTH: f64 = 10.0;
-    let next = if alpha < s {
+    if alpha < s {
         alpha * dx.clamp(-LONGEST, LONGEST).exp()
     } else {
         alpha / (1.0 - dx).max(1.0 / MOST_GROWTH)
-    };
-    bounded(next, s)
+    }
 }
 
 /// Goes along Newton's direction as far as brings R closer to zero, with so many lengths tried, each half the last;

@@ -16,7 +16,7 @@ use super::super::inner::Settled;
 use super::super::record::{Action, Halt, Recorder};
 use super::super::settings::LOOSE_TOL;
 use super::super::state::State;
-use super::super::stationary::LONGEST;
+use super::super::stationary::stepped;
 use super::slope::Slope;
 use super::to_mode;
 use crate::stats::{Statistics, check_flag};
@@ -191,15 +191,9 @@ impl Climber {
     /// Where a step along the direction takes each alpha. Strong functions move in ln alpha, weak ones in 1 / alpha: see
     /// `stationary.rs`.
     fn moved(&self, state: &State, direction: &DVector<f64>, length: f64) -> Vec<f64> {
-        const MOST_GROWTH: f64 = 10.0;
         let moved = |k: usize| {
             let (alpha, s) = (state.alpha[k], self.slope.factors(state, k).s);
-            let dx = length * direction[k];
-            let next = if alpha < s {
-                alpha * dx.clamp(-LONGEST, LONGEST).exp()
-            } else {
-                alpha / (1.0 - dx).max(1.0 / MOST_GROWTH)
-            };
+            let next = stepped(alpha, s, length * direction[k]);
             let most = (INFINITE * s).max(f64::MIN_POSITIVE);
             next.min(most.max(alpha)).max(ALPHA_FLOOR)
         };

@@ -18,9 +18,10 @@ use super::mode::find_mode;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{LOOSE_TOL, Rules};
+use super::settled::unless_indefinite;
 use super::state::State;
 use super::stationary::step_to_mode;
-use crate::stats::{Statistics, check_flag};
+use crate::stats::Statistics;
 use crate::{Error, Result};
 use ascent::ascend;
 use candidates::{Look, add_best};
@@ -50,14 +51,15 @@ pub(super) fn maximise(
     recorder.step(Action::Mode, None, state)?;
     let mut good = state.clone();
     let outcome = rounds(stats, state, &mut good, priors, rules, recorder);
-    if let Err(Halt::Failed(Error::NotPositiveDefinite(_))) = outcome {
-        // A factorisation that was told to end early looks like one that broke down.
-        check_flag(stats.cancel_flag().as_deref())?;
-        state.clone_from(&good);
-        recorder.step(Action::Mode, None, state)?;
-        return Ok(Status::Stalled);
-    }
-    outcome
+    let cancel = stats.cancel_flag();
+    unless_indefinite(
+        outcome,
+        state,
+        &good,
+        Action::Mode,
+        cancel.as_deref(),
+        recorder,
+    )
 }
 
 /// Ascents and looks at the candidates, in turn. `good` is kept at the last model that an ascent led to.
