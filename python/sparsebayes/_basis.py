@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike
 from . import _candidates
 from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
-from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from ._design import DenseDesign, Design, KernelDesign, Layout, Start, evaluate
 from ._extra import Beside, columns_at, fitted_extra, training_columns
+from ._generate import check_generate, check_kernels, generate
+from ._generate import check_model as check_generated
 from ._joint_evidence import LearningData
 from ._learning import check_learnable, check_model, check_optimize_kernel, learn
 from ._on_kernels import OnKernels
@@ -31,6 +33,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         extra_basis: ExtraBasis
         optimize_kernel: bool
         candidates: Candidates
+        generate: bool
         random_state: Any
 
     def _layout(self, training: Training) -> Layout:
@@ -47,16 +50,21 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
             return DenseDesign([training.X[:, layout.kept], extra], layout)
         return self._kernel_design(self._resolve(training), training, extra)
 
-    def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
-        """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
+    def _kernel_design(
+        self, kernels: list[Kernel], training: Training, extra: FloatArray, start: Start | None = None
+    ) -> Design:
+        """Return the dictionary of these kernels before the extra columns, and publish the kernels.
+
+        ``start``: a model for fits to set out from, with kernels of the core.
+        """
         layout, X = self._layout(training), training.X
         self.kernel_ = self._as_given(kernels)
         centres = _candidates.points(self, training, layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
             # Of the many fits that learn a kernel none is long, and a file is of one.
-            owner = None if self.optimize_kernel else self
-            return KernelDesign(X, centres, cores, layout, extra, owner)
+            owner = None if self.optimize_kernel or self.generate else self
+            return KernelDesign(X, centres, cores, layout, extra, owner, start)
         n_threads = check_n_jobs(self.n_jobs)
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
         return DenseDesign([*blocks, extra], layout)
@@ -64,7 +72,10 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
     ) -> tuple[Design, list[Any]]:
+        generating = check_generate(self)
         _candidates.place(self, training)
+        if generating:
+            return self._infer_anywhere(training, targets, likelihood, settings)
         if not check_optimize_kernel(self.optimize_kernel, self.kernel):
             return super()._infer(training, targets, likelihood, settings)
         check_model(training.y, likelihood, settings)
@@ -75,8 +86,43 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
             design = self._kernel_design(kernels, training, extra)
             return self._fit_design(design, training, targets, likelihood, settings)
 
+        data = self._learning_data(training, extra, targets, likelihood, settings)
+        kernels, posteriors = learn(kernels, data, fit)
+        return self._kernel_design(kernels, training, extra), posteriors
+
+    def _infer_anywhere(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        """Fit with centres that need not be candidates; publishes them all."""
+        check_generated(targets, settings)
+        kernels, extra = self._resolve(training), self._fit_extra(training)
+        check_kernels(kernels)
+        data = self._learning_data(training, extra, targets, likelihood, settings)
+
+        def over(centres: FloatArray, start: Start | None = None) -> Design:
+            self.__dict__.pop("candidate_rows_", None)
+            self.candidates_ = centres
+            self.n_generated_ = len(centres) - len(data.centres)
+            return self._kernel_design(kernels, training, extra, start)
+
+        def fit(centres: FloatArray, number: int, start: Start | None) -> _core.Posterior:
+            design = over(centres, start)
+            posteriors = self._fit_design(design, training, [targets[number]], likelihood, settings)
+            return cast("_core.Posterior", posteriors[0])
+
+        centres, posteriors = generate(kernels, data, settings.search, fit)
+        return over(centres), posteriors
+
+    def _learning_data(
+        self,
+        training: Training,
+        extra: FloatArray,
+        targets: list[FloatArray],
+        likelihood: Likelihood,
+        settings: Settings,
+    ) -> LearningData:
         layout, X = self._layout(training), training.X
-        data = LearningData(
+        return LearningData(
             X=X,
             centres=_candidates.points(self, training, layout.kept),
             fixed=np.hstack([np.ones((len(X), int(layout.bias))), extra]),
@@ -86,8 +132,6 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
             likelihood=likelihood,
             noise_variance=settings.noise_variance,
         )
-        kernels, posteriors = learn(kernels, data, fit)
-        return self._kernel_design(kernels, training, extra), posteriors
 
     def _dense(self, training: Training) -> FloatArray:
         layout, X = self._layout(training), training.X

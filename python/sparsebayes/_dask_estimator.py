@@ -23,6 +23,7 @@ from ._dask_parts import Facts, Functions, combined_facts, facts, joined_samples
 from ._dask_rows import partitions
 from ._extra import fitted_extra
 from ._first_pass import seed_of
+from ._generate import check_generate
 from ._learning import check_optimize_kernel
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, Likelihood, Settings
@@ -230,6 +231,11 @@ def _check_supported(estimator: Any) -> None:
         raise ValueError(
             "optimize_kernel=True needs all rows in one place; learn the kernel with "
             f"{local}(optimize_kernel=True) on a sample of rows, and give its kernel_"
+        )
+    if check_generate(estimator):
+        raise ValueError(
+            f"generate=True needs all rows in one place; generate centres with {local}(generate=True) on a "
+            "sample of rows, and give its relevance_vectors_ as candidates"
         )
     for name in ("memory_limit", "checkpoint"):
         if getattr(estimator, name, None) is not None:

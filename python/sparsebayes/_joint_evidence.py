@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,22 @@ class LearningData:
     noise_variance: float | None
     #: How many of ``fixed`` the dictionary has before the kernels; the others come after.
     n_before: int
+
+    def scale(self) -> float:
+        """Return the spread of the first target; 1 where its values are no quantity."""
+        if self.likelihood != "gaussian":
+            return 1.0
+        mean = np.average(self.targets[0], weights=self.weights)
+        return float(np.sqrt(np.average((self.targets[0] - mean) ** 2, weights=self.weights)))
+
+    def in_units_of(self, scale: float) -> LearningData:
+        """Return the same with the targets divided by this."""
+        noise = self.noise_variance
+        return replace(
+            self,
+            targets=[target / scale for target in self.targets],
+            noise_variance=None if noise is None else noise / scale**2,
+        )
 
 
 @dataclass(frozen=True)

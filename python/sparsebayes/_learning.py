@@ -137,23 +137,11 @@ def learn(kernels: list[Kernel], data: LearningData, fit: Fit) -> tuple[list[Ker
     given = _Candidate.of(kernels, data, fit)
     if given.stopped or not any(np.ptp(target) > 0.0 for target in data.targets):
         return given.kernels, given.posteriors
-    scale = 1.0
-    if data.likelihood == "gaussian":
-        mean = np.average(data.targets[0], weights=data.weights)
-        scale = float(np.sqrt(np.average((data.targets[0] - mean) ** 2, weights=data.weights)))
+    scale = data.scale()
     # The matrices are small: several threads for each would wait for one another most of the time.
     with one_blas_thread():
-        best = _Learner(_in_units_of(scale, data), scale, fit, KernelPrior.of(kernels, data.X)).run(given)
+        best = _Learner(data.in_units_of(scale), scale, fit, KernelPrior.of(kernels, data.X)).run(given)
     return best.kernels, best.posteriors
-
-
-def _in_units_of(scale: float, data: LearningData) -> LearningData:
-    noise = data.noise_variance
-    return replace(
-        data,
-        targets=[target / scale for target in data.targets],
-        noise_variance=None if noise is None else noise / scale**2,
-    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from ._arguments import check_flag, check_integer, check_settings
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._design import Layout
+from ._generate import check_generate
 from ._learning import check_optimize_kernel
 from ._multinomial import check_multi_class
 from ._resolve import is_precomputed, measures_inputs, resolve
@@ -246,6 +247,8 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         raise ValueError("kernel='precomputed' needs rows; take a kernel, or SparseBayes* on its columns")
     if check_optimize_kernel(estimator.optimize_kernel, estimator.kernel):
         raise ValueError("optimize_kernel=True needs rows; learn a kernel on some, and give kernel_")
+    if check_generate(estimator):
+        raise ValueError("generate=True needs rows; generate centres on some, and give relevance_vectors_")
     if estimator.extra_basis is not None:
         raise ValueError("extra_basis needs rows; take SparseBayes* on columns of both kinds")
     candidates: Any = estimator.candidates

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior,
-    Rules, Scheme, Search, Settings, fit,
+    Rules, Scheme, Search, Settings, Warm, fit, fit_from,
 };
 
 use crate::arrays::{columns, vector};
@@ -61,7 +61,12 @@ impl<'a> Task<'a> {
         }
     }
 
-    fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
+    fn solve(
+        &self,
+        design: &dyn Design,
+        start: Option<&Warm>,
+        line: &Line,
+    ) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
@@ -71,7 +76,10 @@ impl<'a> Task<'a> {
                 let target = self.target.to_vec();
                 let mut stats =
                     Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
-                fit(&mut stats, &self.rules, watch)
+                match start {
+                    Some(start) => fit_from(&mut stats, &self.rules, start, watch),
+                    None => fit(&mut stats, &self.rules, watch),
+                }
             }
             Kind::Classes => {
                 let stats = Multinomial::new(design, self.target, weights)?;
@@ -230,7 +238,7 @@ pub(crate) fn fit_dense(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
+            task.solve(&DenseDesign::new(values, n_rows, n_basis)?, None, line)
         })?
     })?;
     Ok(PyPosterior(posterior))
@@ -240,10 +248,11 @@ pub(crate) fn fit_dense(
 /// `extra`.
 ///
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
+/// `start`: functions of a model to set out from, their precisions, and that of the noise.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, start=None, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -270,6 +279,7 @@ pub(crate) fn fit_kernel(
     share_alpha: bool,
     search: &str,
     seed: u64,
+    start: Option<(Vec<usize>, Vec<f64>, f64)>,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -286,10 +296,15 @@ pub(crate) fn fit_kernel(
         search,
         seed,
     )?;
+    let start = start.map(|(functions, alpha, beta)| Warm {
+        functions,
+        alpha,
+        beta,
+    });
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            dictionary.solve(lazy, |design| task.solve(design, line))
+            dictionary.solve(lazy, |design| task.solve(design, start.as_ref(), line))
         })?
     })?;
     Ok(PyPosterior(posterior))

@@ -46,7 +46,8 @@ pub(super) fn maximise(
     let everything: Vec<usize> = (0..stats.n_basis())
         .filter(|&i| stats.norms()[i] > 0.0)
         .collect();
-    fill(stats, state, &everything, &priors)?;
+    let alpha = vec![START_ALPHA; everything.len()];
+    fill(stats, state, &everything, &alpha, &priors)?;
     recorder.begin(state);
     let gaussian = stats.is_linear();
     let noise = rules.free_noise(range).filter(|_| gaussian);
@@ -69,18 +70,20 @@ pub(super) fn maximise(
     }
 }
 
-/// Puts all functions into an empty model.
-fn fill(
+/// Puts functions of these precisions into an empty model.
+pub(super) fn fill(
     stats: &mut dyn Statistics,
     state: &mut State,
-    everything: &[usize],
+    functions: &[usize],
+    alpha: &[f64],
     priors: &Priors,
 ) -> Result<()> {
-    state.fill(everything, START_ALPHA, priors, stats.cancel_flag());
-    let mu = vec![0.0; everything.len()];
+    state.fill(functions, START_ALPHA, priors, stats.cancel_flag());
+    state.alpha.copy_from_slice(alpha);
+    let mu = vec![0.0; functions.len()];
     let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
     let mut gradient = mu.clone();
-    let deviance = stats.local(everything, &mu, &mut gram, &mut gradient)?;
+    let deviance = stats.local(functions, &mu, &mut gram, &mut gradient)?;
     state.set_data(&mu, &gradient, deviance, Some(&gram))?;
     look(stats, state)
 }

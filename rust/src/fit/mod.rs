@@ -34,6 +34,7 @@ mod stationary;
 mod together;
 mod top_down;
 mod variational;
+mod warm;
 
 pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
@@ -47,6 +48,7 @@ use record::{Halt, Recorder};
 use settings::START_NOISE;
 pub(crate) use state::State;
 pub use top_down::TopDownFit;
+pub use warm::Warm;
 
 use crate::Result;
 use crate::model::Posterior;
@@ -93,6 +95,29 @@ impl Status {
 /// Whatever the provider meets, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) should the
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
+    run(stats, rules, None, watch)
+}
+
+/// Fits a model by the sequential scheme, from one that is given; with a Gaussian likelihood it does not end lower.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) if the start does not fit the dictionary or the rules, and as for [`fit`].
+pub fn fit_from(
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    start: &Warm,
+    watch: &mut Watch<'_>,
+) -> Result<Posterior> {
+    start.check(stats, rules)?;
+    run(stats, rules, Some(start), watch)
+}
+
+fn run(
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    start: Option<&Warm>,
+    watch: &mut Watch<'_>,
+) -> Result<Posterior> {
     let scale = stats.target_scale();
     let gaussian = stats.is_linear();
     let exact = rules.laplace == Laplace::Exact;
@@ -115,20 +140,9 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
             range,
             &mut recorder,
         )
-    } else if gaussian {
-        let own = priors.clone();
-        sequential::maximise(stats, &mut state, own, rules, range, &mut recorder).and_then(
-            |found| {
-                let limits = (rules, range);
-                exchange::go_on(found, stats, &mut state, &priors, limits, &mut recorder)
-            },
-        )
-    } else if rules.share_alpha && stats.n_predictors() > 1 {
-        shared_classes::maximise(stats, &mut state, rules, &mut recorder)
     } else {
-        laplace::maximise(stats, &mut state, &priors, rules, &mut recorder).and_then(|found| {
-            exchange::go_on_at_modes(found, stats, &mut state, &priors, rules, &mut recorder)
-        })
+        let limits = (rules, range);
+        one_by_one(start, stats, &mut state, &priors, limits, &mut recorder)
     };
     let outcome = match outcome {
         Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),
@@ -148,6 +162,35 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
         posterior.log_evidence = bound;
     }
     Ok(posterior)
+}
+
+/// The sequential scheme, from an empty model or the one given, and the search after it.
+fn one_by_one(
+    start: Option<&Warm>,
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    (rules, range): (&Rules, NoiseRange),
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<Status, Halt> {
+    let limits = (rules, range);
+    if stats.is_linear() {
+        let found = if let Some(start) = start {
+            warm::maximise(start, stats, state, priors, limits, recorder)?
+        } else {
+            sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?
+        };
+        return exchange::go_on(found, stats, state, priors, limits, recorder);
+    }
+    if rules.share_alpha && stats.n_predictors() > 1 {
+        return shared_classes::maximise(stats, state, rules, recorder);
+    }
+    let found = if let Some(start) = start {
+        warm::maximise(start, stats, state, priors, limits, recorder)?
+    } else {
+        laplace::maximise(stats, state, priors, rules, recorder)?
+    };
+    exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
 }
 
 /// What a model begins with.
