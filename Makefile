@@ -85,8 +85,9 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
-test-python: install ## Run the Python tests and doctests
-	$(BIN)/python -m pytest
+test-python: install ## Run the Python tests and doctests, two at a time but for those that hold something to the clock
+	$(BIN)/python -m pytest -m "not alone" -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m alone
 
 lint: install ## Lint Rust, Python and the Rust documentation
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings

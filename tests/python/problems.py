@@ -1,5 +1,6 @@
 """Problems with names and fixed seeds, for whatever has to hold on all of them."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -32,6 +33,11 @@ class Problem(NamedTuple):
             if self.status != "converged":
                 warnings.simplefilter("ignore", ConvergenceWarning)
             return model.fit(self.X, self.y, sample_weight=self.sample_weight)
+
+
+def named(value):
+    """What a test is called by: without addresses, the same in every process that collects it."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 # --- data -----------------------------------------------------------------------------------------

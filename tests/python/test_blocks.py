@@ -220,6 +220,7 @@ def test_one_against_the_rest_keeps_a_file_for_each(in_blocks, tmp_path, monkeyp
     np.testing.assert_array_equal(model.mu_, RVC(Gaussian(0.5)).fit(X, y).mu_)
 
 
+@pytest.mark.alone
 def test_a_sweep_is_interrupted_within_a_second(in_blocks):
     X, y = sinc_2d(20_000)
     began = []

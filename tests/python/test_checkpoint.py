@@ -286,6 +286,7 @@ def start(folder):
     )
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_fits_killed_at_any_moment_end_at_the_same_model(tmp_path):
     for name in ("whole", "killed"):

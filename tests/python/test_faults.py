@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from problems import named
 from sparsebayes import RVC, RVR, SparseBayesRegressor, load
 from sparsebayes._checkpoint import Checkpoint
 from sparsebayes.kernels import Gaussian
@@ -98,7 +99,7 @@ def test_a_target_that_cannot_be_written_to_is_an_error_of_the_system(surface, t
 
 
 @pytest.mark.parametrize(
-    "answer", [None, 0, "", "go on", [], np.array([]), np.array([0, 1]), float("nan"), object()], ids=repr
+    "answer", [None, 0, "", "go on", [], np.array([]), np.array([0, 1]), float("nan"), object()], ids=named
 )
 def test_a_callback_may_return_anything(surface, answer):
     model = RVR(callback=lambda record: answer)

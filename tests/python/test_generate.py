@@ -10,7 +10,7 @@ from scipy.optimize import approx_fprime
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from problems import sinc_1d, sinc_2d, two_classes
+from problems import named, sinc_1d, sinc_2d, two_classes
 from reference import laplace_log_evidence, log_evidence, statistics
 from sparsebayes import RVC, RVR, load
 from sparsebayes._joint_evidence import LearningData
@@ -62,7 +62,7 @@ def model(seed=0):
 # --- the mathematics ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", SMOOTH, ids=repr)
+@pytest.mark.parametrize("kernel", SMOOTH, ids=named)
 def test_kernels_have_these_gradients_in_their_centres(kernel):
     rng = np.random.default_rng(1)
     X, Z, D = rng.uniform(0.1, 2, (7, 2)), rng.uniform(0.1, 2, (3, 2)), rng.normal(size=(7, 3))
@@ -210,7 +210,7 @@ def test_centres_end_where_the_evidence_is_flat_in_them():
     assert np.abs(slope[inside]).max() * 0.025 < 0.05
 
 
-@pytest.mark.parametrize("settings", [{}, {"laplace": "exact"}, {"search": "exchange"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"laplace": "exact"}, {"search": "exchange"}], ids=named)
 def test_classes(settings):
     X, y = two_classes(80, seed=3)
     rows = RVC(Gaussian(0.5), **settings).fit(X, y)
@@ -238,7 +238,7 @@ def test_three_classes_share_a_dictionary():
 
 
 @pytest.mark.parametrize(
-    "kernel", [*SMOOTH, [Gaussian(1.0), Gaussian(0.3)], [Gaussian(1.0), Linear()]], ids=repr
+    "kernel", [*SMOOTH, [Gaussian(1.0), Gaussian(0.3)], [Gaussian(1.0), Linear()]], ids=named
 )
 def test_all_smooth_kernels_with_weights_and_columns_beside(kernel):
     X, y, weights = weighted()
@@ -335,7 +335,7 @@ def test_the_callback_stops_at_any_step():
         ({"alpha_prior": (1.0, 1.0)}, "alpha_prior"),
         ({"noise_prior": (1.0, 1.0)}, "noise_prior"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_cannot_be_is_refused(arguments, problem):
     X = np.eye(10)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
+from problems import named
 from sparsebayes import RVC, RVR
 from sparsebayes._joint_evidence import Functions, JointEvidence, LearningData
 from sparsebayes._kernel_parameters import bounds, log_parameters, natural, with_log_parameters
@@ -74,7 +75,7 @@ def derivatives(f, x, h=1e-4):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("kernel", KERNELS, ids=named)
 def test_gradients_are_those_of_central_differences(kernel, likelihood):
     kernels = [kernel, Gaussian(0.9)]
     data = problem(likelihood)
@@ -118,7 +119,7 @@ def test_the_evidence_is_the_reference_s(weighted):
         assert value == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("kernel", KERNELS, ids=named)
 def test_parameters_go_there_and_back(kernel):
     theta = log_parameters(kernel)
     again = with_log_parameters(kernel, theta)
@@ -133,7 +134,7 @@ def test_parameters_go_there_and_back(kernel):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kernel", LEARNABLE, ids=repr)
+@pytest.mark.parametrize("kernel", LEARNABLE, ids=named)
 def test_the_evidence_does_not_fall_whatever_the_kernel(kernel):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 3))

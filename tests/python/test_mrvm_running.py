@@ -57,6 +57,7 @@ def test_a_fit_that_fails_leaves_the_model_that_was_there(kind, three):
     np.testing.assert_array_equal(model.predict_proba(X), expected)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("callback", [None, lambda record: None])
 @pytest.mark.parametrize("kind", MACHINES)
 def test_ctrl_c_ends_a_long_fit_within_a_second(kind, callback):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from problems import named
 from sparsebayes import RVC, RVR
 from sparsebayes._design import evaluate
 from sparsebayes._joint_evidence import Functions, JointEvidence, LearningData
@@ -75,8 +76,8 @@ def data(seed, n=90):
 # --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("columns", "selected"), COLUMNS, ids=repr)
-@pytest.mark.parametrize("inner", INNER, ids=repr)
+@pytest.mark.parametrize(("columns", "selected"), COLUMNS, ids=named)
+@pytest.mark.parametrize("inner", INNER, ids=named)
 def test_values_are_those_on_the_columns(inner, columns, selected):
     selected = np.array(selected) if selected is MASK else selected
     expected = inner(X[:, selected], Z[:, selected])
@@ -265,7 +266,7 @@ def slopes_by_differences(f, x, h=1e-4):
     return (45.0 * near - 9.0 * middle + far) / (60.0 * h)
 
 
-@pytest.mark.parametrize("kernel", LEARNED, ids=repr)
+@pytest.mark.parametrize("kernel", LEARNED, ids=named)
 def test_gradients_are_those_of_central_differences(kernel):
     X, y = data(7, 40)
     given = LearningData(X, X[:12], np.ones((40, 1)), [y], np.ones(40), "gaussian", None, 1)
@@ -277,7 +278,7 @@ def test_gradients_are_those_of_central_differences(kernel):
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
 
 
-@pytest.mark.parametrize("kernel", LEARNED, ids=repr)
+@pytest.mark.parametrize("kernel", LEARNED, ids=named)
 def test_parameters_go_there_and_back(kernel):
     theta = log_parameters(kernel)
     np.testing.assert_allclose(with_log_parameters(kernel, theta)(X, Z), kernel(X, Z), rtol=1e-12)

@@ -412,6 +412,7 @@ def test_reading_can_be_watched_and_stopped(data, model, without_tqdm, capsys):
         assert stopped.n_iter_ == 1
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_reading_within_a_second_and_leaves_the_model_before(data, model):
     fitted = clone(model).fit(*data)
     before = dict(vars(fitted))

@@ -107,6 +107,7 @@ def test_watching_does_not_change_the_model(machine, surface, three, monkeypatch
         np.testing.assert_array_equal(getattr(watched, name), values)
 
 
+@pytest.mark.alone
 def test_the_core_calls_who_only_glances_now_and_then_and_does_not_wait():
     rng = np.random.default_rng(0)
     X = rng.uniform(-10, 10, (3000, 2))
@@ -166,6 +167,7 @@ def test_a_bar_is_closed_when_a_chunk_cannot_be_read(bars_end, capfd, caplog):
     assert caplog.messages[-1] == "SparseBayesRegressor: summing: ended by OSError"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("bars", [True, False])
 @pytest.mark.parametrize("kind", ["sparse", "eigen"])
 def test_ctrl_c_leaves_a_clean_screen(kind, bars, request, monkeypatch, bars_end, capfd, caplog):

@@ -499,12 +499,14 @@ def interrupted_after(seconds, provider, model):
     return time.monotonic() - pressed[0]
 
 
+@pytest.mark.alone
 def test_ctrl_c_is_heard_between_questions_and_between_parts():
     assert interrupted_after(0.3, Patient(0.2), SparseBayesRegressor()) < 1.0
     # An answer takes 10 s here.
     assert interrupted_after(0.3, SummedStatistics([Patient(0.1)] * 100), SparseBayesRegressor()) < 1.0
 
 
+@pytest.mark.alone
 def test_ctrl_c_is_heard_inside_a_part():
     rng = np.random.default_rng(0)
     X, centres = rng.normal(size=(100_000, 3)), rng.normal(size=(3000, 3))

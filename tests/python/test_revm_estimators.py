@@ -245,6 +245,7 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(classes):
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", [GREVM, LREVMRegressor])
 def test_ctrl_c_ends_a_fit_within_a_second_even_inside_lapack(kind):
     rng = np.random.default_rng(0)

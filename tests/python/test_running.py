@@ -140,6 +140,7 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("callback", [None, lambda record: None])
 @pytest.mark.parametrize(
     "case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em", "classes-variational"]

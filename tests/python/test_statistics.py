@@ -375,6 +375,7 @@ def interrupt(work, after):
     return time.monotonic() - pressed[0]
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_long_work_within_a_second_and_leaves_all_as_it_was():
     rng = np.random.default_rng(0)
     Phi, t = rng.normal(size=(20_000, 1500)), rng.normal(size=20_000)
