@@ -30,9 +30,11 @@ _STEPS: Final = 200
 _PLACE_STEPS: Final = 40
 _TRIAL_STEPS: Final = (15, 50)
 _NEAR: Final = 0.3
-#: Places that a search for new functions of a kernel sets out from, and rows it looks at for them.
+#: Places that a search for new functions of a kernel sets out from; centres it looks at for them, and values
+#: of functions about these that it takes at a time.
 _STARTS: Final = 6
 _LOOKED_AT: Final = 1000
+_MOST_VALUES: Final = 1 << 23
 #: Functions whose values have a larger cosine are one place.
 _ALIKE: Final = 0.95
 #: And those that differ from one by less are one function, if the evidence loses no more by that.
@@ -227,8 +229,9 @@ class Mover:
 
     def _starts(self, quadratic: Quadratic, k: int, centres: FloatArray) -> FloatArray:
         """Return the centres about which kernel k has the largest theta, no two of them alike."""
-        if len(centres) > _LOOKED_AT:
-            centres = centres[np.sort(np.random.default_rng(0).permutation(len(centres))[:_LOOKED_AT])]
+        most = max(_STARTS, min(_LOOKED_AT, _MOST_VALUES // len(self.place.data.X)))
+        if len(centres) > most:
+            centres = centres[np.sort(np.random.default_rng(0).permutation(len(centres))[:most])]
         phi, _ = about(self.place.kernels[k], self.place.data.X, centres)
         S, Q, _ = quadratic.factors(phi)
         norms = np.sqrt(np.sum(phi**2, axis=0))
