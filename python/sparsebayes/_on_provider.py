@@ -57,7 +57,8 @@ class ProviderRegression(SparseBayesEstimator):
         ------
         TypeError, ValueError
             If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``extra_basis`` or other candidates.
+            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``generate=True``, ``extra_basis`` or other
+            candidates.
         NumericalError, KeyboardInterrupt
             As for ``fit``. What the provider raises comes through as it is.
 
@@ -107,8 +108,8 @@ class ProviderClassification(SparseBayesEstimator):
         ------
         TypeError, ValueError
             If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``extra_basis``, ``multi_class="softmax"``
-            with more than two classes, or other candidates.
+            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``generate=True``, ``extra_basis``,
+            ``multi_class="softmax"`` with more than two classes, or other candidates.
         NumericalError, KeyboardInterrupt
             As for ``fit``. What the provider raises comes through as it is.
 

@@ -324,9 +324,9 @@ class RVR(KernelSums, _Regression):
     with all that a fit takes: ``candidates`` has to be given. The model is that of a fit in memory to 1e-8,
     with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
     looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
-    sample smaller). y has one column; ``optimize_kernel``, ``keep_rows``, and an ``extra_basis`` that is an
-    array or a transformer need rows in memory. A row group of Parquet has to fit beside ``memory_limit``, as
-    have the chunks that an iterable makes. ``callback`` sees records with the action ``"read"``; returning
+    sample smaller). y has one column; ``optimize_kernel``, ``generate``, ``keep_rows``, and an
+    ``extra_basis`` that is an array or a transformer need rows in memory. A row group of Parquet has to fit
+    beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the action ``"read"``; returning
     True there ends with a model of the rows read so far.
 
     With ``checkpoint`` such a fit keeps its sums in a file, with a digest of the rows they hold. Called again
