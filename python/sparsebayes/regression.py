@@ -326,8 +326,8 @@ class RVR(KernelSums, _Regression):
     looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
     sample smaller). y has one column; ``optimize_kernel``, ``generate``, ``keep_rows``, and an
     ``extra_basis`` that is an array or a transformer need rows in memory. A row group of Parquet has to fit
-    beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the action ``"read"``; returning
-    True there ends with a model of the rows read so far.
+    beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the
+    action ``"read"``; returning True there ends with a model of the rows read so far.
 
     With ``checkpoint`` such a fit keeps its sums in a file, with a digest of the rows they hold. Called again
     after a crash or Ctrl-C, with the same data in the same order and the same arguments (``memory_limit``,
