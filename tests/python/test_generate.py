@@ -1,6 +1,9 @@
 """Centres that need not be rows: higher evidence, fewer functions, certified like any other fit."""
 
+import _thread
 import pickle
+import threading
+import time
 import warnings
 from dataclasses import replace
 
@@ -320,6 +323,30 @@ def test_the_callback_stops_at_any_step():
         assert stopped.status_ == "stopped"
         assert len(seen) == last
         assert np.isfinite(stopped.predict(X)).all()
+
+
+@pytest.mark.alone
+def test_ctrl_c_ends_the_moves_within_a_second():
+    X, y = sinc_2d(2000)
+    began = time.monotonic()
+    RVR(Gaussian(1.5)).fit(X, y)
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        _thread.interrupt_main()
+
+    # The fit about the rows is over then, and what follows takes far longer.
+    timer = threading.Timer(1.5 * (time.monotonic() - began) + 0.3, press)
+    model = RVR(Gaussian(1.5), generate=True, search="exchange")
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    finally:
+        timer.cancel()
+    assert time.monotonic() - pressed[0] < 1.0
+    assert not hasattr(model, "candidates_")
 
 
 @pytest.mark.parametrize(
