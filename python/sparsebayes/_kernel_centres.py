@@ -12,6 +12,7 @@ from functools import reduce, singledispatch
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from ._kernel_parameters import pulled_factors
 from ._types import FloatArray
 from .kernels import Gaussian, Kernel, Linear, LinearSpline, Polynomial, Product, Sigmoid, Sum
 
@@ -97,12 +98,4 @@ def _(kernel: Sum, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
 def _(kernel: Product, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
     values, pulls = zip(*(about(factor, X, Z) for factor in kernel.factors), strict=True)
 
-    def pull(D: FloatArray) -> FloatArray:
-        parts = []
-        for i, back in enumerate(pulls):
-            # Not K divided by the factor, which may be 0.
-            others = [value for j, value in enumerate(values) if j != i]
-            parts.append(back(reduce(np.multiply, others, D)))
-        return reduce(np.add, parts)
-
-    return reduce(np.multiply, values), pull
+    return reduce(np.multiply, values), lambda D: reduce(np.add, pulled_factors(values, pulls, D))
