@@ -24,6 +24,8 @@ TITLES = {"equal": "spikes of ±1", "normal": "normal spikes", "none": "no noise
 CLOSE = {"none": 0.01, "30 dB": 0.1}
 #: Nats that are neither higher nor lower.
 CLEAR = 0.01
+#: Where small spikes drown in the noise and no method finds the support of many.
+FAINT = ("normal", "30 dB")
 PICTURE = "phase-transition.svg"
 
 
@@ -71,7 +73,8 @@ COLUMNS = tuple(f" {method}" for method in METHODS)
 
 def tables(results, cases):
     for case in cases:
-        yield shares(of_case(results, case), case)
+        yield shares(of_case(results, case), f"Support found: {named(case)}", found)
+    yield shares(of_case(results, FAINT), f"Signal found: {named(FAINT)}", close)
     yield limits(results, cases, "Limits: support found", found)
     yield limits(results, cases, "Limits: signal found", close)
     yield misses(results, cases)
@@ -90,13 +93,12 @@ def named(case):
     return ", ".join(TITLES[part] for part in case)
 
 
-def shares(results, case):
+def shares(results, title, criterion):
     """The curves; one row a number of spikes."""
-    curves = {method: curve(results, found, method)[1] for method in METHODS}
-    numbers, _ = curve(results, found, METHODS[0])
+    curves = {method: curve(results, criterion, method)[1] for method in METHODS}
+    numbers, _ = curve(results, criterion, METHODS[0])
     rows = [(str(n), *(f"{curves[method][k]:.0f}" for method in METHODS)) for k, n in enumerate(numbers)]
-    title = f"Support found, % of {len(results) // len(rows)} signals: {named(case)}"
-    return Table(title, (" spikes", *COLUMNS), rows)
+    return Table(f"{title}, % of {len(results) // len(rows)} signals", (" spikes", *COLUMNS), rows)
 
 
 def limits(results, cases, title, criterion):
@@ -155,7 +157,7 @@ def costs(results, cases):
 
 
 def draw(results, cases, folder):
-    """One panel a case, one curve a method."""
+    """One panel a case, one curve a method: support found, or the signal where the support cannot be."""
     # Only drawing needs matplotlib.
     from matplotlib.figure import Figure
     from plots import save
@@ -165,14 +167,14 @@ def draw(results, cases, folder):
     for ax, case in zip(panels.flat, cases, strict=True):
         some = of_case(results, case)
         for k, method in enumerate(METHODS):
-            points = curve(some, found, method)
+            points = curve(some, close if case == FAINT else found, method)
             ax.plot(*points, color=f"C{k}", marker="osv^D<>P"[k], ms=4, label=method)
-        ax.set_title(named(case))
+        ax.set_title(f"{'signal' if case == FAINT else 'support'} found: {named(case)}")
         ax.grid(alpha=0.3)
     for ax in panels[1]:
         ax.set_xlabel("spikes")
     for ax in panels[:, 0]:
-        ax.set_ylabel("support found, %")
+        ax.set_ylabel("% of signals")
     panels[0, 1].legend(fontsize="small", frameon=False)
     save(figure, folder / PICTURE)
 
