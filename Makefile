@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-laplace bench-million bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults audit wheel lock clean ci
 
 help: ## List the targets
@@ -142,6 +142,11 @@ bench-search: install ## What searches beyond the greedy optimum find, and at wh
 
 bench-generate: install ## What centres that are not rows gain, and at what cost
 	$(BIN)/python benches/python/bench_generate.py
+
+# Kept as for bench-mrvm.
+bench-phase: install ## Compressed sensing up to its limits: who finds how many spikes
+	@mkdir -p target
+	$(BIN)/python benches/python/bench_phase.py --keep target/bench-phase.jsonl
 
 bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA names the folder of data files
 	$(BIN)/python benches/python/bench_revm.py

@@ -1,29 +1,21 @@
 """Ten-fold cross-validations for `bench_mrvm.py`, in processes of one thread each; finished ones are kept.
 
-A task is one set, one method and one seed of the folds; its result one line of JSON, with a checksum of the
-package: results of another build do not count.
+A task is one set, one method and one seed of the folds.
 """
 
-import json
 import time
 import warnings
-import zlib
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
-from multiprocessing import get_context
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
+import kept
 import numpy as np
-import report
 import sets2010
-from runs import progress
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-import sparsebayes
 from sparsebayes import MRVM1, MRVM2, RVC
 
 #: Folds of the searches for the parameters of the peers.
@@ -97,40 +89,6 @@ def measure(task):
     }
 
 
-def measure_all(tasks, kept, processes):
-    """Results by task; those in the file ``kept`` are taken from there, new ones added to it."""
-    package = checksum()
-    results = read(kept, package)
-    left = [task for task in tasks if task not in results]
-    progress(f"{len(left)} cross-validations to do, {len(tasks) - len(left)} kept from earlier")
-    # One thread each, and no thread of ours inherited.
-    with ProcessPoolExecutor(processes or report.n_cores(), mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, task): task for task in left}
-        for n, future in enumerate(as_completed(waiting), 1):
-            task, result = waiting[future], future.result()
-            results[task] = result
-            if kept:
-                with kept.open("a") as lines:
-                    lines.write(json.dumps({"package": package, **result}) + "\n")
-            progress(f"{n}/{len(left)}", task.set_name, task.method, f"{result['seconds']:.1f} s")
-    return {task: results[task] for task in tasks}
-
-
-def read(kept, package):
-    if not kept or not kept.exists():
-        return {}
-    results = {}
-    for line in kept.read_text().splitlines():
-        result = json.loads(line)
-        if result.pop("package") == package:
-            results[Task(*(result[field.name] for field in fields(Task)))] = result
-    return results
-
-
-def checksum():
-    """Of the package's files, the compiled one among them."""
-    total = 0
-    for path in sorted(Path(sparsebayes.__file__).parent.iterdir()):
-        if path.suffix in (".py", ".so", ".pyd"):
-            total = zlib.crc32(path.read_bytes(), total)
-    return total
+def measure_all(tasks, path, processes):
+    """Results by task; those in the file are taken from there, new ones added to it."""
+    return kept.measure_all(tasks, measure, path, processes)

@@ -141,6 +141,7 @@ def _laplace(estimator: Any, scheme: Scheme) -> Laplace:
     if not isinstance(value, str) or value not in get_args(Laplace):
         raise ValueError(f"laplace must be 'classic' or 'exact', got {value!r}")
     remedies = {
+        "likelihood='poisson'": getattr(estimator, "likelihood", "poisson") == "poisson",
         "scheme 'sequential', 'mackay' or 'em'": scheme != "variational",
         "share_alpha=False": not getattr(estimator, "share_alpha", False),
     }

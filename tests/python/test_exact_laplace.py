@@ -15,13 +15,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import reference
 import softmax_reference
 from problems import PROBLEMS, bumps, two_classes
-from sparsebayes import RVC, SparseBayesClassifier, _core
+from provider_reference import NumpyRows
+from sparsebayes import RVC, SparseBayesClassifier, SparseBayesRegressor, _core
 from sparsebayes._certify_exact import answers
 from sparsebayes.inspection import _several_logits, certificate
 from sparsebayes.kernels import Gaussian
 from test_estimators import known_failures
 
 CLASSIFICATIONS = [name for name, problem in PROBLEMS.items() if problem.kind == "classification"]
+COUNTS = [name for name, problem in PROBLEMS.items() if problem.kind == "poisson"]
 
 
 def settled(model, *data):
@@ -103,7 +105,10 @@ def problem_of(likelihood, weights):
     """A classic fit as arrays, taken for one that went on."""
     Phi, score = rows(3, n=80)
     y = targets(likelihood, score).astype(int)
-    model = SparseBayesClassifier(multi_class="softmax").fit(Phi, y, weights)
+    kind = SparseBayesClassifier(multi_class="softmax")
+    model = (SparseBayesRegressor(likelihood="poisson") if likelihood == "poisson" else kind).fit(
+        Phi, y, weights
+    )
     (problem,) = model._problems(Phi, y, weights)
     return replace(problem, exact=True)
 
@@ -113,16 +118,13 @@ def linearised(problem):
     if problem.likelihood == "multinomial":
         fit, S, Q = _several_logits(problem, problem.Phi, problem.target, problem.weights)
         return fit.mean, S, Q
-    mu, _ = reference.laplace_mode(
-        problem.Phi[:, problem.active], problem.target, problem.alpha, weights=problem.weights
-    )
-    factors = reference.laplace_statistics(
-        problem.Phi, problem.target, problem.active, problem.alpha, weights=problem.weights
-    )
+    of = {"likelihood": problem.likelihood, "weights": problem.weights}
+    mu, _ = reference.laplace_mode(problem.Phi[:, problem.active], problem.target, problem.alpha, **of)
+    factors = reference.laplace_statistics(problem.Phi, problem.target, problem.active, problem.alpha, **of)
     return np.sqrt(problem.alpha) * mu, factors.S, factors.Q
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "multinomial"])
 def test_the_certificate_has_the_whole_gradient(likelihood):
     weights = np.random.default_rng(4).uniform(0.3, 2.0, 80)
     problem = problem_of(likelihood, weights)
@@ -136,7 +138,7 @@ def test_the_certificate_has_the_whole_gradient(likelihood):
     np.testing.assert_allclose(here, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "multinomial"])
 def test_functions_outside_change_the_evidence_as_certified(likelihood):
     weights = np.random.default_rng(4).uniform(0.3, 2.0, 80)
     problem = problem_of(likelihood, weights)
@@ -156,7 +158,7 @@ def test_functions_outside_change_the_evidence_as_certified(likelihood):
 # --- what it ends at ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CLASSIFICATIONS)
+@pytest.mark.parametrize("name", [*CLASSIFICATIONS, *COUNTS])
 def test_the_evidence_is_no_lower_and_certified(name):
     problem = PROBLEMS[name]
     data = (problem.X, problem.y, problem.sample_weight)
@@ -223,6 +225,50 @@ def test_the_path_never_falls_once_the_classic_end_is_reached():
     )
     assert np.diff(exact.log_marginal_likelihood_path_[classic.n_iter_ :]).min() > -1e-9
     assert exact.n_iter_ > classic.n_iter_
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counts():
+    """Counts of one or two, so that the weights of the Laplace approximation are far from constant."""
+    Phi, score = rows(7, n=150)
+    return Phi, targets("poisson", score)
+
+
+@pytest.mark.parametrize("scheme", ["sequential", "mackay", "em"])
+def test_a_regression_of_counts_ends_where_the_dense_gradient_vanishes(counts, scheme):
+    Phi, y = counts
+    weights = np.random.default_rng(3).uniform(0.3, 2.0, len(y))
+    classic, exact = (
+        SparseBayesRegressor(likelihood="poisson", scheme=scheme, laplace=laplace).fit(Phi, y, weights)
+        for laplace in ("classic", "exact")
+    )
+    for model, bounds in ((classic, (1e-3, np.inf)), (exact, (0.0, 1e-6))):
+        evidence = evidence_of("poisson", Phi, y, model.active_, weights)
+        assert model.log_marginal_likelihood_ == pytest.approx(evidence(model.alpha_), rel=1e-10)
+        assert bounds[0] <= np.abs(gradient(evidence, model.alpha_)).max() < bounds[1]
+    assert exact.log_marginal_likelihood_ > classic.log_marginal_likelihood_ + 1e-4
+    assert_certified(exact, Phi, y, weights)
+
+
+def test_whole_weights_repeat_counts(counts):
+    Phi, y = counts
+    n = np.random.default_rng(0).integers(0, 4, len(y))
+    make = partial(SparseBayesRegressor, likelihood="poisson", laplace="exact")
+    weighted, repeated = make().fit(Phi, y, n), make().fit(np.repeat(Phi, n, 0), np.repeat(y, n))
+    np.testing.assert_array_equal(weighted.active_, repeated.active_)
+    np.testing.assert_allclose(weighted.alpha_, repeated.alpha_, rtol=1e-7)
+
+
+def test_a_provider_of_counts_gives_the_same_model(counts):
+    Phi, y = counts
+    make = partial(SparseBayesRegressor, likelihood="poisson", laplace="exact")
+    whole, asked = make().fit(Phi, y), make().fit_provider(NumpyRows(Phi, y, np.ones(len(y)), "poisson"))
+    np.testing.assert_array_equal(asked.active_, whole.active_)
+    np.testing.assert_allclose(asked.alpha_, whole.alpha_, rtol=1e-6)
+    assert_certified(asked, Phi, y)
 
 
 # --- sameness -------------------------------------------------------------------------------------
@@ -324,7 +370,17 @@ def test_what_does_not_go_together_is_refused(settings, remedy):
         RVC(laplace="exact", **settings).fit(*two_classes(20))
 
 
+def test_what_does_not_go_together_is_refused_of_counts():
+    X, y = np.eye(4), np.arange(4.0)
+    model = SparseBayesRegressor(laplace="exact", scheme="variational", likelihood="poisson")
+    with pytest.raises(ValueError, match="needs scheme 'sequential', 'mackay' or 'em'; or set"):
+        model.fit(X, y)
+
+
 def test_a_gaussian_likelihood_has_no_laplace_approximation():
+    for take_in in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match="laplace='exact' needs likelihood='poisson'; or set laplace"):
+            getattr(SparseBayesRegressor(laplace="exact"), take_in)(np.eye(4), np.ones(4))
     with pytest.raises(ValueError, match="laplace='exact' is for likelihoods that are not Gaussian"):
         _core.fit_dense(np.eye(4, order="F"), np.ones(4), laplace="exact")
 
@@ -337,7 +393,11 @@ def test_it_is_a_parameter_like_others():
 # Some of the checks fit data that can be explained without error.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    [RVC(laplace="exact", tol=1e-8), SparseBayesClassifier(laplace="exact")],
+    [
+        RVC(laplace="exact", tol=1e-8),
+        SparseBayesClassifier(laplace="exact"),
+        SparseBayesRegressor(likelihood="poisson", laplace="exact", fit_intercept=True),
+    ],
     expected_failed_checks=known_failures,
 )
 def test_estimators_are_those_of_scikit_learn(estimator, check):

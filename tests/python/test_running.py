@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
@@ -172,6 +173,51 @@ def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
     finally:
         timer.cancel()
     assert time.monotonic() - pressed[0] < 1.0
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("case", ["exact", "thorough"])
+def test_ctrl_c_ends_what_follows_the_classic_fit_within_a_second(case, watched):
+    """Pressed once the steps of the plain fit are over, which come first; what follows takes far longer."""
+    X, y, plain, settings = long_after(case)
+    started = time.monotonic()
+    n_iter = clone(plain).fit(X, y).n_iter_
+    took = time.monotonic() - started
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        _thread.interrupt_main()
+
+    timers = [] if watched else [threading.Timer(1.2 * took, press)]
+
+    def watch(step):
+        if not timers and step.iteration >= n_iter:
+            timers.append(threading.Timer(0.2, press))
+            timers[0].start()
+
+    model = clone(plain).set_params(**settings, callback=watch if watched else None)
+    for timer in timers:
+        timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    finally:
+        for timer in timers:
+            timer.cancel()
+    assert time.monotonic() - pressed[0] < 1.0
+    assert not hasattr(model, "active_")
+
+
+def long_after(case):
+    """Inputs, targets, an estimator, and settings with which it goes on long beyond its plain optimum."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    score = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.5 * rng.normal(size=1000)
+    if case == "exact":
+        return X, score > 0.0, RVC(Gaussian(0.2)), {"laplace": "exact"}
+    return X, score, RVR(Gaussian(0.2)), {"search": "thorough", "random_state": 0}
 
 
 def test_a_fit_that_fails_leaves_the_model_that_was_there(surface):
