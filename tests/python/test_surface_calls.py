@@ -273,7 +273,7 @@ def exercise(name, make, capfd, strategies, names=(), share=1.0, allowed=(), fin
         found = attempt(lambda: function(*positional, **plain), told, allowed)
         for part in given_data:
             part.assert_unchanged()
-        assert capfd.readouterr().out == ""
+        assert capfd.readouterr() == ("", "")
         OUTCOMES[name, type(found.error).__name__ if found.failed else "answered"] += 1
         if found.failed:
             note(f"{type(found.error).__name__}: {found.error}")
