@@ -15,7 +15,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	test-oldest test-msrv test-free-threaded fuzz faults audit wheel lock clean ci
+	test-oldest test-msrv test-free-threaded fuzz faults surface audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -210,6 +210,10 @@ faults: TIMES := 200
 faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads
 	$(BIN)/python tests/faults/run.py --times $(TIMES)
 	$(BIN)/python tests/faults/endure.py
+
+surface: EXAMPLES := 2000
+surface: install ## Any data and arguments for all that is public in Python, EXAMPLES of each, others each time
+	SURFACE_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/python/test_surface.py tests/python/test_surface_calls.py
 
 audit: install ## Look the locked Python packages up among known vulnerabilities
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core
+from ._numbers import called, real_array
 from ._types import FloatArray, KernelFunction
 
 
@@ -32,16 +33,18 @@ class Kernel:
 
         Raises
         ------
-        ValueError
-            If X and Z do not have the same number of columns, or not the number the kernel was made for.
+        TypeError, ValueError
+            If X or Z is no matrix of real numbers, if they do not have the same number of columns, or not the
+            number the kernel was made for.
         """
-        x, z = np.asarray(X, dtype=np.float64), np.asarray(Z, dtype=np.float64)
+        x, z = real_array("X", X), real_array("Z", Z)
         if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
             raise ValueError(
                 f"X and Z must be matrices with the same number of columns, got {x.shape} and {z.shape}"
             )
         self.check_features(x.shape[1])
-        return self._values(x, z)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities are what such numbers have
+            return self._values(x, z)
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         raise NotImplementedError
@@ -163,7 +166,11 @@ class Custom(Kernel):
             raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        values = np.asarray(self.function(_read_only(x), _read_only(z)))
+        found = called("kernel", self.function, _read_only(x), _read_only(z))
+        try:
+            values = np.asarray(found)
+        except ValueError as error:  # lists of unequal lengths
+            raise ValueError(f"a kernel function must return an array: {error}") from None
         if values.shape != (len(x), len(z)):
             raise ValueError(
                 f"a kernel function must return an array of shape {(len(x), len(z))}, one row per row of X "
@@ -191,6 +198,10 @@ def _kernel(operator: str, other: object) -> Kernel:
 
 
 def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
+    try:
+        kernels = list(kernels)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence of kernel objects, got {kernels!r}") from None
     flat: list[Kernel] = []
     for kernel in kernels:
         if not isinstance(kernel, Kernel):

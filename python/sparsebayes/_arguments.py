@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any, cast, get_args
+import os
+import sys
+from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from ._types import Laplace, Scheme, Settings
+from ._types import Laplace, Likelihood, Scheme, Settings
+
+#: What Python and NumPy take for numbers; spans of time are integers to NumPy.
+_NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
+#: More threads than these help nobody, and there are systems that refuse them.
+_MOST_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
 
 
 def check_real(name: str, value: object, *, positive: bool = False) -> float:
     """Return ``value`` as a float; TypeError if no real number, ValueError if not finite or positive."""
     kind = "a positive number" if positive else "a finite number"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+    if isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {kind}, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # of an integer, or a fraction of integers
+        number = math.inf
     if not math.isfinite(number) or (positive and number <= 0.0):
         raise ValueError(f"{name} must be {kind}, got {value!r}")
     return number
@@ -24,10 +34,12 @@ def check_real(name: str, value: object, *, positive: bool = False) -> float:
 
 def check_integer(name: str, value: object, *, least: int) -> int:
     """Return ``value`` as an int; TypeError if it is no integer, ValueError if below ``least``."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+    if isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if value > sys.maxsize:
+        raise ValueError(f"{name} must be at most {sys.maxsize}, got {value!r}")
     return int(value)
 
 
@@ -36,7 +48,7 @@ def check_n_jobs(n_jobs: object) -> int | None:
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
         return None
     try:
-        return check_integer("n_jobs", n_jobs, least=1)
+        return min(check_integer("n_jobs", n_jobs, least=1), _MOST_THREADS)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}"
@@ -45,9 +57,31 @@ def check_n_jobs(n_jobs: object) -> int | None:
 
 def check_flag(name: str, value: object) -> bool:
     """Return ``value`` as a bool; TypeError if it is neither that nor an integer."""
-    if not isinstance(value, (bool, np.bool_, numbers.Integral)):
+    if isinstance(value, np.timedelta64) or not isinstance(value, (bool, np.bool_, numbers.Integral)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+def check_row_likelihood(value: object) -> Likelihood:
+    """Return the likelihood of rows that answer for themselves; ValueError if it is none."""
+    known = [name for name in get_args(Likelihood) if name != "multinomial"]
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"likelihood must be one of {', '.join(known)}; got {value!r}")
+    return cast(Likelihood, value)
+
+
+def check_file(name: str, value: object) -> str:
+    """Return a path as text; TypeError if it is none, ValueError if no file can have that name."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} must be a path, got {value!r}")
+    try:
+        path = os.fsdecode(value)
+        os.fsencode(path)
+    except UnicodeError:
+        raise ValueError(f"{name} must be a name that files can have here, got {value!r}") from None
+    if "\0" in path:
+        raise ValueError(f"{name} must be a name that files can have, got {value!r}")
+    return path
 
 
 def check_watchers(estimator: Any) -> None:
@@ -99,7 +133,8 @@ def _noise_variances(value: object) -> tuple[float, ...] | None:
 def check_prior(name: str, value: object) -> tuple[float, float]:
     """Return shape and rate of a Gamma prior; TypeError if no pair of numbers, ValueError if negative."""
     remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
-    if not isinstance(value, (tuple, list, np.ndarray)) or np.shape(value) != (2,):
+    one_dimensional = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    if not one_dimensional or len(value) != 2:  # type: ignore[arg-type] # it has a length
         raise TypeError(f"{remedy}; got {value!r}")
     try:
         shape, rate = (check_real(name, number) for number in value)

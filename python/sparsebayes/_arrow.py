@@ -11,8 +11,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ._arguments import check_file
 from ._chunks import Chunks, Rows
 from ._types import FloatArray
+from ._validation import naming
 
 #: Formats by the ends of names; other files are taken for Parquet.
 _FORMATS: Final = {".arrow": "arrow", ".ipc": "arrow", ".feather": "feather"}
@@ -23,7 +25,8 @@ def open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
     dataset = _import_dataset()
     source = X
     if isinstance(X, (str, os.PathLike)):
-        source = _open_path(dataset, os.fspath(X))
+        with naming("X"):  # a file of another kind, for instance
+            source = _open_path(dataset, check_file("X", X))
     elif type(X).__name__ == "Table":
         source = dataset.dataset(X)
     if not (hasattr(source, "schema") and (hasattr(source, "scanner") or hasattr(source, "read_next_batch"))):

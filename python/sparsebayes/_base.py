@@ -93,6 +93,8 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         ------
         NotFittedError, ValueError
             As for ``to_predictor``.
+        TypeError, ValueError
+            If ``path`` is no path.
         OSError
             If the file cannot be written; what was there is then still there.
         """
@@ -284,13 +286,16 @@ class SparseBayesEstimator(Trainable):
         for start in range(0, len(values), _PREDICT_ROWS):
             part = slice(start, start + _PREDICT_ROWS)
             phi = self._functions(values[part], extra[part])
-            means[part] = phi @ weights.T
-            if variances is not None:
-                for output, sigma in enumerate(sigmas):
-                    # Rounding can leave a tiny negative where there is next to no variance.
-                    variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
-                # Outputs with the same noise have the same covariance.
-                variances[part, len(sigmas) :] = variances[part, :1]
+            with np.errstate(over="ignore", invalid="ignore"):
+                means[part] = phi @ weights.T
+                if variances is not None:
+                    for output, sigma in enumerate(sigmas):
+                        # Rounding can leave a tiny negative where there is next to no variance.
+                        variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
+                    # Outputs with the same noise have the same covariance.
+                    variances[part, len(sigmas) :] = variances[part, :1]
+        if not (np.isfinite(means).all() and (variances is None or np.isfinite(variances).all())):
+            raise ValueError("X holds rows so large that predictions overflow; rescale X")
         return means, variances
 
     def _moments_of_mapped(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:

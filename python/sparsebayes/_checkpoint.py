@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
+from ._arguments import check_file
 
 __all__ = ["Checkpoint", "digest", "open_checkpoint"]
 
@@ -226,7 +227,7 @@ def check_path(path: object) -> Path:
     """Return the path of a checkpoint; TypeError if it is none, ValueError if there can be no file."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"checkpoint must be None or a path, got {path!r}")
-    checked = Path(path)
+    checked = Path(check_file("checkpoint", path))
     if checked.is_dir() or not os.access(checked.parent, os.W_OK):
         raise ValueError(
             f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
+from ._numbers import called
 from ._types import FloatArray
 from ._validation import check_chunk, check_chunk_targets, check_weights, naming
 
@@ -160,9 +161,9 @@ class _Array(Chunks):
             self._y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
         self._X, self._weights = X, weights if weights is None else _column(weights, self.n_rows)
         for name, column in (("y", self._y), ("sample_weight", self._weights)):
-            if column is not None and len(column) != self.n_rows:
+            if column is not None and _length(column) != self.n_rows:
                 raise ValueError(
-                    f"X and {name} must have the same number of rows, got {len(X)} and {len(column)}"
+                    f"X and {name} must have the same number of rows, got {len(X)} and {_length(column)}"
                 )
 
     def _read(self, size: int) -> Iterator[Rows]:
@@ -195,7 +196,9 @@ class _Iterable(Chunks):
         return callable(self._source) or not isinstance(self._source, Iterator)
 
     def _begin(self) -> Iterator[Any]:
-        return iter(self._source() if callable(self._source) else self._source)
+        source = called("X", self._source) if callable(self._source) else self._source
+        with naming("X"):
+            return iter(source)
 
     def _read(self, size: int) -> Iterator[Rows]:
         chunks, self._waiting = self._begin() if self._waiting is None else self._waiting, None
@@ -321,7 +324,11 @@ def _sliced(values: Any, start: int, stop: int) -> Any:
 
 
 def _length(values: Any) -> int:
-    return int(values.shape[0]) if hasattr(values, "shape") and len(values.shape) > 0 else len(values)
+    # Classes have a shape too, which is none.
+    shape = getattr(values, "shape", None)
+    if isinstance(shape, tuple) and len(shape) > 0:
+        return int(shape[0])
+    return len(values) if isinstance(values, Sized) else 0
 
 
 def _column(weights: Any, n_rows: int) -> NDArray[Any]:

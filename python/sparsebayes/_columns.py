@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ._algebra import Custom, Kernel
+from ._arguments import check_integer
+from ._numbers import real_array
 from ._types import FloatArray, IntArray, KernelFunction
 
 #: What columns become: positions, names or a mask, all of one kind, or a slice of positions.
@@ -103,7 +105,10 @@ class OnColumns(Kernel):
 
     def select(self, X: FloatArray) -> FloatArray:
         """Return the columns selected, in C order."""
-        return X.take(self.positions(X.shape[1]), axis=1)
+        values = real_array("X", X)
+        if values.ndim != 2:
+            raise ValueError(f"X must be a matrix, got shape {values.shape}")
+        return values.take(self.positions(values.shape[1]), axis=1)
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return self.inner()(self.select(x), self.select(z))
@@ -146,7 +151,7 @@ def check_columns(columns: Any) -> Columns:
 
 def positions(columns: Columns, n_features: int) -> IntArray:
     """Return the positions among ``n_features`` columns, counted from 0; names have none here."""
-    every: IntArray = np.arange(n_features)
+    every: IntArray = np.arange(check_integer("n_features", n_features, least=0))
     if isinstance(columns, slice):
         chosen = every[columns]
         if len(chosen) == 0:

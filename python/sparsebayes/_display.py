@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ._figures import _new_axes
+from ._figures import axes_for
+from ._numbers import real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ class Display:
         ------
         ImportError
             If ``ax`` is None and matplotlib is not installed.
+        TypeError
+            If ``ax`` is something else.
         """
-        self.ax_ = _new_axes(type(self).__name__) if ax is None else ax
+        self.ax_ = axes_for(ax, type(self).__name__)
         self.figure_ = self.ax_.figure  # type: ignore[assignment] # or a part of a figure
         self._draw(self.ax_, **kwargs)
         return self
@@ -72,7 +75,7 @@ def inputs(est: Any, X: ArrayLike, display: str, allowed: tuple[int, ...]) -> Fl
         wanted = " or ".join(map(str, allowed))
         raise ValueError(f"{display} draws models of {wanted} input(s), and est has {columns}")
     try:
-        rows = np.asarray(X, dtype=float)
+        rows = real_array("X", X)
     except (TypeError, ValueError):
         raise ValueError(f"X must be a matrix of numbers with {columns} column(s)") from None
     if rows.ndim != 2 or rows.shape[1] != columns or len(rows) == 0 or not np.isfinite(rows).all():
@@ -85,7 +88,7 @@ def inputs(est: Any, X: ArrayLike, display: str, allowed: tuple[int, ...]) -> Fl
 def values(y: ArrayLike, n_rows: int) -> FloatArray:
     """Return y as one number for each row."""
     try:
-        targets = np.asarray(y, dtype=float)
+        targets = real_array("y", y)
     except (TypeError, ValueError):
         raise ValueError("y must hold a number for each row of X") from None
     if targets.shape != (n_rows,) or not np.isfinite(targets).all():

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
+from ._arguments import check_flag, check_real
 from ._display import Display, at_nodes, fitted, heights, inputs, values
 from ._figures import _GRID, _circle, _draw_classes, _labels
+from ._numbers import any_array, real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,11 +68,11 @@ class RelevanceVectorsDisplay(Display):
         labels: Sequence[str] = ("x", "y"),
         classes: ArrayLike | None = None,
     ) -> None:
-        self.points = np.asarray(points, dtype=float)
-        self.y = np.asarray(y)
-        self.vectors = np.asarray(vectors, dtype=float)
+        self.points = real_array("points", points)
+        self.y = any_array("y", y)
+        self.vectors = real_array("vectors", vectors)
         self.labels = labels
-        self.classes = None if classes is None else np.asarray(classes)
+        self.classes = None if classes is None else any_array("classes", classes)
 
     @classmethod
     def from_estimator(
@@ -178,8 +180,8 @@ class PredictiveBandDisplay(Display):
         n_sigma: float = 2.0,
         label: str = "x",
     ) -> None:
-        self.x, self.mean, self.std = (np.asarray(v, dtype=float) for v in (x, mean, std))
-        self.points, self.vectors = np.asarray(points, dtype=float), np.asarray(vectors, dtype=float)
+        self.x, self.mean, self.std = real_array("x", x), real_array("mean", mean), real_array("std", std)
+        self.points, self.vectors = real_array("points", points), real_array("vectors", vectors)
         self.n_sigma, self.label = n_sigma, label
 
     @classmethod
@@ -229,6 +231,8 @@ class PredictiveBandDisplay(Display):
         TypeError, ValueError
             If ``est`` is no regression of one input and output, or the data do not fit it.
         """
+        n_sigma, margin = check_real("n_sigma", n_sigma, positive=True), check_real("margin", margin)
+        healed = check_flag("healed", healed)
         fitted(est, cls.__name__, "noise_variance_", "the error bars of regressions")
         rows = inputs(est, X, cls.__name__, (1,))
         if np.ndim(est.noise_variance_) > 0 or np.ndim(getattr(est, "mu_", 0.0)) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ._display import Display, fitted
 from ._figures import _OBJECTIVES
+from ._numbers import real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class EvidencePathDisplay(Display):
     """
 
     def __init__(self, path: ArrayLike, *, objective: str = "log evidence") -> None:
-        self.path = np.asarray(path, dtype=float)
+        self.path = real_array("path", path)
         self.objective = objective
 
     @classmethod
@@ -138,7 +139,9 @@ class AlphaSpectrumDisplay(Display):
         quantity: Literal["alpha", "gamma"] = "alpha",
         names: Sequence[Any] | None = None,
     ) -> None:
-        self.spectra = [np.asarray(spectrum, dtype=float) for spectrum in spectra]
+        if not isinstance(spectra, Iterable):
+            raise TypeError(f"spectra must be a sequence of array-likes, got {spectra!r}")
+        self.spectra = [real_array("spectra", spectrum) for spectrum in spectra]
         self.quantity = quantity
         self.names = names
 
@@ -172,7 +175,7 @@ class AlphaSpectrumDisplay(Display):
         TypeError, ValueError
             If ``est`` has no precisions or no covariance, or ``quantity`` is none of the two.
         """
-        if quantity not in ("alpha", "gamma"):
+        if not isinstance(quantity, str) or quantity not in ("alpha", "gamma"):
             raise ValueError(f"quantity must be 'alpha' or 'gamma', got {quantity!r}")
         fitted(est, cls.__name__, "alpha_", "precisions")
         if quantity == "gamma":

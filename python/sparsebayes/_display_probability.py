@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._display import Display, at_nodes, fitted, inputs
 from ._figures import _circle, _draw_classes, _grid, _labels
+from ._numbers import any_array, real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -77,11 +78,11 @@ class ProbabilityDisplay(Display):
         levels: Sequence[float] = (0.25, 0.5, 0.75),
         labels: Sequence[str] = ("x1", "x2"),
     ) -> None:
-        self.first, self.second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-        self.probabilities = np.asarray(probabilities, dtype=float)
+        self.first, self.second = real_array("first", first), real_array("second", second)
+        self.probabilities = real_array("probabilities", probabilities)
         self.drawn, self.levels, self.labels = drawn, levels, labels
-        self.points, self.vectors = np.asarray(points, dtype=float), np.asarray(vectors, dtype=float)
-        self.y, self.classes = np.asarray(y), np.asarray(classes)
+        self.points, self.vectors = real_array("points", points), real_array("vectors", vectors)
+        self.y, self.classes = any_array("y", y), any_array("classes", classes)
 
     @classmethod
     def from_estimator(

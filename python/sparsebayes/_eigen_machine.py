@@ -14,6 +14,7 @@ from ._arguments import check_flag, check_integer, check_n_jobs
 from ._background import in_background
 from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
+from ._eigen_guard import check_axes, check_predictions, check_solution, in_range
 from ._eigen_modes import Pulse
 from ._news import LOG, News
 from ._on_kernels import OnKernels
@@ -80,7 +81,7 @@ class EigenMachine(OnKernels):
                 f"kernel values must be below {_LARGEST:g} in size, or squares overflow; scale X or change "
                 "the kernel"
             )
-        found = in_background(lambda pulse: axes(Phi, weights, pulse))
+        found = check_axes(in_background(in_range(lambda pulse: axes(Phi, weights, pulse))))
         self._publish(self._solve(found, training, rules), training)
 
     def _dictionary(self, training: Training) -> FloatArray:
@@ -117,7 +118,7 @@ class EigenMachine(OnKernels):
                 if news.is_due:
                     news.tell(State(f"{title}: step {n_steps}", n_steps, ""))
 
-            found = in_background(work, tell)
+            found = check_solution(in_background(in_range(work), tell))
             note = f"{found.n_effective} of {len(found.alpha)} eigenvectors, {found.status}"
             LOG.info(
                 "%s %d/%d: %s after %d steps, %d of %d eigenvectors",
@@ -161,6 +162,8 @@ class EigenMachine(OnKernels):
         for start in range(0, len(values), _PREDICT_ROWS):
             part = slice(start, start + _PREDICT_ROWS)
             phi = np.hstack(self._blocks(values[part]))
-            eta[part] = phi @ self.dual_coef_.T + self.intercept_
-            along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
+            with np.errstate(over="ignore", invalid="ignore"):
+                eta[part] = phi @ self.dual_coef_.T + self.intercept_
+                along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
+        check_predictions("X", eta, along)
         return eta, along

@@ -91,7 +91,7 @@ def posterior_mode(
             length *= 0.5
         w, height = w + length * step, reached
         eta = model.Z @ w
-        if square <= tol**2:
+        if square <= tol * tol:
             return Mode(w, iteration + 1, True)
     return Mode(w, max_iter, False)
 

@@ -64,7 +64,8 @@ def estimate(spectrum: Spectrum, variance: float, beta: float | None) -> Noise:
         q, precision = noise(k)
         return float(precision * q - spectrum.n * np.log(precision) + np.log1p(spectrum.squares / k).sum())
 
-    top = np.log(spectrum.squares[0])
+    # A dictionary of zeros has no scale of its own.
+    top = np.log(spectrum.squares[0]) if spectrum.squares[0] > 0.0 else 0.0
     grid = np.linspace(top - 16.0 * np.log(10.0), top + 4.0 * np.log(10.0), 20 * _PER_DECADE + 1)
     best = int(np.argmin([height(log_k) for log_k in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from ._arguments import check_real
+from ._arguments import check_flag, check_real
 from ._eigen import Axes, Rules, Solution, regress
+from ._eigen_guard import check_predictions
 from ._eigen_machine import EigenMachine
 from ._types import FloatArray, KernelSpec
 from ._validation import Training
@@ -85,12 +86,13 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
 
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
         _check_size(training.y)
-        mean = float(np.average(training.y, weights=training.weights))
-        square = float(np.average(training.y**2, weights=training.weights))
+        weights = None if training.weights is None else training.weights / training.weights.max()
+        mean = float(np.average(training.y, weights=weights))
+        square = float(np.average(training.y**2, weights=weights))
         # With a bias the mean is no part of the model, or large ones would widen the prior of all weights.
         self._mean = mean if self.fit_intercept else 0.0
         targets = training.y - self._mean
-        variance = float(np.average((training.y - mean) ** 2, weights=training.weights)) or square or 1.0
+        variance = float(np.average((training.y - mean) ** 2, weights=weights)) or square or 1.0
         found = self._fit_one(lambda pulse: regress(axes, targets, variance, rules))
         self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
         self._directions, self._variances = found.directions, found.variances
@@ -130,10 +132,13 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
-        if not return_std:
+        if not check_flag("return_std", return_std):
             return self._predictor(X)[0][:, 0]
         mean, along = self._predictor(X, uncertain=True)
-        return mean[:, 0], np.sqrt(self.noise_variance_ + along**2 @ self._variances)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = np.sqrt(self.noise_variance_ + along**2 @ self._variances)
+        check_predictions("X", std)
+        return mean[:, 0], std
 
 
 def _check_size(y: FloatArray) -> None:

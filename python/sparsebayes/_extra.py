@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from ._numbers import called
 from ._resolve import is_precomputed
 from ._types import FloatArray
 from ._validation import Training, check_columns
@@ -98,5 +99,5 @@ def _evaluate(fitted: Any, X: FloatArray, n_columns: int | None = None) -> Float
         return X
     view = X.view()
     view.flags.writeable = False
-    values = fitted.transform(view) if hasattr(fitted, "transform") else fitted(view)
+    values = fitted.transform(view) if hasattr(fitted, "transform") else called("extra_basis", fitted, view)
     return check_columns("extra_basis", values, len(X), n_columns)

@@ -19,7 +19,9 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
 from ._candidates import are_given
+from ._numbers import any_array, real_array
 from ._types import FloatArray, IntArray
+from ._validation import naming
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +38,15 @@ _OBJECTIVES = {
 }
 
 
+def axes_for(ax: Any, caller: str) -> Any:
+    """Return ``ax``, or new Axes if it is None; TypeError if it is something else."""
+    if ax is None:
+        return _new_axes(caller)
+    if not all(callable(getattr(ax, name, None)) for name in ("plot", "scatter", "set")):
+        raise TypeError(f"ax must be matplotlib Axes or None, got {type(ax).__name__}")
+    return ax
+
+
 def _new_axes(caller: str, rows: int = 1) -> Any:
     try:
         from matplotlib import pyplot as plt
@@ -48,7 +59,7 @@ def _new_axes(caller: str, rows: int = 1) -> Any:
 
 
 def _labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None = None) -> NDArray[Any]:
-    labels = np.asarray(y)
+    labels = any_array("y", y)
     if labels.shape != (n_rows,):
         raise ValueError(f"y must hold one label for each of {n_rows} rows, got shape {labels.shape}")
     if classes is not None and not (known := np.isin(labels, classes)).all():
@@ -60,7 +71,7 @@ def _labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None = None) -> N
 
 def _points(X: ArrayLike) -> FloatArray:
     try:
-        points = np.asarray(X, dtype=float)
+        points = real_array("X", X)
     except (TypeError, ValueError):
         raise ValueError("X must be a matrix of numbers with two columns") from None
     if points.ndim != 2 or points.shape[1] != 2 or len(points) == 0 or not np.isfinite(points).all():
@@ -117,8 +128,7 @@ def plot_decision(est: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) 
         )
     points = _points(X)
     labels = _labels(y, len(points), est.classes_)
-    if ax is None:
-        ax = _new_axes("plot_decision")
+    ax = axes_for(ax, "plot_decision")
     _draw_classes(ax, points, labels, est.classes_)
     vectors = getattr(est, "relevance_vectors_", np.empty((0, 2)))
     _circle(ax, vectors[:, 0], vectors[:, 1])
@@ -233,6 +243,8 @@ def plot_paths(
     axes = np.ravel(np.asarray(_new_axes("plot_paths", n_axes) if ax is None else ax, dtype=object))
     if len(axes) != n_axes:
         raise ValueError(f"ax must be {n_axes} Axes here, got {len(axes)}")
+    for axis in axes:
+        axes_for(axis, "plot_paths")
     path = next(name for name in _OBJECTIVES if hasattr(est, name))
     curves = [(est.n_relevance_path_, "functions"), (getattr(est, path), _OBJECTIVES[path])]
     for axis, (values, label) in zip(axes, curves, strict=False):
@@ -305,9 +317,13 @@ def relevance_counts(est: Any, X: ArrayLike, y: ArrayLike, cv: Any = None) -> In
     """
     if not (isinstance(est, BaseEstimator) and "kernel" in est.get_params(deep=False)):
         raise TypeError(f"relevance_counts takes an estimator with kernels, got {type(est).__name__}")
-    y = np.asarray(y)
+    y = any_array("y", y)
+    if y.ndim not in (1, 2):
+        raise ValueError(f"y must have one or two dimensions, got shape {y.shape}")
     counts = np.zeros(len(y), dtype=np.intp)
-    for train, _ in check_cv(cv, y, classifier=is_classifier(est)).split(X, y):
+    with naming("y"):
+        splits = list(check_cv(cv, y, classifier=is_classifier(est)).split(X, y))
+    for train, _ in splits:
         rows = np.arange(len(y))[train]
         X_train, y_train = _safe_split(est, X, y, rows)
         fitted = clone(est).fit(X_train, y_train)
@@ -353,13 +369,12 @@ def plot_stability(counts: ArrayLike, y: ArrayLike, ax: Axes | None = None) -> A
     >>> [float(bar.get_height()) for bar in axes.patches]
     [9.0, 3.0]
     """
-    heights = np.asarray(counts)
+    heights = any_array("counts", counts)
     numeric = heights.ndim == 1 and len(heights) > 0 and heights.dtype.kind in "iuf"
     if not numeric or not ((heights >= 0) & (heights < np.inf)).all():
         raise ValueError("counts must be one number for each row, none negative: see relevance_counts")
     classes, numbers = np.unique(_labels(y, len(heights)), return_inverse=True)
-    if ax is None:
-        ax = _new_axes("plot_stability")
+    ax = axes_for(ax, "plot_stability")
     heights = heights[np.argsort(numbers, kind="stable")]
     ax.bar(np.flatnonzero(heights), heights[heights > 0], width=1.0)
     ends = np.cumsum(np.bincount(numbers))

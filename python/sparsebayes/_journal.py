@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
+from ._arguments import check_file, check_integer, check_row_likelihood
 from ._provider import Functions, PyStatistics
 from ._types import FloatArray
 
@@ -86,15 +87,17 @@ class JournalledStatistics(PyStatistics):
     """
 
     def __init__(self, provider: Any, path: str | os.PathLike[str], *, identity: str = "") -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"path must be a path, got {path!r}")
+        path = check_file("path", path)
         if not isinstance(identity, str):
             raise TypeError(f"identity must be a text, got {identity!r}")
+        if not (hasattr(provider, "n_basis") and hasattr(provider, "likelihood")):
+            raise TypeError(f"provider must be a PyStatistics, got {type(provider).__name__}")
         self._provider = provider
-        self.n_basis, self.likelihood = provider.n_basis, provider.likelihood
+        self.n_basis = check_integer("n_basis of provider", provider.n_basis, least=1)
+        self.likelihood = check_row_likelihood(provider.likelihood)
         if (n_samples := getattr(provider, "n_samples", None)) is not None:
             self.n_samples = n_samples
-        problem = {"n_basis": int(self.n_basis), "likelihood": self.likelihood, "identity": identity}
+        problem = {"n_basis": self.n_basis, "likelihood": self.likelihood, "identity": identity}
         self._journal = Journal(path, problem)
 
     @classmethod

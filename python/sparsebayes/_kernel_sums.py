@@ -18,6 +18,7 @@ from ._first_pass import seed_of
 from ._generate import check_generate
 from ._learning import check_optimize_kernel
 from ._memory import check_memory_limit
+from ._numbers import called
 from ._on_sums import OnSums
 from ._out_of_core import Facts
 from ._prediction import KernelRegression
@@ -152,6 +153,6 @@ def _stand_in(X: FloatArray, n_samples: int) -> Training:
 def _n_columns(extra: Any, X: FloatArray) -> int:
     if isinstance(extra, str):  # "linear"
         return int(X.shape[1])
-    values = np.asarray(extra(X))
+    values = np.asarray(called("extra_basis", extra, X))
     n_columns = values.shape[1] if values.ndim == 2 else 1
     return int(columns_at(extra, X, None, n_columns).shape[1])

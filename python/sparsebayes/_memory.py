@@ -50,10 +50,10 @@ def _parsed(text: str, remedy: str) -> int:
     if found is None:
         raise ValueError(remedy)
     number, unit, binary = found.groups()
-    n_bytes = int(float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()])
-    if n_bytes < 1:
+    n_bytes = float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()]
+    if not 1.0 <= n_bytes < math.inf:
         raise ValueError(remedy)
-    return n_bytes
+    return int(n_bytes)
 
 
 def _installed() -> int:

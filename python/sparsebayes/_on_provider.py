@@ -16,8 +16,9 @@ from ._design import Layout
 from ._generate import check_generate
 from ._learning import check_optimize_kernel
 from ._multinomial import check_multi_class
+from ._numbers import any_array
 from ._resolve import is_precomputed, measures_inputs, resolve
-from ._validation import Training, first_of_equal, learn_classes
+from ._validation import Training, first_of_equal, learn_classes, naming
 from ._variational import check_variational
 from ._watch import Watch
 from .kernels import Kernel
@@ -123,7 +124,7 @@ class ProviderClassification(SparseBayesEstimator):
         sparsebayes.providers : Providers there are, and what a new one has to answer.
         """
         providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
-        _train(self, providers, n_samples, np.asarray(classes))
+        _train(self, providers, n_samples, any_array("classes", classes))
         return self
 
 
@@ -185,7 +186,9 @@ def posteriors_of(
 
 
 def _learn_classes(estimator: Any, classes: Any, n_providers: int) -> None:
-    if classes.ndim != 1 or len(np.unique(classes)) < len(classes):
+    with naming("classes"):
+        n_classes = len(np.unique(classes))
+    if classes.ndim != 1 or n_classes < len(classes):
         raise ValueError(f"classes must hold each label once, in one dimension; got {classes!r}")
     estimator.classes_ = learn_classes(classes)
     if (estimator.classes_ != classes).any():

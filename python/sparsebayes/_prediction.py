@@ -132,7 +132,9 @@ class KernelRegression(KernelBasis):
         mean, variance = self._healed_moments(at)
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
-        return (mean, np.sqrt(self.noise_variance_ + variance)) if return_std else mean
+        return (
+            (mean, np.sqrt(self.noise_variance_ + variance)) if check_flag("return_std", return_std) else mean
+        )
 
     def score(
         self,

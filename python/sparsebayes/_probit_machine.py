@@ -135,6 +135,8 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
             self.kernel_ = self._as_given(kernels)
             centres = _candidates.points(self, training, layout.kept)
             blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
+            if not all(np.isfinite(block).all() for block in blocks):
+                raise ValueError("the kernel overflows on these rows; rescale X or the kernel")
         rows = None if _candidates.are_given(self) else np.searchsorted(training.rows, layout.kept)
         return Composite(blocks, layout.bias, rows), layout
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ._news import LOG, News
+from ._numbers import asked_to_stop
 from ._screen import State, Work
 from ._types import Callback, Progress, StepRecord
 
@@ -56,7 +57,7 @@ class Reading:
             self._news.tell(self._state(progress))
         if self._callback is not None and not self.stopped:
             record = StepRecord(0, "read", None, 0.0, math.nan, 0, None, progress)
-            self.stopped = bool(self._callback(record))
+            self.stopped = asked_to_stop(self._callback, record)
         return self.stopped
 
     def end(self, rows: int, chunk: int) -> None:

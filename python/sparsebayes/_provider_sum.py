@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arguments import check_integer
+from ._arguments import check_integer, check_row_likelihood
 from ._provider import Functions, PyStatistics
 from ._types import FloatArray, Likelihood
 
@@ -22,7 +22,10 @@ class Question:
 
     def __call__(self, part: Any) -> Any:
         """Return what ``part`` answers."""
-        return getattr(part, self.method)(*self.arguments)
+        ask = getattr(part, self.method, None)
+        if ask is None:
+            raise TypeError(f"parts must be PyStatistics, which answer {self.method}; got {part!r}")
+        return ask(*self.arguments)
 
 
 class SummedStatistics(PyStatistics):
@@ -43,8 +46,9 @@ class SummedStatistics(PyStatistics):
 
     Raises
     ------
-    ValueError
-        If there are no parts, or answers of different shapes: when it is asked.
+    TypeError, ValueError
+        If ``parts`` cannot be gone through again, or an argument is not what it should be; if there are no
+        parts, or answers of different shapes: when it is asked.
 
     Notes
     -----
@@ -80,15 +84,23 @@ class SummedStatistics(PyStatistics):
                 "parts must be something that can be gone through again and again, such as a list; got "
                 f"{type(parts).__name__}"
             )
+        if map is not None and not callable(map):
+            raise TypeError(f"map must be None or a callable map(function, parts), got {map!r}")
         self._parts, self._map = parts, map
         self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
             if first is None:
                 raise ValueError("parts must hold at least one part")
+            if not (hasattr(first, "n_basis") and hasattr(first, "likelihood")):
+                raise TypeError(
+                    f"parts must have n_basis and likelihood, which {type(first).__name__} has not; give "
+                    "them as arguments"
+                )
             n_basis = first.n_basis if n_basis is None else n_basis
             likelihood = first.likelihood if likelihood is None else likelihood
-        self.n_basis, self.likelihood = check_integer("n_basis", n_basis, least=1), likelihood
+        self.n_basis = check_integer("n_basis", n_basis, least=1)
+        self.likelihood = check_row_likelihood(likelihood)
 
     def _sum(self, method: str, *arguments: Any) -> Any:
         question = Question(method, arguments)

@@ -26,6 +26,9 @@ from .kernels import (
     Sum,
 )
 
+#: Of gamma; its inverse is the largest.
+_LEAST_GAMMA: Final = 1e-300
+
 #: Kernels by name, from (gamma, degree, coef0).
 _NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
     "rbf": lambda gamma, degree, coef0: Gaussian(gamma**-0.5),
@@ -134,17 +137,25 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
     """Return gamma as scikit-learn's SVMs understand it; a weight counts as that many rows."""
     if not isinstance(gamma, str):
         try:
-            return check_real("gamma", gamma, positive=True)
+            given = check_real("gamma", gamma, positive=True)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error}; 'scale' and 'auto' adapt it to X") from None
+        if not _LEAST_GAMMA <= given <= 1.0 / _LEAST_GAMMA:  # widths and their squares have to be numbers
+            raise ValueError(
+                f"gamma must be between {_LEAST_GAMMA:g} and {1.0 / _LEAST_GAMMA:g}, got {given:g}; rescale X"
+            )
+        return given
     if gamma == "auto":
         return 1.0 / float(X.shape[1])
     if gamma != "scale":
         raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
     row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
-    mean = np.average(X.mean(axis=1), weights=row_weights)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(X.mean(axis=1), weights=row_weights)
         variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
     if not np.isfinite(X.shape[1] * variance):
         raise ValueError("gamma='scale' needs the variance of X, which overflows; rescale X")
-    return float(1.0 / (X.shape[1] * variance)) if variance > 0.0 else 1.0
+    scale = X.shape[1] * variance
+    if 0.0 < scale < _LEAST_GAMMA:
+        raise ValueError(f"gamma='scale' needs the variance of X, which is {variance:g}; rescale X")
+    return 1.0 / scale if scale > 0.0 else 1.0

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
-from ._arguments import check_flag, check_n_jobs
+from ._arguments import check_flag, check_n_jobs, check_real, check_row_likelihood
 from ._design import DenseDesign, Layout, evaluate
+from ._numbers import any_array, real_array
 from ._provider import Functions, PyStatistics
 from ._types import FloatArray, Likelihood
-from ._validation import check_chunk, check_chunk_targets
+from ._validation import check_chunk, check_chunk_targets, naming
 from .kernels import Kernel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-_LIKELIHOODS = tuple(name for name in get_args(Likelihood) if name != "multinomial")
 
 
 class RowPart(PyStatistics):
@@ -93,9 +92,7 @@ class RowPart(PyStatistics):
         store: bool = False,
         n_jobs: int | None = None,
     ) -> None:
-        if likelihood not in _LIKELIHOODS:
-            raise ValueError(f"likelihood must be one of {', '.join(_LIKELIHOODS)}; got {likelihood!r}")
-        self.likelihood = likelihood
+        self.likelihood = check_row_likelihood(likelihood)
         self._kernels = _check_kernels(kernels)
         self._bias = check_flag("fit_intercept", fit_intercept)
         self._store, self._n_threads = check_flag("store", store), check_n_jobs(n_jobs)
@@ -147,29 +144,31 @@ class RowPart(PyStatistics):
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sums of `PyStatistics.target_moments` over these rows."""
-        return self._part().target_moments(centre)
+        return self._part().target_moments(check_real("centre", centre))
 
     def deviance(self, active: Functions, mu: FloatArray) -> float:
         """Return the deviance of these rows."""
-        return self._part().deviance(active, mu)
+        return self._part().deviance(_numbers("active", active), _weights("mu", mu))
 
     def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
         """Return the sums of `PyStatistics.gradient` over these rows."""
-        return self._part().gradient(active, mu)
+        return self._part().gradient(_numbers("active", active), _weights("mu", mu))
 
     def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
         """Return the sums of `PyStatistics.among` over these rows."""
-        return self._part().among(active, mu, js)
+        return self._part().among(_numbers("active", active), _weights("mu", mu), _numbers("js", js))
 
     def sweep(
         self, active: Functions, mu: FloatArray, wanted: Functions
     ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
         """Return the sums of `PyStatistics.sweep` over these rows."""
-        return self._part().sweep(active, mu, wanted)
+        return self._part().sweep(_numbers("active", active), _weights("mu", mu), _numbers("wanted", wanted))
 
     def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
         """Return the sums of `PyStatistics.variance_drift` over these rows."""
-        return self._part().variance_drift(active, mu, sigma)
+        return self._part().variance_drift(
+            _numbers("active", active), _weights("mu", mu), _weights("sigma", sigma, 2)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays and options, without what was made of them."""
@@ -178,6 +177,24 @@ class RowPart(PyStatistics):
     def __repr__(self) -> str:
         """Return what it is and how much it holds."""
         return f"RowPart(n_basis={self.n_basis}, n_samples={self.n_samples})"
+
+
+def _numbers(name: str, given: Any) -> Functions:
+    """Return functions by number; TypeError or ValueError, naming them, if they are none."""
+    if type(given) is np.ndarray and given.dtype == np.int64 and given.ndim == 1:
+        return given  # what the core asks
+    values = any_array(name, given)
+    if values.ndim != 1 or (values.dtype.kind not in "iu" and len(values) > 0):
+        raise TypeError(f"{name} must hold functions by number, of shape (m,), got {given!r}")
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _weights(name: str, given: Any, ndim: int = 1) -> FloatArray:
+    """Return numbers for the functions; TypeError or ValueError, naming them, if they are none."""
+    values = real_array(name, given)
+    if values.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {values.shape}")
+    return np.ascontiguousarray(values)
 
 
 def _check_kernels(kernels: Any) -> list[Kernel] | None:
@@ -199,7 +216,8 @@ def _check_centres(centres: ArrayLike) -> FloatArray:
 
 
 def _width(X: Any, name: str = "X") -> int:
-    shape = np.shape(X)
+    with naming(name):
+        shape = np.shape(X)
     if len(shape) != 2:
         raise ValueError(f"{name} must have two dimensions, got the shape {shape}")
     return int(shape[1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,14 +15,9 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from ._numbers import PLAIN as _PLAIN
+from ._numbers import as_float64, refuse_mask
 from ._types import FloatArray, IntArray
-
-#: What the core can read in place; `numpy.require` copies what is otherwise.
-_PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
-    "C_CONTIGUOUS",
-    "ALIGNED",
-    "ENSUREARRAY",
-)
 
 
 @dataclass(frozen=True)
@@ -66,12 +61,14 @@ def check_training(
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
     with naming("y"):
+        refuse_mask("y", y)
         target = _columns(y) if outputs else column_or_1d(y, warn=True)
         if labels:
             assert_all_finite(target, input_name="y")
             check_classification_targets(target)
         else:
-            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y").astype(np.float64)
+            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
+            target = as_float64("y", target).copy(order="C")
     n = len(values)
     if len(target) != n:
         raise ValueError(f"X and y must have the same number of rows, got {n} and {len(target)}")
@@ -88,6 +85,8 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes there are, sorted; ValueError if there is but one."""
     with naming("y"):
         classes = np.unique(labels)
+    if len(classes) == 0:
+        raise ValueError("classes: there are none; a classifier needs at least two")
     if len(classes) < 2:
         raise ValueError(
             f"y holds one class only, {classes.tolist()[0]!r} (rows of zero weight do not count); a "
@@ -128,10 +127,9 @@ def _columns(y: ArrayLike) -> NDArray[Any]:
 def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
     """Check X and return it as finite float64 in C order; a view where it already is that."""
     with naming("X"):
+        refuse_mask("X", X)
         values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
-        if values.dtype.kind not in "fiub":
-            raise TypeError(f"X must hold real numbers, got dtype {values.dtype}; convert it to float")
-        return np.require(values, np.float64, _PLAIN)
+        return as_float64("X", values, _PLAIN)
 
 
 def check_sizes(X: FloatArray) -> None:
@@ -148,12 +146,11 @@ def check_sizes(X: FloatArray) -> None:
 def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
     """Check rows of a design, maybe none; return them as finite float64 in C or Fortran order."""
     with naming(name):
+        refuse_mask(name, values)
         rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
-        if rows.dtype.kind not in "fiub":
-            raise TypeError(f"{name} must hold real numbers, got dtype {rows.dtype}; convert it to float")
         if rows.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
-        rows = np.require(rows, np.float64, ("ALIGNED", "ENSUREARRAY"))
+        rows = as_float64(name, rows, ("ALIGNED", "ENSUREARRAY"))
         return rows if rows.flags.forc else np.ascontiguousarray(rows)
 
 
@@ -164,18 +161,18 @@ def check_chunk_targets(
     if target is None:
         raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got None")
     with naming(name):
+        refuse_mask(name, target)
         shape = np.shape(target)
         if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
                 f"{name} must have one column, got an array of shape {shape}; take each column on its own"
             )
         values = column_or_1d(target, warn=True)
-        values = check_array(
-            values, dtype="numeric", ensure_2d=False, ensure_min_samples=0, input_name=name
-        ).astype(np.float64)
-        if len(values) != n_rows:
-            raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(values)}")
-    return np.require(values, np.float64, _PLAIN), check_weights(sample_weight, n_rows, may_vanish=True)
+        values = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=0, input_name=name)
+        numbers = as_float64(name, values, _PLAIN)
+        if len(numbers) != n_rows:
+            raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(numbers)}")
+    return numbers, check_weights(sample_weight, n_rows, may_vanish=True)
 
 
 def check_weights(
@@ -185,6 +182,7 @@ def check_weights(
     if sample_weight is None:
         return None
     with naming("sample_weight"):
+        refuse_mask("sample_weight", sample_weight)
         given = np.full(n_samples, sample_weight) if isinstance(sample_weight, Number) else sample_weight
         weights = check_array(
             given,
@@ -193,6 +191,7 @@ def check_weights(
             ensure_min_samples=0 if may_vanish else 1,
             input_name="sample_weight",
         )
+        weights = as_float64("sample_weight", weights, _PLAIN)
         if weights.shape != (n_samples,):
             raise ValueError(
                 f"sample_weight must have the shape ({n_samples},), one per row, got {weights.shape}"
@@ -204,15 +203,15 @@ def check_weights(
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
-        return np.require(weights, np.float64, _PLAIN)
+        return weights
 
 
 def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | None = None) -> FloatArray:
     """Check columns of numbers: finite, ``n_rows`` of them, and as many columns as the fit had."""
     with naming(name):
+        refuse_mask(name, values)
         columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
-        if columns.dtype.kind not in "fiub":
-            raise TypeError(f"{name} must hold real numbers, got dtype {columns.dtype}; convert it to float")
+        columns = as_float64(name, columns, _PLAIN)
         if len(columns) != n_rows:
             raise ValueError(
                 f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}. In a "
@@ -220,7 +219,7 @@ def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | No
             )
         if n_columns is not None and columns.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, as in fit; got {columns.shape[1]}")
-        return np.require(columns, np.float64, _PLAIN)
+        return columns
 
 
 def check_square(training: Training) -> None:
@@ -237,9 +236,11 @@ def check_square(training: Training) -> None:
 def naming(argument: str) -> Iterator[None]:
     """See to it that a complaint about ``argument`` says so."""
     try:
-        yield
-    except (TypeError, ValueError) as error:
-        if re.search(rf"\b{argument}\b", str(error)):
+        # Sums that overflow on the way to a verdict are no news.
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except (TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, (OverflowError, UnicodeError)) and re.search(rf"\b{argument}\b", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{argument}: {error}") from error

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from ._design import CoreCallback, Layout
 from ._news import LOG, Glance, News
+from ._numbers import asked_to_stop
 from ._screen import Part, State, Work
 from ._types import Callback, StepRecord, Sweep
 
@@ -93,7 +94,7 @@ class Watch:
             index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / beta if self._has_noise else None
             record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, sweep)
-            self._stopped = bool(self._callback(record))
+            self._stopped = asked_to_stop(self._callback, record)
         return self._stopped
 
     def _sweep(self, done: int, total: int) -> Sweep:

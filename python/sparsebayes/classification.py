@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ._arguments import check_flag
 from ._chunked_classes import ColumnClasses, KernelClasses
 from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
 from ._on_provider import ProviderClassification
@@ -176,6 +177,7 @@ class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
+        moderate = check_flag("moderate", moderate)
         if getattr(self, "_likelihood", None) == "multinomial":
             return predict_proba(self, X, moderate)
         means, variances = self._moments(X, variance=moderate)

@@ -23,6 +23,7 @@ from . import _core
 from ._algebra import Custom, Kernel, Product, Sum
 from ._arguments import check_integer, check_real
 from ._columns import OnColumns
+from ._numbers import any_array
 from ._types import FloatArray
 
 __all__ = [
@@ -68,14 +69,13 @@ class Gaussian(Kernel):
     def __post_init__(self) -> None:
         """Check and normalise the parameters."""
         width = self.width
-        if np.ndim(width) == 0:
+        shape = any_array("width", width).shape
+        if shape == ():
             value: float | tuple[float, ...] = _width(width)
-        elif np.ndim(width) == 1 and np.size(width) > 0:
-            value = tuple(_width(w) for w in width)  # type: ignore[union-attr] # a sequence, by ndim
+        elif len(shape) == 1 and shape[0] > 0:
+            value = tuple(_width(w) for w in width)  # type: ignore[union-attr] # a sequence, by its shape
         else:
-            raise ValueError(
-                f"width must be a number or a sequence of one per input, got shape {np.shape(width)}"
-            )
+            raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
         object.__setattr__(self, "width", value)
 
     def _inverse_squares(self) -> list[float]:
@@ -93,6 +93,7 @@ class Gaussian(Kernel):
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if there is one width per input and not ``n_features`` of them."""
+        n_features = check_integer("n_features", n_features, least=0)
         if isinstance(self.width, tuple) and len(self.width) not in (1, n_features):
             raise ValueError(
                 f"width has {len(self.width)} values but X has {n_features} features; "

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ._types import IntArray
+from ._validation import naming
 
 __all__ = ["AllRows", "evidence_score"]
 
@@ -104,7 +105,8 @@ class AllRows:
         ------
         train, test : ndarray of shape (n_samples,), int
         """
-        rows = np.arange(_num_samples(X))
+        with naming("X"):
+            rows = np.arange(_num_samples(X))
         yield rows, rows
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:

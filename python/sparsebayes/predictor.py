@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
-from ._arguments import check_n_jobs
+from ._arguments import check_file, check_flag, check_n_jobs
+from ._numbers import real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -214,9 +215,11 @@ class Predictor:
             If x does not hold ``n_features_in_`` finite numbers.
         """
         if type(x) is not np.ndarray or x.dtype != np.float64 or not x.flags.c_contiguous:
-            x = np.ascontiguousarray(_numeric("x", x))
+            x = np.ascontiguousarray(real_array("x", x))
         if x.ndim != 1:
             raise ValueError(f"x must be one row, of shape ({self.n_features_in_},); got shape {x.shape}")
+        if not isinstance(return_std, bool):
+            return_std = check_flag("return_std", return_std)
         return self._core.predict_one(x, return_std)
 
     def predict_into(self, X: ArrayLike, out: FloatArray, *, n_jobs: int | None = None) -> None:
@@ -263,8 +266,10 @@ class Predictor:
         ------
         OSError
             If it cannot be written.
+        TypeError, ValueError
+            If ``path`` is no path.
         """
-        self._core.save(os.fspath(path))
+        self._core.save(check_file("path", path))
 
     def to_bytes(self) -> bytes:
         """Return what `save` writes."""
@@ -276,7 +281,7 @@ class Predictor:
             got, expected = [str(name) for name in names], self.feature_names_in_.tolist()
             if got != expected:
                 raise ValueError(f"X must have the columns {expected}, in this order; got {got}")
-        rows = _numeric("X", X)
+        rows = real_array("X", X)
         if rows.ndim != 2:
             raise ValueError(
                 f"X must be a matrix of shape (n, {self.n_features_in_}), got shape {rows.shape}; for a "
@@ -306,24 +311,15 @@ def load(path: str | os.PathLike[str]) -> Predictor:
     ------
     OSError
         If it cannot be read.
-    ValueError
-        If it is not a model file, or a broken one, or of a later version than this library knows.
+    TypeError, ValueError
+        If ``path`` is no path; if it is not a model file, or a broken one, or of a later version than this
+        library knows.
     """
-    return Predictor(_core.Predictor.load(os.fspath(path)))
+    return Predictor(_core.Predictor.load(check_file("path", path)))
 
 
 def _from_bytes(content: bytes) -> Predictor:
     return Predictor(_core.Predictor.from_bytes(content))
-
-
-def _numeric(name: str, values: ArrayLike) -> FloatArray:
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub" and array.dtype != object:
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    try:
-        return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must hold real numbers: {error}") from None
 
 
 def _names(names: list[str] | None) -> NDArray[Any] | None:

@@ -12,7 +12,7 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
-from ._arguments import check_prior
+from ._arguments import check_flag, check_prior
 from ._kernel_sums import KernelSums
 from ._on_provider import ProviderRegression
 from ._streaming import Streaming
@@ -142,7 +142,7 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
-        mean, variance = self._moments(X, variance=return_std)
+        mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
         return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
@@ -644,6 +644,7 @@ class SparseBayesRegressor(Streaming, _Regression):
             If X is no finite numeric matrix with the columns that ``fit`` saw.
         """
         check_is_fitted(self)
+        return_std = check_flag("return_std", return_std)
         if hasattr(self, "beta_"):
             # Two calls, for the sake of the overloads.
             return super().predict(X, return_std=True) if return_std else super().predict(X)

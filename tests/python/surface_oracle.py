@@ -1,0 +1,165 @@
+"""What may come of a call: an answer in finite numbers, or an error that says which argument is to blame."""
+
+import re
+import signal
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
+from sklearn.utils._param_validation import InvalidParameterError
+
+from sparsebayes import NumericalError
+from surface_strategies import Ours
+
+#: No subclasses: an IndexError is a LookupError, but UnicodeEncodeError and LinAlgError are ValueErrors that
+#: nobody meant to raise.
+ERRORS = (TypeError, ValueError, NotFittedError, NumericalError, MemoryError)
+#: Words by which scikit-learn tells of training data in place of naming X and y.
+WORDS = (
+    *(
+        "array-like",
+        "classes",
+        "draws",
+        "estimator",
+        "feature",
+        "file",
+        "fitted",
+        "functions",
+        "labels",
+        "rows",
+    ),
+    *("sample", "statistics", "target"),
+)
+STATUSES = {"converged", "noise_floor", "alpha_floor", "max_iter", "stopped", "stalled", "empty"}
+#: Seconds of the processor that no call takes.
+_PATIENCE = 60.0
+
+
+def STRICT(warnings):
+    pass
+
+
+class Hung(BaseException):
+    """Raised by a clock of the processor."""
+
+
+@contextmanager
+def patience():
+    """Raise `Hung` in what takes a minute of the processor."""
+
+    def ring(*_):
+        raise Hung
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+class Outcome:
+    """What came of a call."""
+
+    def __init__(self):
+        self.value, self.error, self.said = None, None, []
+
+    @property
+    def failed(self):
+        return self.error is not None
+
+
+def attempt(call, names, allowed=()):
+    """Call, and check the error if there is one: its type, and that it names one of ``names``.
+
+    ``allowed``: further types of errors, with any message.
+    """
+    found = Outcome()
+    with warnings.catch_warnings(record=True) as said, patience():
+        warnings.simplefilter("always")
+        STRICT(warnings)
+        try:
+            found.value = call()
+        except Ours as error:
+            found.error = error
+        except Exception as error:
+            found.error = error
+            assert_is_a_reason(error, names, allowed)
+    found.said = [(warning.category, str(warning.message)) for warning in said]
+    if Warning not in allowed:
+        assert_are_fair(found.said)
+    return found
+
+
+def assert_is_a_reason(error, names, allowed=()):
+    """Raise the error anew unless its type is one of those documented, and its message says something."""
+    if isinstance(error, allowed):
+        return
+    message = str(error)
+    if isinstance(error, NumericalError) and len(message) > 20:
+        return
+    named = any(
+        re.search(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", message, re.IGNORECASE) for name in names
+    )
+    known = any(word in message for word in WORDS)
+    kind = ValueError if isinstance(error, InvalidParameterError) else type(error)  # theirs
+    if kind not in ERRORS or len(message) < 12 or not (named or known):
+        raise AssertionError(f"no clear reason: {type(error).__name__}: {message}") from error
+
+
+def assert_are_fair(said):
+    """Check that nothing but a fit that did not converge, or the shape of y, is warned of."""
+    for category, message in said:
+        if issubclass(category, UserWarning) and re.search("feature names|least populated", message):
+            continue
+        assert issubclass(category, (ConvergenceWarning, DataConversionWarning)), (category, message)
+
+
+def attributes(est):
+    """Return all fitted numbers by name."""
+    found = {}
+    for name, value in sorted(vars(est).items()):
+        if name.endswith("_") and not name.startswith("_"):
+            parts = value if isinstance(value, (list, tuple)) else [value]
+            if all(isinstance(part, (np.ndarray, float, int)) for part in parts):
+                found[name] = [np.asarray(part) for part in parts]
+    return found
+
+
+def same_bits(one, other):
+    """Tell whether two models have the same attributes, bit for bit."""
+    a, b = attributes(one), attributes(other)
+    return a.keys() == b.keys() and all(
+        len(a[name]) == len(b[name])
+        and all(
+            x.tobytes() == y.tobytes() if name != "classes_" else np.array_equal(x, y)
+            for x, y in zip(a[name], b[name], strict=True)
+        )
+        for name in a
+        if not any(part.dtype == object for part in a[name])
+    )
+
+
+def assert_is_a_model(est, said):
+    """Check that a fit left finite numbers and said what has to be said."""
+    assert est.status_ in STATUSES, est.status_
+    warned = any(issubclass(category, ConvergenceWarning) for category, _ in said)
+    assert warned == (est.status_ not in ("converged", "stopped")), (est.status_, said)
+    for name, parts in attributes(est).items():
+        for part in parts:
+            if part.dtype.kind != "f" or name == "classes_":
+                continue
+            # A precision is infinite where a function is irrelevant, or belongs to another class's fit.
+            several = part.ndim == 2 or hasattr(est, "eigenvalues_")
+            fine = np.isfinite(part) | (np.isposinf(part) if name == "alpha_" and several else False)
+            assert np.all(fine), (est.status_, name, part)
+
+
+def assert_finite(values):
+    """Check that what was predicted is finite, if it is numbers."""
+    for part in values if isinstance(values, tuple) else [values]:
+        part = np.asarray(part)
+        if part.dtype.kind == "f":
+            assert np.isfinite(part).all(), part
