@@ -19,3 +19,5 @@ mod providers;
 mod refusals;
 #[cfg(feature = "fit")]
 mod row_sums;
+#[cfg(feature = "fit")]
+mod threads;
