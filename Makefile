@@ -15,7 +15,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	test-oldest test-msrv test-free-threaded fuzz faults surface audit wheel lock clean ci
+	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -210,14 +210,29 @@ faults: TIMES := 200
 faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads
 	$(BIN)/python tests/faults/run.py --times $(TIMES)
 	$(BIN)/python tests/faults/endure.py
+	$(BIN)/python tests/faults/little.py
 
 surface: EXAMPLES := 2000
 surface: install ## Any data and arguments for all that is public in Python, EXAMPLES of each, others each time
 	SURFACE_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/python/test_surface.py tests/python/test_surface_calls.py
 
-audit: install ## Look the locked Python packages up among known vulnerabilities
+soak: SECONDS := 600
+soak: install ## Both example services under as much load as they take, for SECONDS each (needs wrk): errors, memory, waiting times
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
+	cargo build --release --locked --quiet $(SERVICE)
+	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)
+
+sanitize: SECONDS := 60
+sanitize: install ## All tests under AddressSanitizer, those of threads under ThreadSanitizer (needs nightly Rust), the fuzzer for SECONDS
+	tests/faults/sanitize.sh $(BIN)/python $(SECONDS)
+
+audit: install ## Look the locked packages up among known vulnerabilities; those of Rust where cargo-deny is installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
-	$(BIN)/pip-audit --strict --requirement requirements/dev.txt --disable-pip
+	$(BIN)/pip-audit --strict --disable-pip --requirement requirements/dev.txt --requirement requirements/demo.txt \
+		--requirement requirements/docs.txt
+	if command -v cargo-deny > /dev/null; then cargo deny --locked check && \
+		cargo deny --manifest-path examples/service/rust/Cargo.toml --locked check; \
+	else echo "cargo-deny is not installed: the Rust packages were not looked up" >&2; fi
 
 # A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \

@@ -49,6 +49,12 @@ pub enum Error {
         /// Which number.
         what: &'static str,
     },
+    /// There is not the memory that the computation takes.
+    #[error("{what}")]
+    Memory {
+        /// How much, for what, and what takes less, in one sentence.
+        what: String,
+    },
     /// The caller asked for the computation to end.
     #[error("interrupted")]
     Interrupted,
@@ -68,6 +74,14 @@ impl Error {
                 | Self::Invalid { .. }
                 | Self::Format { .. }
         )
+    }
+
+    /// [`Error::Memory`] for this many numbers, which the system refused.
+    #[cfg(feature = "fit")]
+    pub(crate) fn no_memory_for(what: &str, n_numbers: usize) -> Self {
+        let mebibytes = n_numbers.saturating_mul(size_of::<f64>()) >> 20;
+        let what = format!("{what} takes {mebibytes} MiB of memory, which the system refuses");
+        Self::Memory { what }
     }
 
     pub(crate) fn check_len(what: &'static str, expected: usize, got: usize) -> Result<()> {

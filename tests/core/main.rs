@@ -20,4 +20,6 @@ mod refusals;
 #[cfg(feature = "fit")]
 mod row_sums;
 #[cfg(feature = "fit")]
+mod threads;
+#[cfg(feature = "fit")]
 mod warm;

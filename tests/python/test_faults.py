@@ -15,7 +15,7 @@ import pytest
 from sklearn.base import clone
 
 from problems import named
-from sparsebayes import RVC, RVR, SparseBayesRegressor, load
+from sparsebayes import RVC, RVR, SparseBayesRegressor, SufficientStatistics, load
 from sparsebayes._checkpoint import Checkpoint
 from sparsebayes.kernels import Gaussian
 
@@ -202,44 +202,35 @@ def test_a_kernel_that_misbehaves_is_an_error_or_harmless(make, what, surface):
         assert not hasattr(model, "status_")
 
 
-LITTLE = """
-    import resource, sys
-    import numpy as np
-    from sparsebayes import RVC, RVR, SparseBayesRegressor, MRVM1, GREVMRegressor
-    what, extra = sys.argv[1], int(sys.argv[2])
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(6000, 3)), rng.normal(size=6000)
-    Phi = rng.normal(size=(3000, 2500)) if what == "columns" else None
-    RVR().fit(X[:50], y[:50])
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + extra, used + extra))
-    try:
-        if what == "columns":
-            SparseBayesRegressor(max_iter=20).fit(Phi, y[:3000])
-        elif what == "classes":
-            RVC(max_iter=20).fit(X, y > 0)
-        elif what == "em":
-            RVR(scheme="em", max_iter=3).fit(X, y)
-        elif what == "probit":
-            MRVM1(max_iter=3).fit(X, (3 * rng.random(6000)).astype(int))
-        elif what == "eigen":
-            GREVMRegressor().fit(X, y)
-        else:
-            RVR(max_iter=20).fit(X, y)
-        print("fitted")
-    except MemoryError as error:
-        print("MemoryError", error)
-"""
-
-
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="this system does not tell how much memory a process has"
 )
-@pytest.mark.parametrize("what", ["kernel", "columns", "classes", "em", "probit", "eigen"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "kernel",
+        "columns",
+        "classes",
+        "softmax",
+        "em",
+        "outputs",
+        "provider",
+        "sums",
+        "chunks",
+        "probit",
+        "top_down",
+        "eigen",
+    ],
+)
 def test_little_memory_is_a_memory_error(what):
-    done = run(LITTLE, what, 60 << 20)
-    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
-    assert done.stdout.startswith(("MemoryError", "fitted")), done.stdout
+    (line,) = run_fault("little.py", "--cases", what, "--mebibytes", "10", "150")
+    # With 10 MiB nothing fits: what does would say that the limit is none.
+    assert "MemoryError" in line
+
+
+def test_sums_of_more_functions_than_there_is_memory_for_are_a_memory_error():
+    with pytest.raises(MemoryError, match=r"n_basis=100000000: .*choose fewer"):
+        SufficientStatistics(10**8)
 
 
 def fitted_in_child(X, y, queue):

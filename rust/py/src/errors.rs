@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyArithmeticError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyArithmeticError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(
@@ -14,7 +14,8 @@ create_exception!(
     "The computation broke down although the input was valid."
 );
 
-/// Bad input is a `ValueError`, broken arithmetic a `NumericalError`; what Python raised in a provider comes back as it was.
+/// Bad input is a `ValueError`, too little memory a `MemoryError`, broken arithmetic a `NumericalError`; what Python raised in a
+/// provider comes back as it was.
 pub(crate) fn to_python(error: &sparsebayes::Error) -> PyErr {
     if let sparsebayes::Error::Provider(error) = error
         && let Some(raised) = error.downcast_ref::<PyErr>()
@@ -22,7 +23,9 @@ pub(crate) fn to_python(error: &sparsebayes::Error) -> PyErr {
         return Python::attach(|py| raised.clone_ref(py));
     }
     let message = error.to_string();
-    if error.is_invalid_input() {
+    if let sparsebayes::Error::Memory { .. } = error {
+        PyMemoryError::new_err(message)
+    } else if error.is_invalid_input() {
         PyValueError::new_err(message)
     } else {
         NumericalError::new_err(message)

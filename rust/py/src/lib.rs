@@ -18,6 +18,7 @@ mod sufficient;
 mod watcher;
 
 /// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time.
+#[cfg(not(feature = "system-allocator"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -7,13 +7,14 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
-use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Part, RowSums};
+use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Part, RowSums, Scheme};
 
 use crate::arrays::{columns, functions, rows, vector};
 use crate::errors::to_python;
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
 use crate::provider::PyCancelled;
+use crate::room::{Size, reserve_numbers};
 
 type Columns<'py> = Bound<'py, PyArray1<f64>>;
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -36,6 +37,14 @@ impl PyRowPart {
         likelihood: &str,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
+        // What the questions of a sequential fit take here.
+        let size = Size {
+            n_rows: design.n_rows(),
+            n_basis: design.n_basis(),
+            n_predictors: 1,
+            scheme: Scheme::Sequential,
+        };
+        size.check().map_err(|error| to_python(&error))?;
         let (n_basis, weights) = (design.n_basis(), weights.map(<[f64]>::to_vec));
         let part = Part::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
             .map_err(|error| to_python(&error))?;
@@ -61,6 +70,17 @@ impl PyRowPart {
         })
         .map_err(|error| to_python(&error))
     }
+}
+
+/// The same values in memory of our own.
+fn copied(values: &[f64]) -> PyResult<Vec<f64>> {
+    reserve_numbers(
+        &[values.len()],
+        "a copy of Phi",
+        "fewer rows or columns take less",
+    )
+    .map_err(|error| to_python(&error))?;
+    Ok(values.to_vec())
 }
 
 /// A symmetric matrix, or one that was made column-major for this.
@@ -89,7 +109,7 @@ impl PyRowPart {
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
         let [n_rows, n_basis] = Phi.as_array().dim().into();
-        let values = columns("Phi", &Phi)?.to_vec();
+        let values = copied(columns("Phi", &Phi)?)?;
         let design =
             DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))?;
         let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;

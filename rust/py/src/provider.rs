@@ -14,6 +14,7 @@ use sparsebayes::{Among, Error, Likelihood, RowSums, Scaled, Sweep, fit};
 use crate::errors::invalid;
 use crate::fit::{one_predictor, rules};
 use crate::posterior::PyPosterior;
+use crate::room::Size;
 use crate::watcher::run;
 
 /// [`RowSums`] of a Python object: an exception there comes through as [`Error::Provider`].
@@ -281,6 +282,7 @@ pub(crate) fn fit_provider(
     let likelihood = one_predictor(&name)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(n_threads, || {
+            Size::of_dictionary(n_basis, rules.scheme).check()?;
             have_listen(&provider, &line.cancel)?;
             let rows = Provider {
                 object: &provider,

@@ -10,9 +10,10 @@ use sparsebayes::{
 };
 
 use crate::arrays::{class_numbers, columns, vector};
-use crate::errors::invalid;
+use crate::errors::{invalid, to_python};
 use crate::outputs::PyOutputPosterior;
 use crate::probit::{probit, table};
+use crate::room::{OutputSize, reserve_numbers, square};
 use crate::watcher::run;
 
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -35,6 +36,12 @@ fn places(name: &str, indices: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize
         usize::try_from(i).map_err(|_| invalid(format!("{name} must not be negative, got {i}")))
     };
     indices.as_array().iter().map(place).collect()
+}
+
+/// Asks for room for copies of a design and what a fit of it takes beside them.
+fn check_room(parts: &[usize]) -> PyResult<()> {
+    reserve_numbers(parts, "the fit", "fewer candidates or rows take less")
+        .map_err(|error| to_python(&error))
 }
 
 /// Several outputs with shared alphas and noise precision 1, whose targets may be replaced between M-steps.
@@ -65,10 +72,18 @@ impl PyRetargetedFit {
         alpha: PyReadonlyArray1<'_, f64>,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
-        let values = columns("Phi", &Phi)?.to_vec();
         let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
-        let target_values = columns("targets", &targets)?.to_vec();
         let [_, n_outputs]: [usize; 2] = targets.as_array().dim().into();
+        let values = columns("Phi", &Phi)?;
+        check_room(&[values.len()])?;
+        let values = values.to_vec();
+        let size = OutputSize {
+            n_rows,
+            n_basis,
+            n_outputs,
+        };
+        size.check().map_err(|error| to_python(&error))?;
+        let target_values = columns("targets", &targets)?.to_vec();
         let weights = weights
             .as_ref()
             .map(|w| vector("weights", w))
@@ -202,8 +217,11 @@ impl PyTopDownFit {
         weights: Option<PyReadonlyArray1<'_, f64>>,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
-        let values = columns("Phi", &Phi)?.to_vec();
         let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
+        let values = columns("Phi", &Phi)?;
+        // The columns twice, one of them times the sample weights, and two of their Gram matrix: pieces, and those put together.
+        check_room(&[2 * values.len(), 2 * square(n_basis)])?;
+        let values = values.to_vec();
         let weights = weights
             .as_ref()
             .map(|w| vector("weights", w))
@@ -231,6 +249,11 @@ impl PyTopDownFit {
     ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
         let [n_basis, n_outputs]: [usize; 2] = alpha.as_array().dim().into();
         let (targets, alpha) = (columns("targets", &targets)?, columns("alpha", &alpha)?);
+        // A factor for each output, at the same time on as many threads, and what is solved for.
+        check_room(&[
+            n_outputs * square(n_basis),
+            4 * (targets.len() + alpha.len()),
+        ])?;
         let (weights, predictions) = run(py, None, |line| {
             with_threads(self.n_threads, || -> Result<_, Error> {
                 let mut fit = lock(&self.fit);
@@ -250,6 +273,7 @@ impl PyTopDownFit {
     #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn keep(&self, py: Python<'_>, places: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
         let places = self::places("places", &places)?;
+        check_room(&[places.len() * self.n_rows, square(places.len())])?;
         run(py, None, |_| lock(&self.fit).keep(&places))
     }
 }

@@ -1,6 +1,5 @@
 //! Whether there is memory for a fit, asked before it begins: once it runs an allocation that fails ends the process.
 
-use pyo3::exceptions::PyMemoryError;
 use sparsebayes::{Error, Scheme};
 
 /// Functions that a sequential fit holds at a time beside those in the model: its pool and what waits for the next.
@@ -26,6 +25,16 @@ pub(crate) struct Size {
 }
 
 impl Size {
+    /// That of a fit whose rows answer for themselves: an answer about a function in the model is as long as the dictionary.
+    pub(crate) fn of_dictionary(n_basis: usize, scheme: Scheme) -> Self {
+        Self {
+            n_rows: n_basis,
+            n_basis,
+            n_predictors: 1,
+            scheme,
+        }
+    }
+
     /// Bytes that a fit may well take; too many to count are all there are.
     fn bytes(self) -> usize {
         let (functions, kept) = if self.scheme == Scheme::Sequential {
@@ -35,13 +44,14 @@ impl Size {
         };
         let columns = self.n_rows.saturating_mul(kept);
         let all = functions.saturating_mul(self.n_predictors);
-        let squares = all.saturating_mul(all).saturating_mul(SQUARES);
+        let squares = square(all).saturating_mul(SQUARES);
+        in_all(&[columns, squares, self.vectors()])
+    }
+
+    /// Numbers in vectors of each predictor.
+    fn vectors(self) -> usize {
         let lengths = self.n_rows.saturating_add(self.n_basis);
-        let vectors = lengths.saturating_mul(VECTORS * self.n_predictors);
-        let numbers = columns.saturating_add(squares).saturating_add(vectors);
-        numbers
-            .saturating_mul(size_of::<f64>())
-            .saturating_add(FLAT)
+        lengths.saturating_mul(VECTORS.saturating_mul(self.n_predictors))
     }
 
     /// Asks the system for that much, and gives it back.
@@ -54,6 +64,58 @@ impl Size {
     }
 }
 
+/// The size of a sequential fit of several outputs: each has a posterior of its own, and there is no pool, but Gram columns and
+/// values of the functions in the model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputSize {
+    pub(crate) n_rows: usize,
+    pub(crate) n_basis: usize,
+    pub(crate) n_outputs: usize,
+}
+
+impl OutputSize {
+    fn bytes(self) -> usize {
+        let kept = self.n_basis.min(KEPT);
+        // Values are kept, and put together for each question.
+        let lengths = self.n_rows.saturating_mul(2).saturating_add(self.n_basis);
+        let columns = lengths.saturating_mul(kept);
+        let squares = square(kept).saturating_mul(SQUARES.saturating_mul(self.n_outputs));
+        let each = Size {
+            n_rows: self.n_rows,
+            n_basis: self.n_basis,
+            n_predictors: self.n_outputs,
+            scheme: Scheme::Sequential,
+        };
+        in_all(&[columns, squares, each.vectors()])
+    }
+
+    /// As [`Size::check`].
+    pub(crate) fn check(self) -> Result<(), Error> {
+        reserve(
+            self.bytes(),
+            "the fit",
+            "fewer candidates or outputs take less",
+        )
+    }
+}
+
+/// Asks for room for so many numbers, as [`reserve`] does for bytes.
+pub(crate) fn reserve_numbers(parts: &[usize], what: &str, remedy: &str) -> Result<(), Error> {
+    reserve(in_all(parts), what, remedy)
+}
+
+pub(crate) fn square(n: usize) -> usize {
+    n.saturating_mul(n)
+}
+
+/// Bytes of so many numbers, and of all that is small.
+fn in_all(parts: &[usize]) -> usize {
+    let numbers = parts.iter().fold(0, |sum: usize, &n| sum.saturating_add(n));
+    numbers
+        .saturating_mul(size_of::<f64>())
+        .saturating_add(FLAT)
+}
+
 /// Asks the system for this much memory, untouched, and gives it back; a `MemoryError` where it has not so much.
 pub(crate) fn reserve(bytes: usize, what: &str, remedy: &str) -> Result<(), Error> {
     let mut probe: Vec<u8> = Vec::new();
@@ -61,7 +123,7 @@ pub(crate) fn reserve(bytes: usize, what: &str, remedy: &str) -> Result<(), Erro
         return Ok(());
     }
     let mebibytes = bytes >> 20;
-    let message =
+    let what =
         format!("{what} may take {mebibytes} MiB of memory, which the system refuses; {remedy}");
-    Err(Error::Provider(Box::new(PyMemoryError::new_err(message))))
+    Err(Error::Memory { what })
 }

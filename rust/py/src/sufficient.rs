@@ -16,10 +16,14 @@ use crate::errors::to_python;
 use crate::fit::rules;
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
+use crate::room::{Size, reserve_numbers, square};
 use crate::watcher::run;
 
 /// Products that take a moment: above this a thread of its own listens for Ctrl-C, and several share the work.
 const LONG: usize = 100_000_000;
+
+/// Rows on their way into the sums at a time.
+const ROWS: usize = 512;
 
 /// Sums over rows, safe to use from many threads.
 ///
@@ -62,6 +66,11 @@ impl PySufficientStatistics {
                 source.show(|design| sums.update(design, target, weights))
             });
         }
+        // Sums of these rows, in two parts; and rows on their way into them, three times.
+        let rows = target.len().min(ROWS).saturating_mul(3 * self.n_basis);
+        let parts = [rows, square(self.n_basis).saturating_mul(2)];
+        reserve_numbers(&parts, "adding rows", "fewer basis functions take less")
+            .map_err(|error| to_python(&error))?;
         let chunk = run(py, None, |line| {
             with_threads(n_threads, || {
                 source.show(|design| {
@@ -79,8 +88,22 @@ impl PySufficientStatistics {
         n_threads: Option<usize>,
         change: impl FnOnce(&mut SufficientStatistics) -> Result<(), Error> + Send,
     ) -> PyResult<()> {
-        py.detach(|| with_threads(n_threads, || change(Arc::make_mut(&mut self.lock())))?)
+        let changed = || {
+            let mut sums = self.lock();
+            if Arc::get_mut(&mut sums).is_none() {
+                // About to be copied, each in two parts.
+                self.reserve(2, "a copy of the sums")?;
+            }
+            change(Arc::make_mut(&mut sums))
+        };
+        py.detach(|| with_threads(n_threads, changed)?)
             .map_err(|error| to_python(&error))
+    }
+
+    /// Asks for room for a few square matrices of the functions, those of the constant and the targets among them.
+    fn reserve(&self, n_squares: usize, what: &str) -> Result<(), Error> {
+        let all = square(self.n_basis.saturating_add(2)).saturating_mul(n_squares);
+        reserve_numbers(&[all], what, "fewer basis functions take less")
     }
 }
 
@@ -203,6 +226,8 @@ impl PySufficientStatistics {
 
     /// Phi^T W Phi.
     fn gram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        self.reserve(1, "the Gram matrix")
+            .map_err(|error| to_python(&error))?;
         let (sums, k) = (self.now(), self.n_basis);
         let values: Vec<f64> = py.detach(|| {
             let places = (0..k).flat_map(|i| (0..k).map(move |j| (i, j)));
@@ -224,10 +249,12 @@ impl PySufficientStatistics {
     }
 
     /// Number of rows, and all else as numbers.
-    fn parts<'py>(&self, py: Python<'py>) -> (usize, Bound<'py, PyArray1<f64>>) {
+    fn parts<'py>(&self, py: Python<'py>) -> PyResult<(usize, Bound<'py, PyArray1<f64>>)> {
+        self.reserve(2, "a copy of the sums")
+            .map_err(|error| to_python(&error))?;
         let sums = self.now();
         let parts = py.detach(|| sums.parts());
-        (sums.n_rows(), PyArray1::from_vec(py, parts))
+        Ok((sums.n_rows(), PyArray1::from_vec(py, parts)))
     }
 
     /// From what `parts` returned, to the bit.
@@ -277,6 +304,7 @@ impl PySufficientStatistics {
         let sums = self.now();
         let posterior = run(py, callback.as_ref(), |line| {
             with_threads(n_threads, || {
+                Size::of_dictionary(self.n_basis, rules.scheme).check()?;
                 let summary = Summary::new(&sums, bias)?;
                 let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
                 fit(&mut stats, &rules, &mut |step| line.watch(step))

@@ -100,7 +100,7 @@ impl KernelDesign {
     /// All N x K values, column-major.
     ///
     /// # Errors
-    /// [`Error::Provider`] when there is not enough memory.
+    /// [`Error::Memory`].
     pub fn values(&self) -> Result<Vec<f64>> {
         const COLUMNS: usize = 64;
         // A few blocks at a time, so that the pieces never add up to a second copy.
@@ -109,7 +109,7 @@ impl KernelDesign {
         let mut values = Vec::new();
         values
             .try_reserve_exact(n * k)
-            .map_err(|e| Error::Provider(Box::new(e)))?;
+            .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
         for batch in pieces(k, COLUMNS * PIECES) {
             let parts = map_pieces(batch.len(), COLUMNS, |columns| {
                 let mut buffer = Vec::new();

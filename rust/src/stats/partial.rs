@@ -144,7 +144,7 @@ impl<'a> Observations<'a> {
         let mut this = Self::unmeasured(design, likelihood, target, weights)?;
         this.norms
             .try_reserve_exact(design.n_basis())
-            .map_err(|e| Error::Provider(Box::new(e)))?;
+            .map_err(|_| Error::no_memory_for("a number for each function", design.n_basis()))?;
         this.norms.resize(design.n_basis(), f64::NAN);
         Ok(this)
     }

@@ -68,7 +68,7 @@ impl SufficientStatistics {
     /// Those of no rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more functions than there is memory for: 16 bytes for every two.
+    /// [`Error::Memory`] for more functions than there is memory for: 16 bytes for every two.
     pub fn new(n_basis: usize) -> Result<Self> {
         let gram = n_basis.checked_add(2).and_then(Gram::zeros);
         Ok(Self {
@@ -293,7 +293,7 @@ fn too_many(n_basis: usize) -> Error {
     let what = format!(
         "n_basis={n_basis}: there is no memory for that many functions squared; choose fewer"
     );
-    Error::Invalid { what }
+    Error::Memory { what }
 }
 
 fn check(n_rows: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
