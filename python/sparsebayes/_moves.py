@@ -106,6 +106,9 @@ class Mover:
 
         hyper = np.append(model.log_alpha, [model.log_beta] if estimated else [])
         x0 = np.concatenate([(model.centres / self.unit).ravel(), hyper])
+        if len(x0) == 0:
+            value = -descend(x0)[0]
+            return Found(model, value) if np.isfinite(value) else None
         lower = np.concatenate([np.tile(self.box[0] / self.unit, shape[0]), hyper - _HYPER_RANGE])
         upper = np.concatenate([np.tile(self.box[1] / self.unit, shape[0]), hyper + _HYPER_RANGE])
         # Candidates that were given may lie outside.

@@ -1,6 +1,7 @@
 """Strategies for data: arrays of any shape, type, layout and value, and what else people give for them."""
 
 import pickle
+import warnings
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -229,6 +230,13 @@ def _ragged(a):
     return [*rows[:-1], [0.0]] if a.ndim == 2 else [[0.0], *rows]
 
 
+def _matrix(a):
+    with warnings.catch_warnings():
+        # That of NumPy about the class is no warning about a fit.
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return np.asmatrix(a)
+
+
 def _arrow(a):
     if pa is None:
         return None
@@ -277,7 +285,7 @@ ODDITIES = {
     "ragged": _ragged,
     "sparse rows": lambda a: sparse.csr_matrix(np.nan_to_num(np.atleast_2d(a))),
     "sparse array": lambda a: sparse.coo_array(np.nan_to_num(np.atleast_2d(a))),
-    "matrix": lambda a: np.asmatrix(a),
+    "matrix": _matrix,
     "masked": lambda a: np.ma.masked_array(a.copy(), mask=np.ones(a.shape, bool)),
     "Arrow": _arrow,
     "no dimension": lambda a: np.float64(a.flat[0]) if a.size else np.array(1.0),
