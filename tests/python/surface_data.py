@@ -1,6 +1,7 @@
 """Strategies for data: arrays of any shape, type, layout and value, and what else people give for them."""
 
 import pickle
+import warnings
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -249,6 +250,12 @@ def _first_is(value):
     return convert
 
 
+def _matrix(a):
+    with warnings.catch_warnings():  # NumPy would rather not have them
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return np.asmatrix(a)
+
+
 def _categories(a):
     return pd.DataFrame(a).astype("category") if a.ndim == 2 else pd.Series(a).astype("category")
 
@@ -277,7 +284,7 @@ ODDITIES = {
     "ragged": _ragged,
     "sparse rows": lambda a: sparse.csr_matrix(np.nan_to_num(np.atleast_2d(a))),
     "sparse array": lambda a: sparse.coo_array(np.nan_to_num(np.atleast_2d(a))),
-    "matrix": lambda a: np.asmatrix(a),
+    "matrix": _matrix,
     "masked": lambda a: np.ma.masked_array(a.copy(), mask=np.ones(a.shape, bool)),
     "Arrow": _arrow,
     "no dimension": lambda a: np.float64(a.flat[0]) if a.size else np.array(1.0),
