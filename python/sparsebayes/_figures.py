@@ -325,7 +325,8 @@ def relevance_counts(est: Any, X: ArrayLike, y: ArrayLike, cv: Any = None) -> In
         splits = list(check_cv(cv, y, classifier=is_classifier(est)).split(X, y))
     for train, _ in splits:
         rows = np.arange(len(y))[train]
-        X_train, y_train = _safe_split(est, X, y, rows)
+        with naming("X"):
+            X_train, y_train = _safe_split(est, X, y, rows)
         fitted = clone(est).fit(X_train, y_train)
         if are_given(fitted):
             raise ValueError(

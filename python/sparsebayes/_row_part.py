@@ -13,7 +13,7 @@ from ._design import DenseDesign, Layout, evaluate
 from ._numbers import any_array, real_array
 from ._provider import Functions, PyStatistics
 from ._types import FloatArray, Likelihood
-from ._validation import check_chunk, check_chunk_targets, naming
+from ._validation import check_chunk, check_chunk_targets
 from .kernels import Kernel
 
 if TYPE_CHECKING:
@@ -216,8 +216,10 @@ def _check_centres(centres: ArrayLike) -> FloatArray:
 
 
 def _width(X: Any, name: str = "X") -> int:
-    with naming(name):
-        shape = np.shape(X)
+    # Classes have a shape too, which is none.
+    shape = getattr(X, "shape", None)
+    if not isinstance(shape, tuple):
+        shape = any_array(name, X).shape
     if len(shape) != 2:
         raise ValueError(f"{name} must have two dimensions, got the shape {shape}")
     return int(shape[1])

@@ -257,6 +257,12 @@ def _first_is(value):
     return convert
 
 
+def _matrix(a):
+    with warnings.catch_warnings():  # NumPy would rather not have them
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return np.asmatrix(a)
+
+
 def _categories(a):
     return pd.DataFrame(a).astype("category") if a.ndim == 2 else pd.Series(a).astype("category")
 

@@ -61,7 +61,9 @@ FAST = {"max_iter": 1000, "n_jobs": 1, "random_state": 0}
 
 
 def fast(kind):
-    return {name: value for name, value in FAST.items() if name in kind().get_params()}
+    found = {name: value for name, value in FAST.items() if name in kind().get_params()}
+    # Whose steps take longest.
+    return found | {"max_iter": 50} if kind is sparsebayes.VGREVM else found
 
 
 @pytest.fixture(scope="module")
@@ -214,8 +216,7 @@ def test_a_second_fit_is_like_a_first(name, fitted):
         chosen = data.draw(arguments(kind().get_params().keys() - {"checkpoint", "random_state", "callback"}))
         n = data.draw(st.integers(4, 10))
         X = data.draw(floats((n, 2), planting=False))
-        with np.errstate(over="ignore"):
-            y = np.arange(n) % 2 if is_classifier(kind()) else X[:, 0] ** 2
+        y = np.arange(n) % 2 if is_classifier(kind()) else np.abs(X[:, 0])
         fresh, again = kind(), pickle.loads(fitted[name][0])
         results = []
         for est in (fresh, again):
