@@ -38,9 +38,11 @@ instrumented() {
 preloaded() {
     cp "$runtime.asan.a" "$out/asan.a"
     ar d "$out/asan.a" asan_preinit.cpp.o
-    "${CC:-cc}" -shared -o "$out/libasan.so" -Wl,--whole-archive "$out/asan.a" -Wl,--no-whole-archive \
+    "${CC:-cc}" -shared -o "$out/libsanitize.so" -Wl,--whole-archive "$out/asan.a" -Wl,--no-whole-archive \
         -lpthread -ldl -lrt -lm
     rm "$out/asan.a"
+    # What C compilers call theirs by: a runtime refuses to run beside a file of this name.
+    echo "INPUT($out/libsanitize.so)" > "$out/libasan.so"
 }
 
 core() {
@@ -67,7 +69,7 @@ c() {
 }
 
 # Python is not instrumented, and what it holds at its end is no leak; its memory comes from the runtime as ours does. No
-# process under the sanitizer can have little memory.
+# process under the sanitizer can have little memory, and what takes a second takes three.
 extension() {
     preloaded
     instrumented address build --package sparsebayes-py --features system-allocator --release
@@ -80,12 +82,14 @@ extension() {
 
 python() {
     extension
-    LD_PRELOAD="$out/libasan.so" PYTHONPATH="$out/python" PYTHONMALLOC=malloc \
+    LD_PRELOAD="$out/libsanitize.so" PYTHONPATH="$out/python" PYTHONMALLOC=malloc \
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1 \
-        "$python" -m pytest -p no:cacheprovider --timeout=3000 -k "not little_memory" ${TESTS:-tests/python}
+        "$python" -m pytest -p no:cacheprovider --timeout=3000 -k "not little_memory and not within_a_second" ${TESTS:-tests/python}
 }
 
+# std as it comes orders nothing that the sanitizer sees, so what it is known to order is in tsan.txt.
 threads() {
+    flags="$flags -Cunsafe-allow-abi-mismatch=sanitizer"
     TSAN_OPTIONS="suppressions=$(pwd)/tests/faults/tsan.txt" instrumented thread test --test core -- threads
 }
 

@@ -342,7 +342,7 @@ def test_n_basis_is_a_count(n_basis):
 
 def test_more_functions_than_memory_are_refused():
     for n_basis in (2**40, 2**63 - 1):
-        with pytest.raises(ValueError, match=r"n_basis.*fewer"):
+        with pytest.raises(MemoryError, match=r"n_basis.*fewer"):
             SufficientStatistics(n_basis)
 
 
