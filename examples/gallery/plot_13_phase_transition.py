@@ -7,12 +7,13 @@ many maxima, the threshold is also one of the search for its maximum.
 """
 
 # %%
-# Spikes of equal size
-# --------------------
-# They are the hard case for methods that take the largest first. Noise is 30 dB below what is measured. The sparse
-# Bayesian models are told its variance, orthogonal matching pursuit the number of spikes, and the Lasso is
-# cross-validated. A signal counts as found if its spikes are where the largest weights are: so no method is judged by
-# its own rule for what is zero.
+# Equal spikes, and spikes of random size
+# ---------------------------------------
+# Equal spikes are the hard case for methods that take the largest first; here they come with noise 30 dB below what is
+# measured. Spikes of random size come without any, as noise drowns the smallest. The sparse Bayesian models are told the
+# variance of the noise (if there is none, a millionth of the signal's), orthogonal matching pursuit the number of
+# spikes, and the Lasso is cross-validated. A signal counts as found if its spikes are where the largest weights are: so no
+# method is judged by its own rule for what is zero.
 
 import warnings
 
@@ -22,8 +23,8 @@ from sklearn.linear_model import ARDRegression, LassoCV, OrthogonalMatchingPursu
 
 from sparsebayes import SparseBayesRegressor
 
-N_ROWS, N_SAMPLES, N_SIGNALS = 100, 256, 5
-NUMBERS = range(12, 61, 8)
+N_ROWS, N_SAMPLES, N_SIGNALS = 100, 256, 4
+NUMBERS = range(16, 57, 8)
 
 
 def measure(n_spikes, seed, *, equal):
@@ -33,8 +34,11 @@ def measure(n_spikes, seed, *, equal):
     signal = np.zeros(N_SAMPLES)
     at = rng.choice(N_SAMPLES, n_spikes, replace=False)
     signal[at] = rng.choice([-1.0, 1.0], n_spikes) if equal else rng.normal(size=n_spikes)
-    variance = 1e-3 * np.mean((Phi @ signal) ** 2)
-    return Phi, Phi @ signal + variance**0.5 * rng.normal(size=N_ROWS), signal, variance
+    clean = Phi @ signal
+    if not equal:
+        return Phi, clean, signal, 1e-6 * np.mean(clean**2)
+    variance = 1e-3 * np.mean(clean**2)
+    return Phi, clean + variance**0.5 * rng.normal(size=N_ROWS), signal, variance
 
 
 def methods(n_spikes, variance):
@@ -68,8 +72,9 @@ def shares(*, equal):
 
 
 # %%
-# Each point of these curves is six signals only, and the curves of a bigger run, with fifty, are among the benchmarks in
-# the documentation.
+# Each point is four signals only; the benchmarks in the documentation have the curves of fifty, each kind of spikes with
+# noise and without. Of equal spikes a greedy fit finds fewer than MacKay's updates, of spikes of random size far more:
+# exchanges, with a second way in from all columns for models as crowded as these, find the most of both.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 for ax, equal in zip(axes, (True, False), strict=True):
@@ -79,7 +84,7 @@ for ax, equal in zip(axes, (True, False), strict=True):
         curves = shares(equal=equal)
     for (name, share), marker in zip(curves.items(), "os^DvP", strict=True):
         ax.plot(NUMBERS, share, marker + "-", ms=4, label=name)
-    ax.set(xlabel="spikes", title="spikes of ±1" if equal else "spikes of random size")
+    ax.set(xlabel="spikes", title="spikes of ±1, 30 dB" if equal else "spikes of random size, no noise")
 axes[0].set_ylabel("signals found, per cent")
 axes[0].legend(fontsize="small")
 plt.show()
