@@ -17,7 +17,7 @@ from ._composite import Composite, learn_kernel_weights
 from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
 from ._news import Glance
-from ._types import FloatArray, IntArray
+from ._types import FloatArray, IntArray, Search
 
 #: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
 #: to zero over the classes: the likelihood cannot tell a common shift from none, so one that is there at
@@ -62,6 +62,9 @@ class Task:
     min_iter: int
     max_iter: int
     callback: CoreCallback | None
+    #: What mRVM1 tries at the end, and the seed of its restarts.
+    search: Search = "greedy"
+    seed: int = 0
 
     def first_targets(self) -> FloatArray:
         """Return targets that follow the labels."""
@@ -94,6 +97,11 @@ class Outcome:
     #: The variational bound after each E-step of mRVM1.
     bounds: list[float] = field(default_factory=list)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last M-step came to its end."""
+        return self.status in ("converged", "alpha_floor")
+
 
 class _Machine:
     """What both machines have: targets, a model, and the step on the kernel weights."""
@@ -102,7 +110,7 @@ class _Machine:
     targets: FloatArray
     out: Outcome
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         """Take up the functions of now, for the kernel weights of now."""
         raise NotImplementedError
 
@@ -117,7 +125,7 @@ class _Machine:
         change = float(np.abs(learned - out.kernel_weights).max())
         if change > 0.0:
             out.kernel_weights = learned
-            self._restart()
+            self.restart()
         return change
 
 
@@ -143,13 +151,15 @@ class Constructive(_Machine):
             kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="converged",
         )
-        self._restart()
+        self.restart()
         #: Whether M-steps go to the end: the functions have stayed as they were once.
         self.fine = False
         #: Whether the last M-step began at the top of a climb.
         self.climbed = False
+        #: Whether it has converged and looks for something better.
+        self.searching = False
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         self.fit = _core.RetargetedFit(
             self.task.composite.Phi(self.out.kernel_weights),
             self.targets,
@@ -160,16 +170,25 @@ class Constructive(_Machine):
         )
 
     def run(self) -> Outcome:
-        """Run to convergence, and on to the least number of iterations."""
+        """Run to convergence, on to the least number of iterations, and look for something better."""
+        self.settle()
+        if self.task.search != "greedy":
+            from ._mrvm_search import go_on
+
+            go_on(self)
+        return self.out
+
+    def settle(self) -> None:
+        """Go on from the model and the targets as they are, to convergence."""
         while True:
             change, n_updates = self._maximise()
             self.targets, log_likelihood = self.task.expectations(self.fit.predictions())
             self.out.bounds.append(log_likelihood + self.fit.log_occam_factor())
-            if self.out.status not in ("converged", "alpha_floor"):
-                return self.out
+            if not self.out.is_settled:
+                return
             settled = self._learn_kernel_weights() < _KERNEL_TOL and change < self.task.tol and self.fine
-            if settled and (self._n_iter() >= self.min_iter or n_updates == 0):
-                return self.out
+            if settled and (self.n_iter() >= self.min_iter or n_updates == 0):
+                return
             # With several kernels a climb is too long to begin before the functions have settled.
             climbs = not settled and (np.isfinite(change) or len(self.task.composite.blocks) == 1)
             if climbs:
@@ -177,12 +196,13 @@ class Constructive(_Machine):
                 self.fine |= bool(np.isfinite(change))
             self.climbed = climbs
 
-    def _n_iter(self) -> int:
+    def n_iter(self) -> int:
+        """Return the number of iterations so far."""
         return max(len(self.out.path) - 1, 0)
 
     def _maximise(self) -> tuple[float, int]:
         """Make an M-step; return the largest change of a ln alpha, inf if of functions, and the updates."""
-        out, n_iter = self.out, self._n_iter()
+        out, n_iter = self.out, self.n_iter()
         before = self.fit.posterior()
         out.status, trace, n_active = self.fit.maximise(
             self.targets,
@@ -197,7 +217,7 @@ class Constructive(_Machine):
         after = self.fit.posterior()
         out.columns, out.alpha, out.mu = after.active.astype(np.intp), after.alpha, after.mu
         (out.sigma,) = after.sigma
-        if len(out.columns) == 0:
+        if len(out.columns) == 0 and not self.searching:
             # The targets have changed since the step that emptied the model, with no ln alpha to show it.
             out.path[-1] = float(trace[-1])
         if not np.array_equal(before.active, after.active):
@@ -243,7 +263,7 @@ class Constructive(_Machine):
             return
         scores, out.alpha, out.kernel_weights = top
         self.targets, _ = task.expectations(np.asfortranarray(scores))
-        self._restart()
+        self.restart()
 
 
 class TopDown(_Machine):
@@ -267,9 +287,9 @@ class TopDown(_Machine):
             kernel_weights=task.composite.aligned_weights(self.targets, task.row_weights),
             status="max_iter",
         )
-        self._restart()
+        self.restart()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         Phi = self.task.composite.Phi(self.out.kernel_weights, self.out.columns)
         self.fit = _core.TopDownFit(Phi, self.task.row_weights, n_threads=self.task.n_threads)
 

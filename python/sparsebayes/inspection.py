@@ -64,8 +64,9 @@ class Certificate:
         Largest gain in log evidence, in nats, from taking a function out and another in, at its best
         precision, the noise and all other precisions being held; 0 where no exchange gains. None where it was
         not asked for: with ``search="greedy"``, unless ``exchanges=True``. A fit with another ``search`` ends
-        where it is below 1e-3 with a Gaussian likelihood. With others an exchange that seems to gain may have
-        been tried, and lost when the mode was found anew.
+        where it is below 1e-3 with a Gaussian likelihood, and for `MRVM1` in the evidence of its auxiliary
+        targets. With others an exchange that seems to gain may have been tried, and lost when the mode was
+        found anew.
     max_log_alpha_gradient : float or None
         After a fit with ``laplace="exact"`` the largest size of the derivative of the Laplace evidence in the
         log of a precision in the model, the motion of the mode and of its curvature included; None after
@@ -108,8 +109,8 @@ def certificate(
         The weights of the fit.
     exchanges : bool, optional
         Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
-        other than ``"greedy"``). Takes K M^2 operations more. Models whose functions share precisions
-        (several outputs, ``share_alpha=True``) and variational ones have no such number.
+        other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own,
+        ``share_alpha=True`` and variational models have no such number.
 
     Returns
     -------
@@ -205,7 +206,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         # Made of the parts of this module, which is why it cannot be imported above.
         from ._certify_outputs import certify_outputs
 
-        return certify_outputs(problem)
+        return certify_outputs(problem, exchanges)
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]

@@ -6,7 +6,8 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2,
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    Ascent, DenseDesign, Error, MStep, OutputObservations, RetargetedFit, Status, TopDownFit,
+    Ascent, DenseDesign, Error, Exchange, MStep, OutputObservations, RetargetedFit, Status,
+    TopDownFit,
 };
 
 use crate::arrays::{class_numbers, columns, vector};
@@ -174,6 +175,61 @@ impl PyRetargetedFit {
             })?
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
+    }
+
+    /// Which functions in the model could leave for which outside, and what the evidence of `targets` gains by that at the other
+    /// precisions as they are.
+    #[allow(clippy::needless_pass_by_value)] // the Python signature
+    fn exchanges(
+        &self,
+        py: Python<'_>,
+        targets: PyReadonlyArray2<'_, f64>,
+    ) -> PyResult<Vec<(Vec<usize>, Vec<usize>, f64)>> {
+        let targets = columns("targets", &targets)?.to_vec();
+        let moves = run(py, None, |line| {
+            with_threads(self.n_threads, || -> Result<_, Error> {
+                let (fit, _) = &mut *lock(&self.fit);
+                fit.set_cancel(line.cancel.clone());
+                fit.set_targets(targets)?;
+                fit.exchanges()
+            })?
+        })?;
+        let parts = |e: Exchange| (e.leaving, e.entering, e.gain);
+        Ok(moves.into_iter().map(parts).collect())
+    }
+
+    /// Makes a move that raises the variational bound for rows of these classes, if one of the `trials` that promise most in the
+    /// evidence of `targets` does. Returns the targets of the E-step then, (N, C), or None where the model is as it was; and
+    /// how many were tried.
+    #[pyo3(signature = (targets, labels, *, trials, n_nodes=None))]
+    #[allow(clippy::needless_pass_by_value)] // the Python signature
+    fn improve<'py>(
+        &self,
+        py: Python<'py>,
+        targets: PyReadonlyArray2<'_, f64>,
+        labels: PyReadonlyArray1<'_, i64>,
+        trials: usize,
+        n_nodes: Option<usize>,
+    ) -> PyResult<(Option<Matrix<'py>>, usize)> {
+        let targets = columns("targets", &targets)?.to_vec();
+        let labels = class_numbers("labels", &labels, self.n_rows)?;
+        let (found, tried) = run(py, None, |line| {
+            let probit = probit(n_nodes, self.n_outputs)?;
+            with_threads(self.n_threads, || -> Result<_, Error> {
+                let (fit, _) = &mut *lock(&self.fit);
+                fit.set_cancel(line.cancel.clone());
+                fit.set_targets(targets)?;
+                fit.improve(&probit, &labels, trials)
+            })?
+        })?;
+        let shape = [self.n_rows, self.n_outputs];
+        let found = found.map(|values| table(py, values, shape)).transpose()?;
+        Ok((found, tried))
+    }
+
+    /// Log evidence of all outputs together for the targets last seen.
+    fn log_evidence(&self) -> f64 {
+        lock(&self.fit).0.log_evidence()
     }
 
     /// Phi mu at every row, (N, C).

@@ -37,7 +37,18 @@ pub struct Ascent {
     pub radius: f64,
 }
 
-/// Climbs from `x`; returns where that leads, and the targets of the E-step there.
+/// Where a climb leads.
+pub(super) struct Top {
+    pub(super) x: Vec<f64>,
+    /// Those of the E-step there.
+    pub(super) targets: Vec<f64>,
+    /// The bound there, but for rounding.
+    pub(super) value: f64,
+    /// Which alphas went as far up as they may.
+    pub(super) leaves: Vec<bool>,
+}
+
+/// Climbs from `x`.
 ///
 /// # Errors
 /// [`Error::Interrupted`], and [`Error::NotPositiveDefinite`] where there is no posterior to begin with.
@@ -46,7 +57,7 @@ pub(super) fn climb(
     x: Vec<f64>,
     ascent: Ascent,
     cancel: Option<&AtomicBool>,
-) -> Result<(Vec<f64>, Vec<f64>)> {
+) -> Result<Top> {
     let lowest = ALPHA_FLOOR.ln();
     let ln_alpha = &x[bound.len() * bound.n_classes..];
     let limits: Vec<_> = ln_alpha
@@ -58,24 +69,37 @@ pub(super) fn climb(
     for _ in 0..MOST_STEPS {
         match step(bound, &at, &limits, &mut radius, cancel)? {
             Move::Last(x) => {
-                let targets = bound.targets(&x)?;
-                return Ok((x, targets));
+                return Ok(Top {
+                    targets: bound.targets(&x)?,
+                    leaves: is_leaving(&x, &limits),
+                    value: at.0.value,
+                    x,
+                });
             }
             Move::To(view, x) => {
                 let gain = view.value - at.0.value;
-                let first = x.len() - limits.len();
-                let is_leaving = |(a, (_, high)): (&f64, &(f64, f64))| *a >= high - CLOSE;
-                let leaves = x[first..].iter().zip(&limits).any(is_leaving);
                 at = (*view, x);
                 // A function on its way out is for the M-step, which drops it at once.
-                if gain < ascent.least || leaves {
+                if gain < ascent.least || is_leaving(&at.1, &limits).contains(&true) {
                     break;
                 }
             }
         }
     }
-    let (View { targets, .. }, x) = at;
-    Ok((x, targets))
+    let (View { targets, value, .. }, x) = at;
+    Ok(Top {
+        leaves: is_leaving(&x, &limits),
+        targets,
+        value,
+        x,
+    })
+}
+
+/// Which alphas have gone as far up as they may.
+fn is_leaving(x: &[f64], limits: &[(f64, f64)]) -> Vec<bool> {
+    let ln_alpha = &x[x.len() - limits.len()..];
+    let pairs = ln_alpha.iter().zip(limits);
+    pairs.map(|(a, (_, high))| *a >= high - CLOSE).collect()
 }
 
 enum Move {

@@ -14,6 +14,7 @@ use super::super::record::{Halt, Recorder, Watch};
 use super::super::settings::{Effort, FINE_STEP};
 use super::bound::Bound;
 use super::candidates::Candidates;
+use super::exchange::{self, Exchange, place};
 use super::inner::{Noise, sweep_once};
 use super::state::OutputState;
 use super::{Ascent, newton, sequential};
@@ -102,13 +103,52 @@ impl<'a> RetargetedFit<'a> {
             probit,
             n_classes: c,
         };
-        let means = state.outputs.iter().flat_map(|output| &output.mu).copied();
-        let start = means.chain(state.alpha.iter().map(|a| a.ln())).collect();
-        let (top, targets) = newton::climb(&bound, start, ascent, cancel.as_deref())?;
-        let alpha: Vec<f64> = top[m * c..].iter().map(|a| a.exp()).collect();
+        let top = newton::climb(&bound, place(state), ascent, cancel.as_deref())?;
+        let alpha: Vec<f64> = top.x[m * c..].iter().map(|a| a.exp()).collect();
         let betas = state.betas();
         state.set_hyperparameters(&alpha, &betas)?;
-        Ok(targets)
+        Ok(top.targets)
+    }
+
+    /// Exchanges of functions and merges of two into one, with what each gains in the evidence of the targets: best first.
+    ///
+    /// # Errors
+    /// Whatever the provider meets; [`Error::NotPositiveDefinite`] where rounding leaves no posterior.
+    pub fn exchanges(&mut self) -> Result<Vec<Exchange>> {
+        let (stats, state) = (&mut self.stats, &mut self.state);
+        self.candidates.refresh(stats, state)?;
+        exchange::suggestions(stats, state, &mut self.candidates).map_err(failure)
+    }
+
+    /// Makes a move that raises the variational bound for rows of these classes, if one of the `trials` most promising does, or of
+    /// those that gain with the targets as they are. Returns the targets that the E-step has then, which are set, N x C column after
+    /// column, or `None` where the model stays as it was; and how many of the `trials` were tried.
+    ///
+    /// # Errors
+    /// As [`RetargetedFit::exchanges`]; [`Error::Interrupted`].
+    pub fn improve(
+        &mut self,
+        probit: &Probit,
+        labels: &[usize],
+        trials: usize,
+    ) -> Result<(Option<Vec<f64>>, usize)> {
+        let (stats, state) = (&mut self.stats, &mut self.state);
+        self.candidates.refresh(stats, state)?;
+        let mut left = trials;
+        let rows = (probit, labels);
+        let found = exchange::improve(stats, state, &mut self.candidates, rows, &mut left);
+        let targets = found.map_err(failure)?;
+        if let Some(targets) = &targets {
+            stats.set_targets(targets.clone())?;
+            self.candidates.refresh(stats, state)?;
+        }
+        Ok((targets, trials - left))
+    }
+
+    /// Log evidence of the targets, all outputs together.
+    #[must_use]
+    pub fn log_evidence(&self) -> f64 {
+        self.state.log_evidence()
     }
 
     /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
@@ -202,5 +242,13 @@ impl<'a> RetargetedFit<'a> {
             vec![false],
             scale,
         )
+    }
+}
+
+/// What went wrong where nothing is counted and nobody watches.
+fn failure(halt: Halt) -> Error {
+    match halt {
+        Halt::Failed(error) => error,
+        Halt::MaxIterations | Halt::Stopped => Error::Interrupted,
     }
 }
