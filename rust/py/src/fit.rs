@@ -16,6 +16,9 @@ use crate::posterior::PyPosterior;
 use crate::room::Size;
 use crate::watcher::{Line, run};
 
+/// Functions of a model to set out from, their precisions, and that of the noise, as Python gives them.
+type Start = (Vec<usize>, Vec<f64>, f64);
+
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
@@ -279,7 +282,7 @@ pub(crate) fn fit_kernel(
     share_alpha: bool,
     search: &str,
     seed: u64,
-    start: Option<(Vec<usize>, Vec<f64>, f64)>,
+    start: Option<Start>,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {

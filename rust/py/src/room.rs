@@ -67,6 +67,7 @@ impl Size {
 /// The size of a sequential fit of several outputs: each has a posterior of its own, and there is no pool, but Gram columns and
 /// values of the functions in the model.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_field_names)] // named as those of `Size`
 pub(crate) struct OutputSize {
     pub(crate) n_rows: usize,
     pub(crate) n_basis: usize,
