@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -333,6 +334,18 @@ def test_steps_are_bounded_and_a_fit_can_be_stopped():
     assert stopped.status_ == "stopped"
     assert stopped.n_iter_ == classic.n_iter_ + 2 == len(steps)
     assert stopped.log_marginal_likelihood_ > classic.log_marginal_likelihood_
+
+
+def test_no_evidence_is_above_that_of_certainty():
+    # So narrow a kernel that the ascent leads to weights of 1e10, where no mode is found.
+    X, y = load_iris(return_X_y=True)
+    train, _ = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))[4]
+    exact = settled(RVC(gamma=1.0, laplace="exact"), scale(X[train]), y[train])
+    assert exact.log_marginal_likelihood_path_.max() <= 0.0
+    problems = exact._problems(scale(X[train]), y[train], None)
+    for problem, found in zip(problems, exact._log_evidences, strict=True):
+        evidence = evidence_of("bernoulli", problem.Phi, problem.target, problem.active, np.ones(len(train)))
+        assert found == pytest.approx(evidence(problem.alpha), rel=1e-3)
 
 
 def test_a_kernel_far_too_narrow_comes_to_an_end():

@@ -21,6 +21,7 @@ use super::settings::{LOOSE_TOL, Rules};
 use super::settled::unless_indefinite;
 use super::state::State;
 use super::stationary::step_to_mode;
+use crate::linalg::NotPositiveDefinite;
 use crate::stats::Statistics;
 use crate::{Error, Result};
 use ascent::ascend;
@@ -89,7 +90,26 @@ fn rounds(
 
 /// Brings a state to its mode, and one full step of Newton's method further: the log determinant is not stationary there,
 /// and shows an error of the mode at first order.
+///
+/// # Errors
+/// [`Error::NotPositiveDefinite`] also where that step still moves: on classes that can be separated weights may be so large
+/// that no mode is found, and what the quadratic model then promises (an evidence of 1e9, where none is above 0) is not true.
 fn to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    const STILL: f64 = 1e-6;
     find_mode(stats, state)?;
-    step_to_mode(stats, state)
+    let found = depth(state);
+    step_to_mode(stats, state)?;
+    let moved = (depth(state) - found).abs();
+    // False for NaN.
+    if moved <= STILL * (1.0 + found.abs()) {
+        Ok(())
+    } else {
+        Err(NotPositiveDefinite { pivot: 0 }.into())
+    }
+}
+
+/// What the mode minimises: minus the log likelihood, less a constant, and the penalty of the weights.
+fn depth(state: &State) -> f64 {
+    let penalties = state.alpha.iter().zip(&state.mu).map(|(a, m)| a * m * m);
+    0.5 * (state.deviance_at_mean() + penalties.sum::<f64>())
 }
