@@ -36,11 +36,12 @@ def check_integer(name: str, value: object, *, least: int) -> int:
     """Return ``value`` as an int; TypeError if it is no integer, ValueError if below ``least``."""
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
-    if value < least:
+    number = int(value)
+    if number < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    if value > sys.maxsize:
+    if number > sys.maxsize:
         raise ValueError(f"{name} must be at most {sys.maxsize}, got {value!r}")
-    return int(value)
+    return number
 
 
 def check_n_jobs(n_jobs: object) -> int | None:
@@ -137,7 +138,7 @@ def check_prior(name: str, value: object) -> tuple[float, float]:
     if not one_dimensional or len(value) != 2:  # type: ignore[arg-type] # it has a length
         raise TypeError(f"{remedy}; got {value!r}")
     try:
-        shape, rate = (check_real(name, number) for number in value)
+        shape, rate = (check_real(name, number) for number in value)  # type: ignore[attr-defined] # as above
     except (TypeError, ValueError) as error:
         raise type(error)(f"{remedy}; got {value!r}") from None
     if min(shape, rate) < 0.0:

@@ -1,16 +1,18 @@
 //! Fits of arbitrary problems: a model in finite numbers, or a reason.
 
-use std::ops::ControlFlow;
-
 use sparsebayes::{
-    DenseDesign, Design, Error, KernelDesign, Likelihood, Multinomial, Observations, OutputNoise,
-    OutputObservations, Posterior, Predictor, Result, Rules, Settings, Status, Step,
+    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Laplace, Likelihood, Multinomial,
+    Observations, OutputObservations, Part, Result, RowMajorDesign, Rules, Scaled, Scheme, Search,
     SufficientStatistics, Summary, fit, fit_outputs,
 };
 
 use crate::harness::Target;
-use crate::problem::{Kind, Problem};
+use crate::judge::{Outcome, judge, judge_outputs, not_served};
+use crate::parts::Together;
+use crate::problem::{Kind, Problem, Way};
 use crate::random::Random;
+use crate::watch::Watcher;
+use crate::{blocks, machines};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Fits;
@@ -25,16 +27,43 @@ impl Target for Fits {
     fn run(&self, problem: &Problem) -> std::result::Result<&'static str, String> {
         match solve(problem) {
             Ok(Outcome {
-                status,
+                ending,
                 wrong: None,
-            }) => Ok(status.name()),
+            }) => Ok(ending),
             Ok(Outcome {
-                status,
+                ending,
                 wrong: Some(what),
-            }) => Err(format!("{}: {what}", status.name())),
+            }) => Err(format!("{ending}: {what}")),
             Err(error) if error.is_invalid_input() => Ok("refused"),
-            Err(Error::NotPositiveDefinite(_) | Error::Breakdown { .. }) => Ok("numerical error"),
+            Err(Error::NotPositiveDefinite(_)) => Ok("indefinite"),
+            Err(Error::Breakdown { .. }) => Ok("broke down"),
+            Err(Error::Interrupted) if problem.by_flag && problem.stop_after > 0 => {
+                Ok("interrupted")
+            }
             Err(error) => Err(format!("an error that makes no sense here: {error}")),
+        }
+    }
+
+    fn sort(&self, problem: &Problem) -> &'static str {
+        match (problem.kind, problem.way) {
+            (Kind::Scores, _) => return "probit",
+            (Kind::BottomUp, _) => return "mRVM1",
+            (Kind::TopDown, _) => return "mRVM2",
+            (Kind::Outputs { .. }, _) => return "outputs",
+            (_, Way::Blocks { .. }) => return "blocks",
+            _ => {}
+        }
+        let exact = problem.laplace == Laplace::Exact;
+        let settings = problem.settings();
+        match (settings.search, exact) {
+            _ if settings.scheme != Scheme::Sequential && exact => "full basis, exact",
+            _ if settings.scheme != Scheme::Sequential => "full basis",
+            (Search::Greedy, false) => "greedy",
+            (Search::Greedy, true) => "greedy, exact",
+            (Search::Exchange, false) => "exchange",
+            (Search::Exchange, true) => "exchange, exact",
+            (Search::Thorough, false) => "thorough",
+            (Search::Thorough, true) => "thorough, exact",
         }
     }
 
@@ -47,21 +76,56 @@ impl Target for Fits {
     }
 }
 
-struct Outcome {
-    status: Status,
-    /// The first thing that should not be.
-    wrong: Option<String>,
+/// N x K numbers column after column as rows, or back with the two lengths exchanged.
+pub(crate) fn turned(values: &[f64], n_rows: usize) -> Vec<f64> {
+    let n_columns = values.len() / n_rows.max(1);
+    (0..values.len())
+        .map(|at| values[at % n_columns * n_rows + at / n_columns])
+        .collect()
 }
 
 fn solve(problem: &Problem) -> Result<Outcome> {
-    let rules = problem.settings().check()?;
-    if problem.kernels.is_empty() {
-        let design = DenseDesign::new(&problem.values[..], problem.n_rows, problem.n_columns)?;
-        return with_design(problem, &design, &rules, None);
+    if problem.kind == Kind::Scores {
+        return machines::scores(problem);
     }
-    let x = &problem.values;
-    let design = KernelDesign::new(x, x, problem.n_columns, problem.kernels.clone(), true)?;
-    with_design(problem, &design, &rules, Some(&design))
+    let rules = problem.settings().check()?;
+    let (n, k, values) = (problem.n_rows, problem.n_columns, &problem.values[..]);
+    if problem.kind == Kind::TopDown {
+        return machines::top_down(problem, &rules);
+    }
+    if !problem.kernels.is_empty() {
+        let kernels = problem.kernels.clone();
+        let design = KernelDesign::new(values, problem.centres(), k, kernels, true)?;
+        let Way::Joined(extra) = problem.way else {
+            return with_design(problem, &design, &rules, Some(&design));
+        };
+        // Some of the features once more as columns.
+        let columns = turned(values, k);
+        let columns = DenseDesign::new(&columns[..n * extra.min(k)], n, extra.min(k))?;
+        return with_design(
+            problem,
+            &JoinedDesign::new(&design, &columns)?,
+            &rules,
+            None,
+        );
+    }
+    match problem.way {
+        Way::Rows => {
+            let design = RowMajorDesign::new(turned(values, n), n, k)?;
+            with_design(problem, &design, &rules, None)
+        }
+        Way::Joined(first) => {
+            let first = first.min(k);
+            let (left, right) = values.split_at(n * first);
+            let left = DenseDesign::new(left, n, first)?;
+            let right = DenseDesign::new(right, n, k - first)?;
+            with_design(problem, &JoinedDesign::new(&left, &right)?, &rules, None)
+        }
+        _ => {
+            let design = DenseDesign::new(values, n, k)?;
+            with_design(problem, &design, &rules, None)
+        }
+    }
 }
 
 fn with_design(
@@ -70,140 +134,129 @@ fn with_design(
     rules: &Rules,
     kernels: Option<&KernelDesign>,
 ) -> Result<Outcome> {
-    let weights = (!problem.weights.is_empty()).then(|| problem.weights.clone());
+    let (weights, mut watcher) = (problem.weights(), Watcher::of(problem));
+    let flag = watcher.flag();
     let likelihood = match problem.kind {
-        Kind::Outputs { shared } => return outputs(problem, design, rules, weights, shared),
+        Kind::Outputs { shared } => {
+            let (targets, n) = (problem.targets.clone(), problem.n_outputs);
+            let rows = OutputObservations::new(design, targets, n, weights)?;
+            let (mut rows, noise) = (rows.cancelled_by(flag), problem.levels(shared));
+            let posterior = fit_outputs(&mut rows, rules, &noise, &mut |_| watcher.step())?;
+            return Ok(judge_outputs(&posterior));
+        }
         Kind::Classes => {
-            let mut rows = Multinomial::new(design, &problem.targets, weights)?;
-            return Ok(judge(&fit(&mut rows, rules, &mut go_on)?, None));
+            let rows = Multinomial::new(design, &problem.targets, weights)?;
+            let mut rows = rows.cancelled_by(flag);
+            let posterior = fit(&mut rows, rules, &mut |_| watcher.step())?;
+            return Ok(judge(&posterior));
         }
         Kind::Sums => {
-            let sums =
-                SufficientStatistics::of(design, &problem.targets, weights.as_deref(), None)?;
-            let posterior = fit(&mut Summary::new(&sums, false)?, rules, &mut go_on)?;
-            return Ok(judge(&posterior, None));
+            let sums = sums(problem, design)?;
+            let mut summary = Summary::new(&sums, false)?.cancelled_by(flag);
+            let posterior = fit(&mut summary, rules, &mut |_| watcher.step())?;
+            return Ok(judge(&posterior));
         }
-        Kind::Gaussian => Likelihood::Gaussian,
+        Kind::BottomUp => return machines::bottom_up(problem, design, rules),
         Kind::Bernoulli => Likelihood::Bernoulli,
         Kind::Poisson => Likelihood::Poisson,
+        Kind::Gaussian | Kind::TopDown | Kind::Scores => Likelihood::Gaussian,
     };
-    let mut rows = Observations::new(design, likelihood, problem.targets.clone(), weights)?;
-    let posterior = fit(&mut rows, rules, &mut go_on)?;
-    if problem.n_columns == 0 {
-        // There is nothing to predict from.
-        return Ok(judge(&posterior, None));
+    let observe = || {
+        let targets = problem.targets.clone();
+        if matches!(problem.way, Way::Blocks { .. }) {
+            Observations::in_part(design, likelihood, targets, weights.clone())
+        } else {
+            Observations::new(design, likelihood, targets, weights.clone())
+        }
+    };
+    let posterior = match problem.way {
+        Way::Blocks { .. } => match blocks::fit(problem, observe, rules)? {
+            Ok(posterior) => posterior,
+            Err(outcome) => return Ok(outcome),
+        },
+        Way::Parts(n_parts) => {
+            let rows = together(problem, likelihood, n_parts)?;
+            let mut rows = Scaled::new(rows)?.cancelled_by(flag);
+            fit(&mut rows, rules, &mut |_| watcher.step())?
+        }
+        _ => fit(&mut observe()?.cancelled_by(flag), rules, &mut |_| {
+            watcher.step()
+        })?,
+    };
+    let outcome = judge(&posterior);
+    let in_columns = problem.kernels.is_empty();
+    // Without a column there is nothing to predict from; there is no predictor of kernels with columns beside them.
+    if problem.n_columns == 0 || !(in_columns || kernels.is_some()) {
+        return Ok(outcome);
     }
     let model = match kernels {
         Some(design) => posterior.predictor(design, likelihood),
         None => posterior.predictor_of_columns(problem.n_columns, likelihood),
     };
-    Ok(judge(&posterior, Some((problem, model))))
+    Ok(outcome.or_else(|| not_served(problem, model)))
 }
 
-fn go_on(_: &Step) -> ControlFlow<()> {
-    ControlFlow::Continue(())
+/// From where to where the rows of each part go.
+fn cuts(problem: &Problem, n_parts: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let n = problem.n_rows;
+    (0..n_parts).map(move |part| part * n / n_parts..(part + 1) * n / n_parts)
 }
 
-fn judge(posterior: &Posterior, served: Option<(&Problem, Result<Predictor>)>) -> Outcome {
-    let m = posterior.active.len();
-    let lengths = [
-        posterior.alpha.len(),
-        posterior.mu.len(),
-        posterior.sigma.nrows(),
-        posterior.sigma.ncols(),
-    ];
-    let named = [
-        ("alpha", &posterior.alpha[..]),
-        ("mu", &posterior.mu),
-        ("sigma", posterior.sigma.as_slice()),
-        ("gamma", &posterior.gamma),
-        ("beta", &[posterior.beta]),
-        ("log evidence", &[posterior.log_evidence]),
-        ("the trace", &posterior.trace),
-    ];
-    let wrong = if lengths != [m; 4] {
-        Some("lengths differ".to_owned())
-    } else if !posterior.active.is_sorted() {
-        Some("active does not ascend".to_owned())
-    } else {
-        not_finite(&named).or_else(|| not_positive(&posterior.alpha, &[posterior.beta]))
-    };
-    let wrong = wrong.or_else(|| served.and_then(|(problem, model)| not_served(problem, model)));
-    Outcome {
-        status: posterior.status,
-        wrong,
+/// These rows of a design that is stored column after column.
+fn some_rows(problem: &Problem, rows: &std::ops::Range<usize>) -> Vec<f64> {
+    problem
+        .values
+        .chunks_exact(problem.n_rows.max(1))
+        .flat_map(|column| column[rows.clone()].iter().copied())
+        .collect()
+}
+
+/// Rows of the problem in parts that answer together.
+fn together(problem: &Problem, likelihood: Likelihood, n_parts: usize) -> Result<Together<'_>> {
+    let d = problem.n_columns;
+    let mut n_basis = d;
+    let mut parts = Vec::new();
+    for rows in cuts(problem, n_parts) {
+        let design: Box<dyn Design + Send> = if problem.kernels.is_empty() {
+            Box::new(DenseDesign::new(some_rows(problem, &rows), rows.len(), d)?)
+        } else {
+            let x = &problem.values[rows.start * d..rows.end * d];
+            let kernels = problem.kernels.clone();
+            Box::new(KernelDesign::new(x, problem.centres(), d, kernels, true)?)
+        };
+        n_basis = design.n_basis();
+        let weights = problem.weights();
+        let weights = weights.map(|w| w[rows.clone()].to_vec());
+        let targets = problem.targets[rows].to_vec();
+        parts.push(Part::new(design, likelihood, targets, weights)?);
     }
-}
-
-fn not_finite(named: &[(&str, &[f64])]) -> Option<String> {
-    let bad = |(name, values): &(&str, &[f64])| {
-        values
-            .iter()
-            .find(|v| !v.is_finite())
-            .map(|v| format!("{name} holds {v}"))
-    };
-    named.iter().find_map(bad)
-}
-
-fn not_positive(alpha: &[f64], beta: &[f64]) -> Option<String> {
-    let bad = |v: &&f64| **v <= 0.0;
-    let alpha = alpha.iter().find(bad).map(|v| format!("alpha holds {v}"));
-    alpha.or_else(|| beta.iter().find(bad).map(|v| format!("beta holds {v}")))
-}
-
-/// A model in finite numbers can be served, and answers for the rows it has seen or says why not.
-fn not_served(problem: &Problem, model: Result<Predictor>) -> Option<String> {
-    let model = match model {
-        Ok(model) => model,
-        Err(error) => return Some(format!("there is no predictor of it: {error}")),
-    };
-    let (n, k) = (problem.n_rows, problem.n_columns);
-    let x: Vec<f64> = if problem.kernels.is_empty() {
-        (0..n * k)
-            .map(|at| problem.values[at % k * n + at / k])
-            .collect()
-    } else {
-        problem.values.clone()
-    };
-    let mut out = vec![f64::NAN; n * model.n_predicted()];
-    let answered = model.predict_into(&x, &mut out);
-    if model.is_classifier() && answered.is_ok() && !out.iter().all(|p| (0.0..=1.0).contains(p)) {
-        return Some(format!("probabilities {out:?}"));
-    }
-    None
-}
-
-fn outputs(
-    problem: &Problem,
-    design: &dyn Design,
-    rules: &Rules,
-    weights: Option<Vec<f64>>,
-    shared: bool,
-) -> Result<Outcome> {
-    let Settings { noise, .. } = problem.settings();
-    let n = problem.n_outputs;
-    let mut rows = OutputObservations::new(design, problem.targets.clone(), n, weights)?;
-    let noise = if shared {
-        OutputNoise::Shared(noise)
-    } else {
-        OutputNoise::Own(vec![noise; n])
-    };
-    let posterior = fit_outputs(&mut rows, rules, &noise, &mut go_on)?;
-    let mut named = vec![
-        ("alpha", &posterior.alpha[..]),
-        ("mu", posterior.mu.as_slice()),
-        ("beta", &posterior.beta),
-        ("the trace", &posterior.trace),
-    ];
-    named.extend(
-        posterior
-            .sigma
-            .iter()
-            .map(|sigma| ("sigma", sigma.as_slice())),
-    );
-    let wrong = not_finite(&named).or_else(|| not_positive(&posterior.alpha, &posterior.beta));
-    Ok(Outcome {
-        status: posterior.status,
-        wrong,
+    Ok(Together {
+        parts,
+        n_basis,
+        likelihood,
     })
+}
+
+/// Sums over the rows: all at once, or part after part, every other of them on its own first and on a journey.
+fn sums(problem: &Problem, design: &dyn Design) -> Result<SufficientStatistics> {
+    let weights = problem.weights();
+    let weights = weights.as_deref();
+    let Way::Parts(n_parts) = problem.way else {
+        return SufficientStatistics::of(design, &problem.targets, weights, None);
+    };
+    let k = problem.n_columns;
+    let mut sums = SufficientStatistics::new(k)?;
+    for (part, rows) in cuts(problem, n_parts).enumerate() {
+        let own = DenseDesign::new(some_rows(problem, &rows), rows.len(), k)?;
+        let targets = &problem.targets[rows.clone()];
+        let weights = weights.map(|w| &w[rows]);
+        if part % 2 == 0 {
+            sums.update(&own, targets, weights)?;
+        } else {
+            let other = SufficientStatistics::of(&own, targets, weights, None)?;
+            let (n_rows, numbers) = (other.n_rows(), other.parts());
+            sums.merge(&SufficientStatistics::from_parts(k, n_rows, &numbers)?)?;
+        }
+    }
+    Ok(sums)
 }

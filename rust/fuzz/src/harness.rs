@@ -33,6 +33,11 @@ pub(crate) trait Target: Sync {
     /// Runs one case and says in a word how it ended; an error is a defect.
     fn run(&self, input: &Self::Input) -> Result<&'static str, String>;
 
+    /// What sort of case it is, for the counts.
+    fn sort(&self, _: &Self::Input) -> &'static str {
+        "all"
+    }
+
     /// As the bytes of a file.
     fn to_bytes(&self, input: &Self::Input) -> Vec<u8>;
 
@@ -46,25 +51,44 @@ pub(crate) struct Plan {
     pub(crate) first: u64,
     pub(crate) cases: u64,
     pub(crate) seconds: f64,
+    /// Cases that end so are named.
+    pub(crate) name: Option<String>,
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) cases: u64,
-    pub(crate) endings: BTreeMap<&'static str, u64>,
+    /// By sort and ending.
+    pub(crate) endings: BTreeMap<(&'static str, &'static str), u64>,
     pub(crate) failures: Vec<(u64, String)>,
     pub(crate) slowest: (f64, u64),
+    /// Those that ended as the plan says, the first of them.
+    pub(crate) named: Vec<u64>,
 }
 
 /// More failures than this say nothing new.
 const ENOUGH: usize = 20;
 
+/// Where the last panic was, if panics are noted.
+static WHERE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Has panics note where they are, and say nothing: they are reported with their cases.
+pub(crate) fn note_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        if let (Ok(mut place), Some(location)) = (WHERE.lock(), info.location()) {
+            *place = Some(format!(" at {}:{}", location.file(), location.line()));
+        }
+    }));
+}
+
 /// The message of a panic.
 fn message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    format!("panic: {}", text.unwrap_or("no message"))
+    let place = WHERE.lock().ok().and_then(|mut place| place.take());
+    let text = text.unwrap_or("no message");
+    format!("panic: {text}{}", place.unwrap_or_default())
 }
 
 /// One case, whatever happens in it.
@@ -76,13 +100,29 @@ pub(crate) fn attempt<T: Target>(target: &T, input: &T::Input) -> Result<&'stati
 }
 
 impl Report {
-    fn take(&mut self, case: u64, took: f64, outcome: Result<&'static str, String>) {
+    /// Keeps the number of a case that ended as the plan says.
+    fn name(&mut self, plan: &Plan, case: u64, sort: &str, outcome: &Result<&'static str, String>) {
+        if let (Some(name), Ok(ending)) = (&plan.name, outcome)
+            && (name == ending || *name == format!("{sort}: {ending}"))
+            && self.named.len() < ENOUGH
+        {
+            self.named.push(case);
+        }
+    }
+
+    fn take(
+        &mut self,
+        case: u64,
+        took: f64,
+        sort: &'static str,
+        outcome: Result<&'static str, String>,
+    ) {
         self.cases += 1;
         if took > self.slowest.0 {
             self.slowest = (took, case);
         }
         match outcome {
-            Ok(ending) => *self.endings.entry(ending).or_default() += 1,
+            Ok(ending) => *self.endings.entry((sort, ending)).or_default() += 1,
             Err(what) => self.failures.push((case, what)),
         }
     }
@@ -109,19 +149,21 @@ pub(crate) fn run<T: Target + Send + 'static>(target: T, plan: &Plan) -> Report 
     let (plan, theirs) = (plan.clone(), shared.clone());
     std::thread::spawn(move || {
         for case in plan.first..plan.first.saturating_add(plan.cases) {
-            let began = start.elapsed().as_secs_f64();
-            if began > plan.seconds {
+            if start.elapsed().as_secs_f64() > plan.seconds {
                 break;
             }
+            let began = seconds();
             theirs.case.store(case, Ordering::Relaxed);
-            theirs.began.store(seconds().to_bits(), Ordering::Release);
+            theirs.began.store(began.to_bits(), Ordering::Release);
             let input = target.make(&mut Random::of_case(plan.seed, case));
             let outcome = attempt(&target, &input);
-            let took = start.elapsed().as_secs_f64() - began;
+            let took = seconds() - began;
             let Ok(mut report) = theirs.report.lock() else {
                 break;
             };
-            report.take(case, took, outcome);
+            let sort = target.sort(&input);
+            report.name(&plan, case, sort, &outcome);
+            report.take(case, took, sort, outcome);
             if report.failures.len() >= ENOUGH {
                 break;
             }

@@ -1,9 +1,7 @@
-//! Arbitrary small problems: designs, targets, weights and settings, sound and unsound.
+//! A small problem as it stands in a file: rows, what is made of them, and settings.
 
 use serde::{Deserialize, Serialize};
-use sparsebayes::{Kernel, Noise, Scheme, Settings};
-
-use crate::random::Random;
+use sparsebayes::{Kernel, Laplace, Noise, OutputNoise, Scheme, Search, Settings};
 
 /// What is made of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,36 +17,95 @@ pub(crate) enum Kind {
     },
     /// A Gaussian likelihood by way of sums over the rows.
     Sums,
+    /// mRVM1: E- and M-steps of a multinomial probit from no function on.
+    BottomUp,
+    /// mRVM2: the same from all functions down.
+    TopDown,
+    /// The integrals of the probit alone, the values being scores.
+    Scores,
 }
 
-/// A problem as it stands in a file: numbers as their bits, for JSON has no NaN.
+/// How a fit gets at the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// All of them in memory.
+    #[default]
+    Whole,
+    /// The same, stored row after row.
+    Rows,
+    /// The functions as two designs side by side, of which the first has so many.
+    Joined(usize),
+    /// Rows in so many parts whose answers are added up; sums over so many parts.
+    Parts(usize),
+    /// A dictionary in blocks of these sizes, and a fit that goes on from the sketch of this number, spoilt in one of the
+    /// ways of `Spoilt`.
+    Blocks {
+        sizes: [usize; 5],
+        resume: usize,
+        spoilt: u8,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Search")]
+enum SearchName {
+    Greedy,
+    Exchange,
+    Thorough,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Laplace")]
+enum LaplaceName {
+    Classic,
+    Exact,
+}
+
+/// Numbers stand as their bits, for JSON has no NaN; what older files lack has its default.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Problem {
     pub(crate) kind: Kind,
+    #[serde(default)]
+    pub(crate) way: Way,
     pub(crate) n_rows: usize,
     /// Columns of the design, or features of the points.
     pub(crate) n_columns: usize,
     /// The design column after column, or points row after row.
     #[serde(with = "bits")]
     pub(crate) values: Vec<f64>,
-    /// With these the values are points, and each is a centre; with none they are the design.
+    /// With these the values are points, of which the first few or each are centres; with none they are the design.
     pub(crate) kernels: Vec<Kernel>,
+    /// 0: each point is one.
+    #[serde(default)]
+    pub(crate) n_centres: usize,
     pub(crate) n_outputs: usize,
     #[serde(with = "bits")]
     pub(crate) targets: Vec<f64>,
     /// None of them: rows count alike.
     #[serde(with = "bits")]
     pub(crate) weights: Vec<f64>,
-    scheme: u8,
-    /// None of them: the noise is estimated.
+    pub(crate) scheme: u8,
+    #[serde(default, with = "SearchName")]
+    pub(crate) search: Search,
+    #[serde(default)]
+    pub(crate) seed: u64,
+    #[serde(default, with = "LaplaceName")]
+    pub(crate) laplace: Laplace,
+    /// None of them: the noise is estimated. Of several outputs the first counts for all, or each for its own.
     #[serde(with = "bits")]
-    noise: Vec<f64>,
+    pub(crate) noise: Vec<f64>,
     #[serde(with = "bits")]
-    priors: Vec<f64>,
+    pub(crate) priors: Vec<f64>,
     #[serde(with = "bits")]
-    tol: Vec<f64>,
-    max_iter: usize,
-    share_alpha: bool,
+    pub(crate) tol: Vec<f64>,
+    pub(crate) max_iter: usize,
+    pub(crate) share_alpha: bool,
+    /// The watcher ends the fit at this step; 0: never.
+    #[serde(default)]
+    pub(crate) stop_after: usize,
+    /// It does so by the flag that is for other threads.
+    #[serde(default)]
+    pub(crate) by_flag: bool,
 }
 
 mod bits {
@@ -66,56 +123,6 @@ mod bits {
 }
 
 impl Problem {
-    pub(crate) fn make(random: &mut Random) -> Self {
-        let kind = some_kind(random);
-        let n_rows = some_rows(random);
-        let with_kernels = kind != Kind::Sums && random.one_in(3);
-        let n_columns = match random.below(100) {
-            0 => 0,
-            1 => 40,
-            _ if with_kernels => 1 + random.below(3),
-            _ => 1 + random.below(8),
-        };
-        let kernels = if with_kernels {
-            kernels(n_columns, random)
-        } else {
-            Vec::new()
-        };
-        let values = values(n_rows, n_columns, with_kernels, random);
-        let several = matches!(kind, Kind::Outputs { .. });
-        let n_outputs = if several { 1 + random.below(3) } else { 1 };
-        let targets = (0..n_outputs)
-            .flat_map(|_| targets(kind, n_rows, &values, random))
-            .collect();
-        let weights = sometimes(random, |random| weights(n_rows, random));
-        // The most is what users have who do not say.
-        let most = if random.one_in(20) { 100_000 } else { 1000 };
-        let max_iter = *random.pick(&[1, 3, 50, 300, most]);
-        let sequential = random.one_in(2);
-        let scheme = if sequential { 0 } else { random.byte() % 4 };
-        let share_alpha = kind == Kind::Classes && scheme == 0 && random.one_in(2);
-        Self {
-            kind,
-            n_rows,
-            n_columns,
-            values,
-            kernels,
-            n_outputs,
-            targets,
-            weights,
-            scheme,
-            noise: sometimes(random, |random| vec![some_noise(random)]),
-            priors: some_priors(share_alpha, random),
-            tol: vec![if random.one_in(50) {
-                random.wild()
-            } else {
-                random.magnitude(-9.0, -1.0)
-            }],
-            max_iter,
-            share_alpha,
-        }
-    }
-
     pub(crate) fn settings(&self) -> Settings {
         let schemes = [
             Scheme::Sequential,
@@ -125,214 +132,60 @@ impl Problem {
         ];
         let prior = |i: usize| self.priors.get(i).copied().unwrap_or(0.0);
         Settings {
-            noise: self
-                .noise
-                .first()
-                .map_or(Noise::Estimated, |&v| Noise::Fixed(v)),
+            noise: self.noise_of(0),
             tol: self.tol.first().copied().unwrap_or(1e-6),
             max_iter: self.max_iter,
             scheme: schemes[usize::from(self.scheme) % 4],
+            laplace: self.laplace,
             alpha_prior: [prior(0), prior(1)],
             noise_prior: [prior(2), prior(3)],
             share_alpha: self.share_alpha,
-            ..Settings::default()
+            search: self.search,
+            seed: self.seed,
         }
     }
-}
 
-fn some_kind(random: &mut Random) -> Kind {
-    *random.pick(&[
-        Kind::Gaussian,
-        Kind::Gaussian,
-        Kind::Bernoulli,
-        Kind::Bernoulli,
-        Kind::Poisson,
-        Kind::Classes,
-        Kind::Outputs { shared: false },
-        Kind::Outputs { shared: true },
-        Kind::Sums,
-    ])
-}
-
-fn some_rows(random: &mut Random) -> usize {
-    let none = random.one_in(200);
-    if none { 0 } else { 1 + random.below(12) }
-}
-
-/// Numbers one time in three, none of them otherwise.
-fn sometimes(random: &mut Random, some: impl Fn(&mut Random) -> Vec<f64>) -> Vec<f64> {
-    if random.one_in(3) {
-        some(random)
-    } else {
-        Vec::new()
+    fn noise_of(&self, output: usize) -> Noise {
+        let given = if self.noise.len() == 1 {
+            self.noise.first()
+        } else {
+            self.noise.get(output)
+        };
+        given.map_or(Noise::Estimated, |&v| Noise::Fixed(v))
     }
-}
 
-fn some_noise(random: &mut Random) -> f64 {
-    if random.one_in(20) {
-        random.wild()
-    } else {
-        random.magnitude(-8.0, 4.0)
-    }
-}
-
-fn some_priors(share_alpha: bool, random: &mut Random) -> Vec<f64> {
-    if share_alpha || !random.one_in(6) {
-        return Vec::new();
-    }
-    let one = |random: &mut Random| match random.below(8) {
-        0 => random.wild(),
-        1..=3 => 0.0,
-        _ => random.magnitude(-8.0, 3.0),
-    };
-    (0..4).map(|_| one(random)).collect()
-}
-
-fn kernels(d: usize, random: &mut Random) -> Vec<Kernel> {
-    let number = |random: &mut Random| match random.below(10) {
-        0 => random.wild_and_finite().abs(),
-        1 => random.magnitude(-30.0, 30.0),
-        _ => random.magnitude(-2.0, 1.0),
-    };
-    let one = |random: &mut Random| match random.below(6) {
-        0 => Kernel::Gaussian {
-            inverse_square_widths: vec![number(random); d.max(1)],
-        },
-        1 => Kernel::Laplacian {
-            gamma: number(random),
-        },
-        2 => Kernel::Polynomial {
-            degree: if random.one_in(20) {
-                u32::MAX
-            } else {
-                1 + u32::from(random.byte() % 5)
-            },
-            gamma: number(random),
-            coef0: random.normal(),
-        },
-        3 => Kernel::Sigmoid {
-            gamma: number(random),
-            coef0: number(random),
-        },
-        4 => Kernel::LinearSpline,
-        _ => Kernel::Linear,
-    };
-    match random.below(4) {
-        0 => vec![one(random), one(random)],
-        1 => vec![Kernel::Sum(vec![
-            one(random),
-            Kernel::Product(vec![one(random), one(random)]),
-        ])],
-        _ => vec![one(random)],
-    }
-}
-
-/// The size of numbers: mostly near one, sometimes anything.
-fn size(random: &mut Random) -> f64 {
-    match random.below(12) {
-        0 => random.magnitude(-320.0, 308.0),
-        1 => random.magnitude(-150.0, 150.0),
-        2 => random.magnitude(-15.0, 15.0),
-        _ => random.magnitude(-1.0, 1.0),
-    }
-}
-
-/// A design column after column, or points row after row.
-fn values(n: usize, k: usize, points: bool, random: &mut Random) -> Vec<f64> {
-    let (outer, inner) = if points { (n, k) } else { (k, n) };
-    let scale = size(random);
-    let own_scales = random.one_in(8);
-    let style = random.below(8);
-    let mut values: Vec<f64> = Vec::with_capacity(n * k);
-    for at in 0..outer {
-        let scale = if own_scales { size(random) } else { scale };
-        // Repeated, nearly repeated or summed vectors.
-        if at > 0 && (style == 7 || random.one_in(6)) {
-            let from = random.below(at) * inner;
-            let factor = *random.pick(&[1.0, 1.0, -1.0, 2.0, 1.0 + 1e-15, 1.0 + 1e-9]);
-            let noise = *random.pick(&[0.0, 0.0, 1e-16, 1e-8]) * scale;
-            for i in 0..inner {
-                values.push(values[from + i] * factor + noise * random.normal());
-            }
-            continue;
+    /// The noise of several outputs.
+    pub(crate) fn levels(&self, shared: bool) -> OutputNoise {
+        if shared {
+            return OutputNoise::Shared(self.noise_of(0));
         }
-        for _ in 0..inner {
-            values.push(match style {
-                0 => scale,
-                1 => scale * (random.below(3) as f64),
-                2 => random.magnitude(-320.0, 300.0),
-                3 if random.one_in(2) => 0.0,
-                _ => scale * random.normal(),
-            });
-        }
+        OutputNoise::Own((0..self.n_outputs).map(|c| self.noise_of(c)).collect())
     }
-    spoil(&mut values, random);
-    values
-}
 
-/// Now and then something wild among the others.
-fn spoil(values: &mut [f64], random: &mut Random) {
-    if values.is_empty() {
-        return;
+    pub(crate) fn weights(&self) -> Option<Vec<f64>> {
+        (!self.weights.is_empty()).then(|| self.weights.clone())
     }
-    if random.one_in(12) {
-        let at = random.below(values.len());
-        values[at] = random.wild_and_finite();
-    }
-    if random.one_in(60) {
-        let at = random.below(values.len());
-        values[at] = random.wild();
-    }
-}
 
-fn targets(kind: Kind, n: usize, values: &[f64], random: &mut Random) -> Vec<f64> {
-    let mut targets: Vec<f64> = match kind {
-        Kind::Gaussian | Kind::Outputs { .. } | Kind::Sums => {
-            let (scale, style) = (size(random), random.below(6));
-            let noise = *random.pick(&[0.0, 1e-12, 0.1, 1.0]);
-            let mut one = |i: usize| match style {
-                0 => scale,
-                1 => 0.0,
-                // An exact multiple of what the design begins with.
-                2 => values.get(i).map_or(0.0, |v| v * scale) + noise * random.normal(),
-                _ => scale * random.normal(),
-            };
-            (0..n).map(&mut one).collect()
+    /// The centres of the kernels, row after row.
+    pub(crate) fn centres(&self) -> &[f64] {
+        let all = &self.values[..];
+        if self.n_centres == 0 {
+            return all;
         }
-        Kind::Bernoulli => {
-            let style = random.below(4);
-            (0..n)
-                .map(|i| match style {
-                    0 => 1.0,
-                    1 => f64::from(values.get(i).is_some_and(|&v| v > 0.0)),
-                    _ => random.below(2) as f64,
-                })
-                .collect()
-        }
-        Kind::Poisson => {
-            let scale = if random.one_in(6) { size(random) } else { 5.0 };
-            (0..n).map(|_| (scale * random.unit()).round()).collect()
-        }
-        Kind::Classes => {
-            let classes = 2 + random.below(3);
-            let mut all: Vec<f64> = (0..n).map(|i| (i % classes) as f64).collect();
-            if random.one_in(2) {
-                all.sort_by(f64::total_cmp);
-            }
-            all
-        }
-    };
-    if random.one_in(3) {
-        spoil(&mut targets, random);
+        &all[..all.len().min(self.n_centres * self.n_columns)]
     }
-    targets
-}
 
-fn weights(n: usize, random: &mut Random) -> Vec<f64> {
-    let (low, high) = *random.pick(&[(-0.5, 0.5), (-12.0, 12.0), (-300.0, 300.0), (0.0, 0.0)]);
-    let mut weights: Vec<f64> = (0..n).map(|_| random.magnitude(low, high)).collect();
-    if random.one_in(6) {
-        spoil(&mut weights, random);
+    /// The numbers of the classes and how many there are; none where the targets are no such numbers.
+    pub(crate) fn classes(&self) -> Option<(Vec<usize>, usize)> {
+        /// More than any problem has.
+        const MANY: f64 = 100.0;
+        let number = |&t: &f64| {
+            let whole = t.fract() == 0.0 && (0.0..MANY).contains(&t);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it is one
+            whole.then_some(t as usize)
+        };
+        let labels: Vec<usize> = self.targets.iter().map(number).collect::<Option<_>>()?;
+        let n_classes = labels.iter().max().map_or(0, |most| most + 1);
+        Some((labels, n_classes))
     }
-    weights
 }

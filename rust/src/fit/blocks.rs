@@ -11,6 +11,8 @@
 //! Between rounds the fit is a [`Sketch`] and nothing else: each round begins by making its state from that, so that a fit
 //! that goes on from a sketch kept somewhere takes the steps, to the bit, that it would have taken.
 
+use std::collections::BTreeSet;
+
 use super::beyond::{self, Found};
 use super::dictionary::Dictionary;
 use super::joint::NoiseRange;
@@ -79,6 +81,7 @@ pub fn fit_in_blocks(
                     predictor";
         return Err(Error::Invalid { what: what.into() });
     }
+    blocks.check()?;
     let setting = Setting::of(stats, rules)?;
     let mut sketch = match resume {
         Some(sketch) => sketch.checked(stats.n_basis())?,
@@ -130,13 +133,16 @@ impl Sketch {
     /// Itself, if it can be of a dictionary of this size.
     fn checked(self, n_basis: usize) -> Result<Self> {
         let known = |i: &usize| self.working.binary_search(i).is_ok();
+        let different: BTreeSet<_> = self.active.iter().collect();
         let sound = self.working.is_sorted_by(|a, b| a < b)
             && self.working.last().is_some_and(|&last| last < n_basis)
             && self.active.iter().all(known)
+            && self.active.len() == different.len()
             && self.active.len() == self.alpha.len()
             && self.alpha.iter().all(|a| a.is_finite() && *a > 0.0)
             && self.beta.is_finite()
             && self.beta > 0.0
+            && self.trace.iter().all(|t| t.is_finite())
             && self.stride > 0;
         if sound {
             return Ok(self);
@@ -183,9 +189,13 @@ impl Run<'_> {
             sketch.alpha.clone_from(&self.state.alpha);
             sketch.beta = self.state.beta;
             sketch.trace.clone_from(&recorder.trace);
-            sketch.round += 1;
+            sketch.round = sketch.round.saturating_add(1);
             let risen = *sketch.trace.last().unwrap_or(&before) > before + 1e-9 * before.abs();
-            sketch.idle = if risen { 0 } else { sketch.idle + 1 };
+            sketch.idle = if risen {
+                0
+            } else {
+                sketch.idle.saturating_add(1)
+            };
             let Some(found) = self.look_outside(stats, sketch, recorder)? else {
                 return Ok(status);
             };
@@ -365,6 +375,53 @@ mod tests {
                 assert_eq!(again.alpha, whole.alpha);
                 assert_eq!(again.trace, whole.trace);
             }
+        }
+    }
+
+    #[test]
+    fn blocks_of_nothing_and_sketches_of_nothing_are_refused() {
+        let x = [0.0, 1.0, 2.0, 4.0];
+        let design = KernelDesign::new(&x, &x, 1, vec![Kernel::LinearSpline], true).unwrap();
+        let rules = Settings::default().check().unwrap();
+        let run = |blocks: &Blocks, resume: Option<Sketch>| {
+            let target = vec![0.0, 1.0, 0.5, 2.0];
+            let stats = Observations::in_part(&design, Likelihood::Gaussian, target, None);
+            let watch = &mut |_: &_| ControlFlow::Continue(());
+            fit_in_blocks(
+                &mut stats.unwrap(),
+                &rules,
+                blocks,
+                resume,
+                &mut |_| Ok(()),
+                watch,
+            )
+        };
+        for nothing in 0..3 {
+            let mut blocks = BLOCKS;
+            let sizes = [&mut blocks.sample, &mut blocks.entrants, &mut blocks.block];
+            *sizes.into_iter().nth(nothing).unwrap() = 0;
+            assert!(run(&blocks, None).is_err_and(|e| e.is_invalid_input()));
+        }
+        let sound = Sketch {
+            working: vec![0, 1, 3],
+            active: vec![3, 1],
+            alpha: vec![1.0, 2.0],
+            beta: 1.0,
+            trace: vec![-9.0],
+            stride: 1,
+            ..Sketch::default()
+        };
+        assert!(run(&BLOCKS, Some(sound.clone())).is_ok());
+        let twice = Sketch {
+            active: vec![3, 3],
+            ..sound.clone()
+        };
+        let no_number = Sketch {
+            trace: vec![f64::NAN],
+            ..sound
+        };
+        for spoilt in [twice, no_number] {
+            assert!(run(&BLOCKS, Some(spoilt)).is_err_and(|e| e.is_invalid_input()));
         }
     }
 

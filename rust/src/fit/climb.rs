@@ -376,10 +376,11 @@ pub(super) fn step_greedily(
         // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
         let better =
             |step: &Proposal| addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - TIE));
-        let mut taken = if let Some(step) = inside.filter(better) {
-            outside.apply(pool, state, step, recorder)
+        let (concerned, mut taken) = if let Some(step) = inside.filter(better) {
+            let i = state.active[step.k];
+            (i, outside.apply(pool, state, step, recorder))
         } else if let Some((i, _)) = addition {
-            outside.add(pool, state, i, recorder)
+            (i, outside.add(pool, state, i, recorder))
         } else {
             break;
         };
@@ -392,11 +393,18 @@ pub(super) fn step_greedily(
             }
         }
         match taken {
-            Err(Halt::Failed(Error::NotPositiveDefinite(_))) if good.len() > 0 => {
+            Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
                 pool.check_cancel()?;
                 state.clone_from(&good);
-                outside.make_do(pool, state, recorder)?;
-                good.clone_from(state);
+                if good.len() > 0 {
+                    outside.make_do(pool, state, recorder)?;
+                    good.clone_from(state);
+                } else {
+                    // From nothing again, without the function over which it came to grief.
+                    outside.refresh(pool, state);
+                    outside.keep_out(concerned);
+                    recorder.step(Action::Search, None, state)?;
+                }
             }
             taken => taken?,
         }

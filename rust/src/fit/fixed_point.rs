@@ -66,7 +66,7 @@ pub(super) fn maximise(
         let start = Start::default();
         sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
     } else {
-        laplace::finish(stats, state, &mut dictionary, 0, rules, recorder)
+        laplace::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
     }
 }
 

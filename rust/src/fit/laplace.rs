@@ -22,6 +22,7 @@ use super::search::search;
 use super::settings::{
     BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
+use super::settled::unless_indefinite;
 use super::state::State;
 use super::stationary::{Residual, polish, sharpen};
 use crate::Error;
@@ -68,14 +69,14 @@ pub(super) fn maximise(
         trials: TRIALS,
     };
     relinearise(stats, state, priors, &first, recorder)?;
-    let status = finish(stats, state, &mut dictionary, POOLS, rules, recorder)?;
+    let status = finish_or_go_back(stats, state, &mut dictionary, POOLS, rules, recorder)?;
     if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
     }
     let stalled = state.clone();
     state.clone_from(&empty);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
-    let status = finish(stats, state, &mut dictionary, 0, rules, recorder)?;
+    let status = finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)?;
     if status != Status::Converged && stalled.log_posterior() > state.log_posterior() {
         state.clone_from(&stalled);
         recorder.step(Action::Mode, None, state)?;
@@ -91,15 +92,56 @@ pub(super) fn resume(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
-    let status = finish(stats, state, dictionary, POOLS, rules, recorder)?;
+    let status = finish_or_go_back(stats, state, dictionary, POOLS, rules, recorder)?;
     if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
     }
-    finish(stats, state, dictionary, 0, rules, recorder)
+    finish_or_go_back(stats, state, dictionary, 0, rules, recorder)
+}
+
+/// [`finish`]; where rounding takes the definiteness of the posterior precision on the way, the last model whose mode was found
+/// stands.
+pub(super) fn finish_or_go_back(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    most_pools: usize,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let mut good = state.clone();
+    let outcome = finish_keeping(
+        &mut good, stats, state, dictionary, most_pools, rules, recorder,
+    );
+    let cancel = stats.cancel_flag();
+    unless_indefinite(
+        outcome,
+        state,
+        &good,
+        Action::Mode,
+        cancel.as_deref(),
+        recorder,
+    )
 }
 
 /// Runs from the state given to convergence, with at most so many pools on the way.
 pub(super) fn finish(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    most_pools: usize,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Status, Halt> {
+    let mut good = state.clone();
+    finish_keeping(
+        &mut good, stats, state, dictionary, most_pools, rules, recorder,
+    )
+}
+
+/// [`finish`]; `good` is kept at the last model whose mode was found.
+fn finish_keeping(
+    good: &mut State,
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
@@ -126,6 +168,7 @@ pub(super) fn finish(
         }
         dictionary.refresh(stats, state)?;
         recorder.step(Action::Mode, None, state)?;
+        good.clone_from(state);
         if !fine && pools < most_pools && dictionary.gains(state) {
             pools += 1;
             let before = state.active.clone();

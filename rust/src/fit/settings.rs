@@ -238,6 +238,17 @@ impl Default for Blocks {
     }
 }
 
+impl Blocks {
+    /// Checks that there is something in each.
+    pub(super) fn check(&self) -> Result<()> {
+        if [self.sample, self.entrants, self.block].contains(&0) {
+            let what = "a fit in blocks needs a sample, entrants and a block of at least one function each";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        Ok(())
+    }
+}
+
 /// Noise variance at the start, as a fraction of the variance of the targets: Tipping & Faul (2003), section 4, step 1.
 pub(super) const START_NOISE: f64 = 0.1;
 

@@ -74,7 +74,7 @@ impl TopDownFit {
     fn weighted(&self, values: &[f64]) -> Vec<f64> {
         let mut values = values.to_vec();
         if let Some(w) = &self.weights {
-            for column in values.chunks_exact_mut(self.n_rows) {
+            for column in values.chunks_exact_mut(self.n_rows.max(1)) {
                 column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
             }
         }
@@ -208,5 +208,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn without_rows_there_is_nothing_to_solve() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let fit = TopDownFit::new(Vec::new(), 0, M, Some(Vec::new()), flag).unwrap();
+        assert!(fit.solve(&[], &[]).unwrap().is_empty());
     }
 }

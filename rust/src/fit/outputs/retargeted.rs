@@ -23,6 +23,9 @@ use crate::probit::Probit;
 use crate::stats::{OutputObservations, OutputStatistics};
 use crate::{Error, Result};
 
+/// Precisions in the units of the loop that a model can begin with; its floor is far inside.
+const PRECISIONS: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
+
 /// How an M-step ended, and the evidence of the targets at its start and after each update of an alpha.
 #[derive(Debug, Clone)]
 pub struct MStep {
@@ -60,11 +63,12 @@ impl<'a> RetargetedFit<'a> {
         let mut candidates = Candidates::new(&mut stats, &mut state)?;
         for (&i, &alpha) in active.iter().zip(alpha) {
             let norm = stats.norms().get(i).copied().unwrap_or(0.0);
-            if norm == 0.0 || alpha.is_nan() || alpha <= 0.0 || state.active.contains(&i) {
+            let own = alpha / (norm * norm);
+            if norm == 0.0 || !PRECISIONS.contains(&own) || state.active.contains(&i) {
                 let what = format!("function {i} with precision {alpha} is no start");
                 return Err(Error::Invalid { what });
             }
-            candidates.enter(&mut stats, &mut state, i, alpha / (norm * norm))?;
+            candidates.enter(&mut stats, &mut state, i, own)?;
         }
         Ok(Self {
             noise: Noise::new(vec![None], vec![beta]),
@@ -103,6 +107,10 @@ impl<'a> RetargetedFit<'a> {
             probit,
             n_classes: c,
         };
+        if m == 0 {
+            // There is nothing to move.
+            return bound.targets(&[]);
+        }
         let top = newton::climb(&bound, place(state), ascent, cancel.as_deref())?;
         let alpha: Vec<f64> = top.x[m * c..].iter().map(|a| a.exp()).collect();
         let betas = state.betas();
@@ -245,10 +253,51 @@ impl<'a> RetargetedFit<'a> {
     }
 }
 
+<<<<<<< HEAD
 /// What went wrong where nothing is counted and nobody watches.
 fn failure(halt: Halt) -> Error {
     match halt {
         Halt::Failed(error) => error,
         Halt::MaxIterations | Halt::Stopped => Error::Interrupted,
+=======
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::DenseDesign;
+
+    const N: usize = 6;
+
+    fn rows() -> OutputObservations<'static> {
+        let columns: Vec<f64> = (0..2 * N).map(|i| (i as f64).cos()).collect();
+        let targets = (0..2 * N).map(|i| if i < N { 1.0 } else { -1.0 });
+        let design = DenseDesign::new(columns, N, 2).unwrap();
+        OutputObservations::unscaled(design, targets.collect(), 2, None).unwrap()
+    }
+
+    #[test]
+    fn without_functions_a_climb_has_nothing_to_move() {
+        let mut fit = RetargetedFit::new(rows(), 1.0, &[], &[]).unwrap();
+        let (probit, labels) = (Probit::default(), [0, 1, 0, 1, 0, 1]);
+        let ascent = Ascent {
+            least: 1e-9,
+            radius: 1.0,
+        };
+        let targets = fit.climb(&probit, &labels, ascent).unwrap();
+        let expected = probit.expectations(&[0.0; 2 * N], &labels, 2).unwrap();
+        assert_eq!(targets, expected.targets);
+    }
+
+    #[test]
+    fn starts_that_arithmetic_cannot_hold_are_refused() {
+        let start = |active: &[usize], alpha: &[f64]| {
+            RetargetedFit::new(rows(), 1.0, active, alpha).map(|fit| fit.state.len())
+        };
+        assert_eq!(start(&[1], &[1e-6]).unwrap(), 1);
+        for alpha in [0.0, 5e-324, 1e300, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(start(&[1], &[alpha]).is_err_and(|e| e.is_invalid_input()));
+        }
+        assert!(start(&[1, 1], &[1.0; 2]).is_err_and(|e| e.is_invalid_input()));
+        assert!(start(&[2], &[1.0]).is_err_and(|e| e.is_invalid_input()));
+>>>>>>> fuzz
     }
 }

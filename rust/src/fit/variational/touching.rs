@@ -90,6 +90,7 @@ fn settle_all(
     inner::converge(stats, state, None, fine, recorder)?;
     let (mut nearest, mut since, mut slow) = (f64::INFINITY, 0, 1.0_f64);
     let (mut plateau, mut at_rest) = (Plateau::new(), true);
+    let mut in_circles = false;
     while since < PATIENCE {
         let Some((path, change)) = two_rounds(stats, state, fine, &mut gram, recorder)? else {
             continue;
@@ -108,9 +109,10 @@ fn settle_all(
         }
         since = if distance < nearest { 0 } else { since + 1 };
         nearest = nearest.min(distance);
-        if squared.stride > 1.0 {
+        // Where rounding led one extrapolation in circles it would lead the next, and each takes long to end.
+        if squared.stride > 1.0 && !in_circles {
             let moments = squared.end(&path);
-            extrapolate(stats, state, &moments, fine, &mut gram, recorder)?;
+            in_circles = !extrapolate(stats, state, &moments, fine, &mut gram, recorder)?;
         }
     }
     let ended = since < PATIENCE && at_rest;
@@ -156,7 +158,8 @@ fn furthest(before: &[f64], after: &[f64]) -> f64 {
     changes.fold(0.0, f64::max)
 }
 
-/// Takes the state to where the bound is tightest for these moments, if it is higher there.
+/// Takes the state to where the bound is tightest for these moments, if it is higher there; `false` if alphas found no end
+/// under that bound.
 fn extrapolate(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -164,7 +167,7 @@ fn extrapolate(
     effort: Effort,
     gram: &mut DMatrix<f64>,
     recorder: &mut Recorder<'_>,
-) -> std::result::Result<(), Halt> {
+) -> std::result::Result<bool, Halt> {
     let before = state.clone();
     let sigma = moments.covariance();
     stats.bound(&state.active, &moments.mu, &sigma)?;
@@ -174,14 +177,15 @@ fn extrapolate(
         .and_then(|()| inner::converge(stats, state, None, effort, &mut silent));
     match outcome {
         Ok(_) if state.log_posterior() > before.log_posterior() => {
-            recorder.step(Action::Joint, None, state)
+            recorder.step(Action::Joint, None, state)?;
+            Ok(true)
         }
         Err(Halt::Failed(crate::Error::Interrupted)) => {
             Err(Halt::Failed(crate::Error::Interrupted))
         }
-        _ => {
+        outcome => {
             state.clone_from(&before);
-            Ok(())
+            Ok(!matches!(outcome, Err(Halt::MaxIterations)))
         }
     }
 }
