@@ -18,10 +18,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from ._design import evaluate
 from ._extra import columns_at
 from ._first_pass import keys
+from ._numbers import PLAIN
 from ._statistics import SufficientStatistics
 from ._summed import Kernels
 from ._types import FloatArray, IntArray
-from ._validation import _PLAIN, Training, check_chunk, check_chunk_targets, check_weights, naming
+from ._validation import Training, check_chunk, check_chunk_targets, check_weights, naming
 
 
 @contextmanager
@@ -172,10 +173,10 @@ class Functions(Kernels):
 
 def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]:
     """Return both as the core can read them: what came from another process may lie anywhere."""
-    y = part.y if part.y.dtype != np.float64 else np.require(part.y, np.float64, _PLAIN)
-    weights = None if part.weights is None else np.require(part.weights, np.float64, _PLAIN)
-    rows = replace(part, X=np.require(part.X, np.float64, _PLAIN), y=y, weights=weights)
-    return rows, replace(functions, centres=np.require(functions.centres, np.float64, _PLAIN))
+    y = part.y if part.y.dtype != np.float64 else np.require(part.y, np.float64, PLAIN)
+    weights = None if part.weights is None else np.require(part.weights, np.float64, PLAIN)
+    rows = replace(part, X=np.require(part.X, np.float64, PLAIN), y=y, weights=weights)
+    return rows, replace(functions, centres=np.require(functions.centres, np.float64, PLAIN))
 
 
 def sums(part: Training, functions: Functions) -> SufficientStatistics:

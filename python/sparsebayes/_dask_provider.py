@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ._dask_engine import Engine, brought_together, on_each, shared
 from ._dask_parts import Functions, in_place
+from ._numbers import PLAIN
 from ._provider import Functions as Numbers
 from ._provider import PyStatistics
 from ._provider_sum import Question, _added
 from ._row_part import RowPart
 from ._types import FloatArray, Likelihood
-from ._validation import _PLAIN, Training
+from ._validation import Training
 
 #: Bytes that the core keeps of a row for each function in the model, and how many functions that may well be.
 _ACTIVE_BYTES, _ACTIVE = 24, 100
@@ -52,7 +53,7 @@ def one_against_the_rest(part: Training, functions: Functions, bias: bool, label
 def _answered(part: PyStatistics, question: Question) -> Any:
     # What came from another process may lie anywhere in its message.
     plain = (
-        np.require(value, value.dtype, _PLAIN) if isinstance(value, np.ndarray) else value
+        np.require(value, value.dtype, PLAIN) if isinstance(value, np.ndarray) else value
         for value in question.arguments
     )
     return Question(question.method, tuple(plain))(part)

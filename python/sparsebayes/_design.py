@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import _blocks, _core
+from ._numbers import PLAIN
 from ._types import FloatArray, IntArray, Likelihood, Settings
-from ._validation import _PLAIN
 from .kernels import Kernel, OnColumns, Product, Sum
 
 #: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision; in a
@@ -233,7 +233,7 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
     core = kernel.to_core()
     if core is not None:
         # What came from another process may lie anywhere in its message.
-        X, Z = np.require(X, np.float64, _PLAIN), np.require(Z, np.float64, _PLAIN)
+        X, Z = np.require(X, np.float64, PLAIN), np.require(Z, np.float64, PLAIN)
         return core.matrix(X, Z, n_threads=n_threads)
     if isinstance(kernel, OnColumns):
         return evaluate(kernel.inner(), kernel.select(X), kernel.select(Z), n_threads)

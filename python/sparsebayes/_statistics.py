@@ -9,8 +9,9 @@ from sklearn.utils import check_array
 
 from . import _core
 from ._arguments import check_integer, check_n_jobs
+from ._numbers import PLAIN
 from ._types import FloatArray
-from ._validation import _PLAIN, check_chunk, check_chunk_targets, naming
+from ._validation import check_chunk, check_chunk_targets, naming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -261,7 +262,7 @@ def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) 
     """Return the statistics of a pickle."""
     statistics = SufficientStatistics.__new__(SufficientStatistics)
     # What came from another process may lie anywhere in its message.
-    plain = np.require(parts, np.float64, _PLAIN)
+    plain = np.require(parts, np.float64, PLAIN)
     statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, plain)
     statistics._n_jobs = n_jobs
     return statistics

@@ -15,8 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from ._numbers import PLAIN as _PLAIN
-from ._numbers import as_float64, refuse_mask
+from ._numbers import PLAIN, as_float64, refuse_mask
 from ._types import FloatArray, IntArray
 
 
@@ -129,7 +128,7 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
     with naming("X"):
         refuse_mask("X", X)
         values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
-        return as_float64("X", values, _PLAIN)
+        return as_float64("X", values, PLAIN)
 
 
 def check_sizes(X: FloatArray) -> None:
@@ -169,7 +168,7 @@ def check_chunk_targets(
             )
         values = column_or_1d(target, warn=True)
         values = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=0, input_name=name)
-        numbers = as_float64(name, values, _PLAIN)
+        numbers = as_float64(name, values, PLAIN)
         if len(numbers) != n_rows:
             raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(numbers)}")
     return numbers, check_weights(sample_weight, n_rows, may_vanish=True)
@@ -191,7 +190,7 @@ def check_weights(
             ensure_min_samples=0 if may_vanish else 1,
             input_name="sample_weight",
         )
-        weights = as_float64("sample_weight", weights, _PLAIN)
+        weights = as_float64("sample_weight", weights, PLAIN)
         if weights.shape != (n_samples,):
             raise ValueError(
                 f"sample_weight must have the shape ({n_samples},), one per row, got {weights.shape}"
@@ -211,7 +210,7 @@ def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | No
     with naming(name):
         refuse_mask(name, values)
         columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
-        columns = as_float64(name, columns, _PLAIN)
+        columns = as_float64(name, columns, PLAIN)
         if len(columns) != n_rows:
             raise ValueError(
                 f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}. In a "
