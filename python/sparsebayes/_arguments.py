@@ -134,8 +134,11 @@ def _noise_variances(value: object) -> tuple[float, ...] | None:
 def check_prior(name: str, value: object) -> tuple[float, float]:
     """Return shape and rate of a Gamma prior; TypeError if no pair of numbers, ValueError if negative."""
     remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
-    one_dimensional = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
-    if not one_dimensional or len(value) != 2:  # type: ignore[arg-type] # it has a length
+    if (
+        not isinstance(value, (tuple, list, np.ndarray))
+        or (isinstance(value, np.ndarray) and value.ndim != 1)
+        or len(value) != 2
+    ):
         raise TypeError(f"{remedy}; got {value!r}")
     try:
         shape, rate = (check_real(name, number) for number in value)  # type: ignore[attr-defined] # as above
