@@ -26,6 +26,9 @@ type Trace<'py> = (
     Bound<'py, PyArray1<i64>>,
 );
 
+/// Functions that leave, those that enter, and what that gains.
+type Suggestion = (Vec<usize>, Vec<usize>, f64);
+
 /// A poisoned fit was left by a panic on its way out as an exception; what it holds is still a model.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -184,7 +187,7 @@ impl PyRetargetedFit {
         &self,
         py: Python<'_>,
         targets: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<Vec<(Vec<usize>, Vec<usize>, f64)>> {
+    ) -> PyResult<Vec<Suggestion>> {
         let targets = columns("targets", &targets)?.to_vec();
         let moves = run(py, None, |line| {
             with_threads(self.n_threads, || -> Result<_, Error> {

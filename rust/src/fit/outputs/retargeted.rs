@@ -253,13 +253,14 @@ impl<'a> RetargetedFit<'a> {
     }
 }
 
-<<<<<<< HEAD
 /// What went wrong where nothing is counted and nobody watches.
 fn failure(halt: Halt) -> Error {
     match halt {
         Halt::Failed(error) => error,
         Halt::MaxIterations | Halt::Stopped => Error::Interrupted,
-=======
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,6 +299,5 @@ mod tests {
         }
         assert!(start(&[1, 1], &[1.0; 2]).is_err_and(|e| e.is_invalid_input()));
         assert!(start(&[2], &[1.0]).is_err_and(|e| e.is_invalid_input()));
->>>>>>> fuzz
     }
 }
