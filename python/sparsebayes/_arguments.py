@@ -141,7 +141,7 @@ def check_prior(name: str, value: object) -> tuple[float, float]:
     ):
         raise TypeError(f"{remedy}; got {value!r}")
     try:
-        shape, rate = (check_real(name, number) for number in value)  # type: ignore[attr-defined] # as above
+        shape, rate = (check_real(name, number) for number in value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{remedy}; got {value!r}") from None
     if min(shape, rate) < 0.0:
