@@ -1,6 +1,5 @@
 """Fits of rows that answer for themselves: the same models, wherever the rows are."""
 
-import _thread
 import pickle
 import re
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctrl_c import seconds_until_heard
 from provider_reference import NumpyRows
 from sparsebayes import RVC, RVR, PyStatistics, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
@@ -482,21 +482,8 @@ class Patient(NumpyRows):
 
 
 def interrupted_after(seconds, provider, model):
-    """Press Ctrl-C; return how long it took to be heard."""
-    pressed = []
-
-    def press():
-        pressed.append(time.monotonic())
-        _thread.interrupt_main()
-
-    timer = threading.Timer(seconds, press)
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model.fit_provider(provider)
-    finally:
-        timer.cancel()
-    return time.monotonic() - pressed[0]
+    """Press Ctrl-C in a fit; return how long it took to be heard."""
+    return seconds_until_heard(lambda: model.fit_provider(provider), seconds)
 
 
 @pytest.mark.alone

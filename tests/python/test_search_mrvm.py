@@ -253,6 +253,7 @@ def test_steps_are_recorded_and_may_end_the_fit(search):
             assert early.n_relevance_path_[-1] == len(early.active_)
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_a_search():
     X, y = classes(1500, 4, seed=0)
     make = MRVM1(gamma=2.0, convergence="conv1")

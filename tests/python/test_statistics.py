@@ -1,10 +1,8 @@
 """Rows as sums: what they hold, how they add up, and that fits of them are fits of the rows."""
 
-import _thread
 import copy
 import pickle
 import threading
-import time
 from fractions import Fraction
 from functools import reduce
 
@@ -14,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import sparsebayes
+from ctrl_c import seconds_until_heard
 from sparsebayes import RVR, SparseBayesRegressor, SufficientStatistics
 from sparsebayes.inspection import certificate
 
@@ -357,35 +356,17 @@ def test_only_statistics_of_the_same_functions_merge():
         SufficientStatistics(2, n_jobs=0)
 
 
-def interrupt(work, after):
-    """Press Ctrl-C during ``work``; return the seconds until it was heard."""
-    pressed = []
-
-    def press():
-        pressed.append(time.monotonic())
-        _thread.interrupt_main()
-
-    timer = threading.Timer(after, press)
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            work()
-    finally:
-        timer.cancel()
-    return time.monotonic() - pressed[0]
-
-
 @pytest.mark.alone
 def test_ctrl_c_ends_long_work_within_a_second_and_leaves_all_as_it_was():
     rng = np.random.default_rng(0)
     Phi, t = rng.normal(size=(20_000, 1500)), rng.normal(size=20_000)
     stats = sums(Phi[:1000], t[:1000])
     before = state(stats)
-    assert interrupt(lambda: stats.update(Phi, t), 1.0) < 1.0
+    assert seconds_until_heard(lambda: stats.update(Phi, t), 1.0) < 1.0
     assert state(stats) == before
     model = SparseBayesRegressor()
-    assert interrupt(lambda: model.fit_statistics(stats), 0.5) < 1.0
-    assert interrupt(lambda: model.partial_fit(Phi, t), 1.0) < 1.0
+    assert seconds_until_heard(lambda: model.fit_statistics(stats), 0.5) < 1.0
+    assert seconds_until_heard(lambda: model.partial_fit(Phi, t), 1.0) < 1.0
     assert set(vars(model)) == set(vars(SparseBayesRegressor()))
 
 
