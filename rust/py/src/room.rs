@@ -11,8 +11,8 @@ const KEPT: usize = 128;
 const SQUARES: usize = 6;
 /// Vectors of the length of the rows, and of the dictionary.
 const VECTORS: usize = 24;
-/// Beside all that: room of threads, small things.
-const FLAT: usize = 16 << 20;
+/// Beside all that: small things, and what the allocator sets aside for each thread that asks for some.
+const FLAT: usize = 32 << 20;
 
 /// The size of a fit.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ impl Size {
 /// The size of a sequential fit of several outputs: each has a posterior of its own, and there is no pool, but Gram columns and
 /// values of the functions in the model.
 #[derive(Debug, Clone, Copy)]
-#[allow(clippy::struct_field_names)] // named as those of `Size`
+#[allow(clippy::struct_field_names)] // counts of what the formulas count
 pub(crate) struct OutputSize {
     pub(crate) n_rows: usize,
     pub(crate) n_basis: usize,
