@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from surface_data import read_only, reversed_view, strided, unaligned
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
 
@@ -13,31 +14,6 @@ _RNG = np.random.default_rng(0)
 X = _RNG.integers(-8, 8, (40, 3)).astype(float)
 Y = (X[:, 0] + X[:, 1] * X[:, 2] / 4 + _RNG.integers(-4, 5, 40) > 0).astype(float)
 WEIGHTS = _RNG.integers(1, 4, 40).astype(float)
-
-
-def read_only(array):
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy
-
-
-def strided(array):
-    wide = np.full(tuple(3 * n for n in array.shape), np.nan)
-    view = wide[tuple(slice(1, None, 3) for _ in array.shape)]
-    view[...] = array
-    return view
-
-
-def reversed_view(array):
-    backwards = tuple(slice(None, None, -1) for _ in array.shape)
-    return array[backwards].copy()[backwards]
-
-
-def unaligned(array):
-    raw = np.zeros(array.nbytes + 1, dtype=np.uint8)
-    view = raw[1:].view(np.float64).reshape(array.shape)
-    view[...] = array
-    return view
 
 
 FORMS = {
