@@ -80,24 +80,24 @@ impl Outside {
     }
 
     /// The addition that gains most, if it gains `least`.
-    pub(super) fn best_addition(&self, state: &State, least: f64) -> Option<(usize, f64)> {
+    pub(super) fn best_addition(&mut self, state: &State, least: f64) -> Option<(usize, f64)> {
         if !self.priors.are_flat() {
             return self.best_addition_of_all(state, least);
         }
-        let resolved = ALIGNED * state.beta;
-        let mut best: Option<(f64, usize)> = None;
         // Gains rise with q^2 / s, so no logarithm is needed to rank them.
-        for i in 0..self.s.len() {
-            let (s, q) = (self.s[i], self.q[i]);
-            let square = q * q;
-            if square > s && s > resolved && !self.inside[i] {
-                let ratio = square / s;
-                // Of ties the lower index wins: rounding must not choose the model.
-                if best.is_none_or(|b| ratio > b.0 * (1.0 + TIE))
-                    && self.gain(i) > self.least_gain(i).max(least)
-                {
-                    best = Some((ratio, i));
-                }
+        dispatch(Ratios {
+            s: &self.s,
+            q: &self.q,
+            resolved: ALIGNED * state.beta,
+            out: &mut self.work,
+        });
+        let mut best: Option<(f64, usize)> = None;
+        let mut bar = 1.0;
+        for (i, &ratio) in self.work.iter().enumerate() {
+            // Of ties the lower index wins: rounding must not choose the model.
+            if ratio > bar && !self.inside[i] && self.gain(i) > self.least_gain(i).max(least) {
+                best = Some((ratio, i));
+                bar = ratio * (1.0 + TIE);
             }
         }
         best.map(|(_, i)| (i, self.gain(i)))
@@ -266,6 +266,30 @@ impl Outside {
     }
 }
 
+/// q^2 / s of each candidate that the model has not all but explained, and zero for the others.
+struct Ratios<'a> {
+    s: &'a [f64],
+    q: &'a [f64],
+    resolved: f64,
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Ratios<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        for ((out, s), q) in self.out.iter_mut().zip(self.s).zip(self.q) {
+            let ratio = q * q / s;
+            *out = if *s > self.resolved { ratio } else { 0.0 };
+        }
+    }
+}
+
+/// Columns of the Gram matrix that [`Shift`] takes at a time.
+const COLUMNS: usize = 8;
+
 struct Shift<'a> {
     gram: &'a [f64],
     active: &'a [usize],
@@ -288,17 +312,26 @@ impl WithSimd for Shift<'_> {
         self.w.fill(0.0);
         let column = |j: usize| &self.gram[j * n..(j + 1) * n];
         let mut terms = self.active.iter().zip(self.covariance);
-        // Four columns at a time, so that w is read and written a quarter as often.
-        while terms.len() >= 4 {
-            let mut next = || {
-                terms
-                    .next()
-                    .map_or((&[][..], 0.0), |(&j, &c)| (column(j), c))
-            };
-            let [(g0, c0), (g1, c1), (g2, c2), (g3, c3)] = [next(), next(), next(), next()];
-            let (g0, g1, g2, g3) = (&g0[..n], &g1[..n], &g2[..n], &g3[..n]);
+        // Several columns at a time, so that w is read and written less often.
+        while terms.len() >= COLUMNS {
+            let mut columns = [(&[][..], 0.0); COLUMNS];
+            for (slot, (&j, &c)) in columns.iter_mut().zip(&mut terms) {
+                *slot = (&column(j)[..n], c);
+            }
+            let [
+                (g0, c0),
+                (g1, c1),
+                (g2, c2),
+                (g3, c3),
+                (g4, c4),
+                (g5, c5),
+                (g6, c6),
+                (g7, c7),
+            ] = columns;
             for (i, w) in self.w.iter_mut().enumerate() {
-                *w += (c0 * g0[i] + c1 * g1[i]) + (c2 * g2[i] + c3 * g3[i]);
+                let first = (c0 * g0[i] + c1 * g1[i]) + (c2 * g2[i] + c3 * g3[i]);
+                let second = (c4 * g4[i] + c5 * g5[i]) + (c6 * g6[i] + c7 * g7[i]);
+                *w += first + second;
             }
         }
         for (&j, &c) in terms {

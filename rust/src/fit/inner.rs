@@ -45,10 +45,15 @@ impl Proposal {
 }
 
 impl Outlook {
-    /// Takes function `k` into account.
-    fn consider(&mut self, state: &State, k: usize) {
+    /// Takes function `k` into account; moves that gain less than `least` do not count.
+    fn consider(&mut self, state: &State, k: usize, least: f64) {
         let (factors, old) = (state.factors(k), state.alpha[k]);
         let (best, alpha, gain) = if let Some(alpha) = factors.optimal_alpha() {
+            // Most moves are small, and their logarithm is not worth taking.
+            let most = factors.most_gain_of_moving(old, alpha);
+            if most < least || self.best_move.is_some_and(|best| most <= best.gain) {
+                return;
+            }
             (
                 &mut self.best_move,
                 alpha,
@@ -150,7 +155,7 @@ pub(super) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
 /// The single-function step on the active set that gains most, if any is worth the effort.
 pub(super) fn coarse_step(state: &State, effort: Effort) -> Option<Proposal> {
     let mut outlook = Outlook::default();
-    (0..state.len()).for_each(|k| outlook.consider(state, k));
+    (0..state.len()).for_each(|k| outlook.consider(state, k, effort.step));
     outlook.coarse_step(effort.step)
 }
 
@@ -260,7 +265,8 @@ fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
 fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
     let mut outlook = Outlook::default();
     for k in 0..state.len() {
-        outlook.consider(state, k);
+        // Of moves only the way they have to go is asked.
+        outlook.consider(state, k, f64::INFINITY);
         outlook.residual = outlook
             .residual
             .max(state.factors(k).change_from(state.alpha[k]));
