@@ -7,6 +7,8 @@ const POOL: usize = 1024;
 /// Functions whose values on all rows a sequential fit keeps: those in the model, and few models have more. (A pool has none:
 /// its Gram matrix is made from blocks of rows.)
 const KEPT: usize = 128;
+/// Numbers in the features of a smooth dictionary: at the rows, at the centres, and while they are made.
+const FEATURES: usize = 3 << 22;
 /// Square matrices of the functions at hand: Gram matrix, factor, covariance, and what is kept to go back to.
 const SQUARES: usize = 6;
 /// Vectors of the length of the rows, and of the dictionary.
@@ -45,7 +47,8 @@ impl Size {
         let columns = self.n_rows.saturating_mul(kept);
         let all = functions.saturating_mul(self.n_predictors);
         let squares = square(all).saturating_mul(SQUARES);
-        in_all(&[columns, squares, self.vectors()])
+        let features = self.n_rows.saturating_mul(self.n_basis).min(FEATURES);
+        in_all(&[columns, squares, features, self.vectors()])
     }
 
     /// Numbers in vectors of each predictor.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use nalgebra::DMatrix;
 
 use super::action::Factors;
+use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
@@ -90,6 +91,20 @@ impl Dictionary {
         state.set_data(&mu, &active_gradient, deviance, gram.as_ref())?;
         self.reprice(state);
         Ok(())
+    }
+
+    /// Takes the Gram columns of the model out of a pool of all candidates, so that no pass has to bring them.
+    pub(super) fn learn(&mut self, pool: &Pool, state: &State) {
+        for &j in &state.active {
+            let n_basis = self.diag.len();
+            self.gram.entry(j).or_insert_with(|| {
+                let mut column = vec![0.0; n_basis];
+                for (i, product) in pool.products_with(j) {
+                    column[i] = product;
+                }
+                column
+            });
+        }
     }
 
     /// Whether every function of the state was in it at a pass before.

@@ -4,6 +4,7 @@ mod action;
 mod beyond;
 mod blocks;
 mod climb;
+mod coarse;
 mod creep;
 mod dictionary;
 mod exact;

@@ -81,7 +81,14 @@ impl Pool {
         self.members.len()
     }
 
-    fn place(&self, j: usize) -> usize {
+    /// Each member with its product with member `j`, all by their own names.
+    pub(super) fn products_with(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
+        let column = head(&self.gram, self.place(j), self.len());
+        self.members.iter().copied().zip(column.iter().copied())
+    }
+
+    /// Where function `j` is in it.
+    pub(super) fn place(&self, j: usize) -> usize {
         self.members.partition_point(|&m| m < j)
     }
 

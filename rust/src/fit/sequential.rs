@@ -6,6 +6,7 @@
 
 use super::Status;
 use super::climb::climb;
+use super::coarse;
 use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
 use super::joint::NoiseRange;
@@ -31,9 +32,13 @@ pub(super) fn maximise(
     range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors);
-    let noise = rules.free_noise(range);
-    let own = dictionary.priors().clone();
+    let (noise, own, limits) = (rules.free_noise(range), priors, (rules, range));
+    let mut dictionary = Dictionary::new(stats.n_basis(), own.clone());
+    if coarse::approach(stats, state, &mut dictionary, limits, recorder)? {
+        let start = Start::default();
+        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+    }
+    let mut dictionary = Dictionary::new(stats.n_basis(), own.clone());
     let mut begin = |whole: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
         let mut dictionary = Dictionary::new(whole.n_basis(), own.clone());
         dictionary.refresh(whole, state)?;
@@ -52,10 +57,7 @@ pub(super) fn maximise(
         return complete(stats, state, &mut dictionary, start, rules, range, recorder);
     }
     let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
-    let start = Start {
-        whole,
-        searches: SEARCHES,
-    };
+    let start = Start::rough(whole);
     complete(stats, state, &mut dictionary, start, rules, range, recorder)
 }
 
@@ -69,6 +71,14 @@ pub(super) struct Start {
 }
 
 impl Start {
+    /// From what [`rough`] brought.
+    pub(super) fn rough(whole: Option<Pool>) -> Self {
+        Self {
+            whole,
+            searches: SEARCHES,
+        }
+    }
+
     /// From a model that is nearly settled, with so many searches to make.
     pub(super) fn warm(searches: usize) -> Self {
         Self {
@@ -128,28 +138,33 @@ fn go_on(
     };
     let mut idle = 0;
     loop {
-        let began = recorder.trace.len();
+        let began = recorder.steps();
         let next;
-        let pool = if let Some(whole) = &whole {
-            whole
-        } else {
+        let pool = if whole.is_some() {
+            whole.as_ref()
+        } else if searches > 0 || dictionary.gains(state) {
             next = next_pool(stats, state, dictionary, searches > 0)?;
-            &next
+            Some(&next)
+        } else {
+            // A model from elsewhere may have nothing to look for in a pool.
+            None
         };
-        if searches > 0 {
-            let first = searches == SEARCHES;
-            let found = improve(stats, state, pool, noise, first, recorder)?;
-            // What a pool can give one search finds; the next is for stand-ins that were not in it.
-            searches = if found && whole.is_none() {
-                searches - 1
-            } else {
-                0
-            };
+        if let Some(pool) = pool {
+            if searches > 0 {
+                let first = searches == SEARCHES;
+                let found = improve(stats, state, pool, noise, first, recorder)?;
+                // What a pool can give one search finds; the next is for stand-ins that were not in it.
+                searches = if found && whole.is_none() {
+                    searches - 1
+                } else {
+                    0
+                };
+            }
+            pool.within(state, recorder, |state, recorder| {
+                climb(pool, state, noise, effort, recorder)
+            })?;
         }
-        pool.within(state, recorder, |state, recorder| {
-            climb(pool, state, noise, effort, recorder)
-        })?;
-        look_again(stats, state, dictionary)?;
+        look_again(stats, state, dictionary, whole.as_ref())?;
         let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
         if fell(state, good) {
             return go_back(state, good, Action::Joint, recorder);
@@ -157,7 +172,7 @@ fn go_on(
         good.clone_from(state);
         dictionary.reprice(state);
         // A look from afar may promise what rounding denies from nearby, and again after every round.
-        idle = if recorder.trace.len() > began {
+        idle = if recorder.steps() > began {
             0
         } else {
             idle + 1
@@ -185,7 +200,7 @@ fn go_on(
 ///
 /// An estimated noise level is held at its start until the sample has little more to offer, and freed then: were it free
 /// from the first function on, it would swallow the signal that later functions explain.
-fn rough(
+pub(super) fn rough(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
@@ -199,8 +214,9 @@ fn rough(
     loop {
         let pool = Pool::about(stats, state, dictionary.priors(), &members)?;
         first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
-        look_again(stats, state, dictionary)?;
-        if dictionary.n_candidates() == pool.len() {
+        let is_whole = dictionary.n_candidates() == pool.len();
+        look_again(stats, state, dictionary, is_whole.then_some(&pool))?;
+        if is_whole {
             return Ok(Some(pool));
         }
         if dictionary.most_to_gain(state) <= LITTLE {
@@ -254,7 +270,7 @@ fn approach(
         pool.within(state, recorder, |state, recorder| {
             climb(&pool, state, noise, effort, recorder)
         })?;
-        look_again(stats, state, dictionary)?;
+        look_again(stats, state, dictionary, None)?;
         inner::converge(stats, state, noise, effort, recorder)?;
         dictionary.reprice(state);
         if searches == 0 && dictionary.most_to_gain(state) <= LITTLE {
@@ -302,18 +318,23 @@ fn improve(
     Ok(found)
 }
 
-/// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it.
+/// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it; or with one that
+/// brings no Gram columns, where there is a pool that has all of them.
 pub(super) fn look_again(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
+    whole: Option<&Pool>,
 ) -> Result<(), Halt> {
     if dictionary.knows(state) {
         state.centre(stats)?;
         dictionary.reprice(state);
-    } else {
-        dictionary.refresh(stats, state)?;
+        return Ok(());
     }
+    if let Some(pool) = whole {
+        dictionary.learn(pool, state);
+    }
+    dictionary.refresh(stats, state)?;
     Ok(())
 }
 

@@ -47,8 +47,18 @@ impl Warm {
         Ok(())
     }
 
+    /// The model of a state, its functions having these lengths.
+    pub(super) fn of(state: &State, norms: &[f64], scale: f64) -> Self {
+        let unit = |(&j, alpha): (&usize, &f64)| alpha * (norms[j] / scale).powi(2);
+        Self {
+            functions: state.active.clone(),
+            alpha: state.active.iter().zip(&state.alpha).map(unit).collect(),
+            beta: state.beta / (scale * scale),
+        }
+    }
+
     /// Puts the model into an empty state; functions that vanish on all rows stay out.
-    fn enter(
+    pub(super) fn enter(
         &self,
         stats: &mut dyn Statistics,
         state: &mut State,

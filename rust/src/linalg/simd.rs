@@ -74,9 +74,38 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
     if x < LEAST { 0.0 } else { value }
 }
 
+/// ln(1 + x) for x in [0, 1] to 3 units in the last place, as [`exp`] without branches.
+///
+/// It is 2 artanh(s) with s = x / (2 + x), which is at most 1/3: `s + s^3 / 3 + s^5 / 5 + ...`, to the sixteenth term.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `exp`
+pub(crate) fn ln_1p<const FUSED: bool>(x: f64) -> f64 {
+    let s = x / (2.0 + x);
+    let square = s * s;
+    let mut sum = 1.0 / 31.0;
+    for term in (0..15).rev() {
+        sum = multiply_add::<FUSED>(sum, square, 1.0 / f64::from(2 * term + 1));
+    }
+    2.0 * s * sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ln_1p_is_within_three_units_in_the_last_place() {
+        let mut worst = 0;
+        for i in 0..=1_000_000_i32 {
+            let x = f64::from(i) * 1e-6;
+            for x in [x, x * 1e-9] {
+                for ours in [ln_1p::<true>(x), ln_1p::<false>(x)] {
+                    worst = worst.max(ours.to_bits().abs_diff(x.ln_1p().to_bits()));
+                }
+            }
+        }
+        assert!(worst <= 3, "{worst}");
+    }
 
     #[test]
     fn exp_is_within_two_units_in_the_last_place() {

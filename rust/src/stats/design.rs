@@ -34,6 +34,33 @@ pub struct Family<'a> {
     pub points: &'a Points,
 }
 
+impl Family<'_> {
+    /// Functions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.centres.len() / self.points.n_features().max(1)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether each row is the centre of a function, in the order of the rows, and there are no others.
+    #[must_use]
+    pub fn is_about_its_rows(&self) -> bool {
+        let (n, d) = (self.points.n_points(), self.points.n_features());
+        // Bits, for a number that is none is not equal to itself.
+        let same = |f: usize| {
+            let centres = self.centres[f..].iter().step_by(d);
+            let values = self.points.feature(f).iter().zip(centres);
+            values.take(n).all(|(x, z)| x.to_bits() == z.to_bits())
+        };
+        self.len() == n && (0..d).all(same)
+    }
+}
+
 /// A design matrix that can show any block of itself.
 ///
 /// Stored designs lend their memory; lazy ones evaluate into `buffer`. All arithmetic is done by the caller on the

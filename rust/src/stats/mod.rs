@@ -9,8 +9,10 @@ mod blocks;
 mod bound;
 mod by_class;
 mod columns;
+mod compressed;
 mod dense;
 mod design;
+mod factor;
 mod joined;
 mod kernel_design;
 mod multinomial;
@@ -200,6 +202,19 @@ pub trait Statistics {
         see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
         let _ = (share, least, see);
+        Ok(())
+    }
+
+    /// Shows `see` these statistics and others that are almost these, of a Gaussian likelihood, whose passes over the dictionary
+    /// cost little. Not where there are none, and a provider need not at all.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn on_few_features(
+        &mut self,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let _ = see;
         Ok(())
     }
 

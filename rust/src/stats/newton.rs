@@ -12,15 +12,13 @@
 use std::ops::Range;
 
 use super::design::Family;
-use crate::linalg::lanes::{LANES, solve_lanes};
+use crate::linalg::lanes::{LANES, solve_lanes, square_lanes};
 use crate::linalg::parallel::pieces;
 use crate::linalg::product::add_combination;
 use crate::{Kernel, Points};
 
 /// Landmarks at most.
-const MOST: usize = 1024;
-/// Rows, and centres, among which landmarks are chosen.
-const SAMPLE: usize = 4096;
+pub(super) const MOST: usize = 1024;
 
 /// Landmarks and their factor.
 #[derive(Debug)]
@@ -33,20 +31,22 @@ pub(super) struct Newton {
     lower: Vec<f64>,
     /// What rounding may make of P^2.
     rounding: f64,
+    /// The largest k(x, x) among the points they were chosen from.
+    largest: f64,
 }
 
 impl Newton {
-    /// Landmarks for a family until P^2 is nowhere more than `tol` k(x, x) among a sample of rows and centres; `None` where
-    /// that takes too many.
-    pub(super) fn choose(family: &Family<'_>, tol: f64) -> Option<Self> {
-        let sample = sample(family);
+    /// Landmarks for a family until P^2 is nowhere more than `tol` k(x, x) in a sample of points, row by row; `None` where that
+    /// takes more than `most`, or seems to.
+    pub(super) fn choose(
+        family: &Family<'_>,
+        sample: &[f64],
+        tol: f64,
+        most: usize,
+    ) -> Option<Self> {
         let d = family.points.n_features();
-        let size = sample.len() / d.max(1);
-        let points = Points::from_rows(&sample, size, d);
-        let point = |i: usize| &sample[i * d..(i + 1) * d];
-        let mut power: Vec<f64> = (0..size)
-            .map(|i| family.kernel.eval(point(i), point(i)))
-            .collect();
+        let own = |point: &[f64]| family.kernel.eval(point, point);
+        let power: Vec<f64> = sample.chunks_exact(d.max(1)).map(own).collect();
         let largest = power.iter().copied().fold(0.0, f64::max);
         if !(largest > 0.0 && largest.is_finite()) {
             return None;
@@ -57,39 +57,72 @@ impl Newton {
             landmarks: Vec::new(),
             lower: Vec::new(),
             rounding: 0.0,
+            largest,
         };
-        let mut functions: Vec<Vec<f64>> = Vec::new();
+        this.grow(sample, Vec::new(), power, tol, most)
+            .then_some(this)
+    }
+
+    /// More landmarks out of these points, until P^2 is no more than `tol` k(x, x) there; whether that takes `most` at most. Given
+    /// are u and P^2 at the points.
+    pub(super) fn grow(
+        &mut self,
+        sample: &[f64],
+        mut functions: Vec<Vec<f64>>,
+        mut power: Vec<f64>,
+        tol: f64,
+        most: usize,
+    ) -> bool {
+        let (size, d) = (power.len(), self.n_features);
+        let points = Points::from_rows(sample, size, d);
+        let point = |i: usize| &sample[i * d..(i + 1) * d];
+        let (sum, before): (f64, usize) = (power.iter().sum(), functions.len());
         loop {
             let at = first_largest(&power);
-            if power[at] <= tol * largest {
+            if power[at] <= tol * self.largest {
                 break;
             }
-            if functions.len() == MOST {
-                return None;
+            if functions.len() == most
+                || is_hopeless(
+                    functions.len() - before,
+                    power.iter().sum::<f64>() / sum,
+                    tol,
+                    most,
+                )
+            {
+                return false;
             }
             let root = power[at].sqrt();
             let row: Vec<f64> = functions.iter().map(|u| u[at]).collect();
             let minus: Vec<f64> = row.iter().map(|u| -u).collect();
             let mut u = vec![0.0; size];
-            family
-                .kernel
-                .column_into(&points, point(at), 0..size, &mut u);
+            self.kernel.column_into(&points, point(at), 0..size, &mut u);
             let columns: Vec<&[f64]> = functions.iter().map(Vec::as_slice).collect();
             add_combination(&columns, &minus, &mut u);
             for (u, power) in u.iter_mut().zip(&mut power) {
                 *u /= root;
                 *power -= *u * *u;
             }
-            this.landmarks.extend_from_slice(point(at));
-            this.lower.extend(row);
-            this.lower.push(root);
+            self.landmarks.extend_from_slice(point(at));
+            self.lower.extend(row);
+            self.lower.push(root);
             functions.push(u);
         }
         // No number of landmarks is beyond a float.
         #[allow(clippy::cast_precision_loss)]
         let terms = functions.len() as f64 + 8.0;
-        this.rounding = 4.0 * terms * 0.5 * f64::EPSILON;
-        Some(this)
+        self.rounding = 4.0 * terms * 0.5 * f64::EPSILON;
+        true
+    }
+
+    /// The largest k(x, x) among the points they were chosen from.
+    pub(super) fn largest(&self) -> f64 {
+        self.largest
+    }
+
+    /// What rounding may make of P^2, relative to k(x, x).
+    pub(super) fn rounding(&self) -> f64 {
+        self.rounding
     }
 
     /// L.
@@ -126,13 +159,13 @@ impl Newton {
             for (v, values) in v.iter().zip(out.chunks_exact_mut(stride)) {
                 values[lanes.clone()].copy_from_slice(&v[..lanes.len()]);
             }
+            let squares = square_lanes(&v);
             for (lane, row) in lanes.enumerate() {
                 for (f, x) in x.iter_mut().enumerate() {
                     *x = points.feature(f)[rows.start + row];
                 }
                 let own = self.kernel.eval(&x, &x);
-                let square: f64 = v.iter().map(|v| v[lane] * v[lane]).sum();
-                power.push(((own - square).max(0.0) + self.rounding * own).sqrt());
+                power.push(((own - squares[lane]).max(0.0) + self.rounding * own).sqrt());
             }
         }
         power
@@ -145,19 +178,33 @@ fn first_largest(values: &[f64]) -> usize {
     (0..values.len()).fold(0, better)
 }
 
-/// Rows and centres from all over the data, row by row.
-fn sample(family: &Family<'_>) -> Vec<f64> {
+/// Whether P^2, of which this share is left in the mean, will hardly come down to `tol` with `most` landmarks.
+///
+/// The first landmarks cover the points one by one, and what is left falls faster once they have: up to four times.
+fn is_hopeless(so_far: usize, share: f64, tol: f64, most: usize) -> bool {
+    const EARLY: usize = 24;
+    const FASTER: f64 = 4.0;
+    // No number of landmarks is beyond a float.
+    #[allow(clippy::cast_precision_loss)]
+    let [landmarks, most] = [so_far as f64, most as f64];
+    so_far >= EARLY && landmarks * tol.ln() / share.ln() > FASTER * most
+}
+
+/// Rows and centres from all over the data, row by row, at most so many of each.
+pub(super) fn sample(family: &Family<'_>, most: usize) -> Vec<f64> {
     let (points, d) = (family.points, family.points.n_features());
     let spread = |n: usize| {
-        let size = n.min(SAMPLE);
+        let size = n.min(most);
         (0..size).map(move |k| k * n / size)
     };
     let mut sample = Vec::new();
     for row in spread(points.n_points()) {
         sample.extend((0..d).map(|f| points.feature(f)[row]));
     }
-    for centre in spread(family.centres.len() / d.max(1)) {
-        sample.extend_from_slice(&family.centres[centre * d..(centre + 1) * d]);
+    if !family.is_about_its_rows() {
+        for centre in spread(family.len()) {
+            sample.extend_from_slice(&family.centres[centre * d..(centre + 1) * d]);
+        }
     }
     sample
 }
@@ -188,7 +235,7 @@ mod tests {
                 points: &points,
             };
             for tol in [1e-2, 1e-6, 1e-11] {
-                let newton = Newton::choose(&family, tol).unwrap();
+                let newton = Newton::choose(&family, &rows, tol, MOST).unwrap();
                 let mut u = Vec::new();
                 let power = newton.at(&points, 0..120, 123, &mut u);
                 let point = |i: usize| &rows[2 * i..2 * i + 2];

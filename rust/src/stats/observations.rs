@@ -7,19 +7,22 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
+use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use super::bound::{no_bound, tightest};
 use super::columns::{Packed, column_into, columns_into, lengths, squared_length, unit_columns};
+use super::compressed::Compressed;
 use super::design::Design;
+use super::factor::{Factor, Grade};
 use super::rows::{check_rows, spread};
 use super::screen::Prepared;
 use super::skew::tilts;
 use super::thinned::Thinned;
 use super::{Statistics, Sweep, check_flag};
+use crate::likelihood::WorkingRows;
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_combination, add_transpose_product};
-use crate::{Likelihood, Result, Working};
+use crate::{Likelihood, Result};
 
 /// Columns of a Gram matrix that one thread makes at a time.
 const GRAM_COLUMNS: usize = 64;
@@ -51,6 +54,12 @@ pub struct Observations<'a> {
     start: Option<Sweep>,
     /// What bounds on the functions of each family of the design are made from.
     pub(super) prepared: Vec<Prepared>,
+    /// The design as a product of two matrices with few columns, if it is one but for rounding.
+    factor: Option<Arc<Factor>>,
+    /// F^T W F for the weights of the moment, once it has been asked for.
+    factor_gram: Option<Arc<DMatrix<f64>>>,
+    /// The functions, weights and deviance last asked about, where that would be much to find again.
+    asked: Option<(Vec<usize>, Vec<f64>, f64)>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -153,6 +162,9 @@ impl<'a> Observations<'a> {
             xi: None,
             start: None,
             prepared: Vec::new(),
+            factor: None,
+            factor_gram: None,
+            asked: None,
             target,
             cancel: None,
         }
@@ -177,6 +189,9 @@ impl<'a> Observations<'a> {
     /// One pass for the length of each column, and for what the empty model leaves to each.
     fn measure(&mut self) -> Result<()> {
         let deviance = self.move_to(&[], &[])?;
+        if self.measure_by_factor(deviance)? {
+            return Ok(());
+        }
         let sums = over_blocks(
             &*self.design,
             1,
@@ -193,11 +208,61 @@ impl<'a> Observations<'a> {
         )?;
         self.norms = lengths(&sums.diag)?;
         let mut start = unit_columns(sums, &self.norms, true, deviance);
-        // At mu = 0 the working weights are the sample weights times a constant.
-        let weight = self.likelihood.working(0.0, self.target[0]).weight;
+        let weight = self.first_weight();
         start.diag.iter_mut().for_each(|d| *d *= weight);
         self.start = Some(start);
         Ok(())
+    }
+
+    /// At mu = 0 the working weights are the sample weights times this.
+    fn first_weight(&self) -> f64 {
+        self.likelihood.working(0.0, self.target[0]).weight
+    }
+
+    /// [`Observations::measure`] through the factor of the design; whether it has one.
+    ///
+    /// For a Gaussian likelihood its rest could matter: the noise may be a millionth of the targets.
+    fn measure_by_factor(&mut self, deviance: f64) -> Result<bool> {
+        if self.is_linear() {
+            return Ok(false);
+        }
+        let factor = Grade::exact(&*self.design)
+            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
+        let Some(factor) = factor else {
+            return Ok(false);
+        };
+        let factor = Arc::new(factor);
+        self.factor = Some(factor.clone());
+        let sums = self.factor_sums(&factor, &[])?;
+        let weight = self.first_weight();
+        let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
+        self.norms = lengths(&squares)?;
+        if !factor.is_close(&self.norms) {
+            self.factor = None;
+            return Ok(false);
+        }
+        self.start = Some(unit_columns(sums, &self.norms, false, deviance));
+        Ok(true)
+    }
+
+    /// The sums of a pass at the `mu` last asked about, in the units of the columns given.
+    fn factor_sums(&mut self, factor: &Factor, wanted: &[usize]) -> Result<Sums> {
+        let gram = self.factor_gram(factor)?;
+        let right = factor.project(&self.residual);
+        let sums = factor.sums(&gram, &right, (wanted, &self.norms), true);
+        self.check_cancel()?;
+        Ok(sums)
+    }
+
+    /// F^T W F at the `mu` last asked about.
+    fn factor_gram(&mut self, factor: &Factor) -> Result<Arc<DMatrix<f64>>> {
+        self.check_cancel()?;
+        if let Some(gram) = &self.factor_gram {
+            return Ok(gram.clone());
+        }
+        let gram = Arc::new(factor.gram(&self.working));
+        self.factor_gram = Some(gram.clone());
+        Ok(gram)
     }
 
     /// Brings `packed` to the active columns.
@@ -209,43 +274,54 @@ impl<'a> Observations<'a> {
     pub(super) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
         self.pack(active);
+        if let Some((functions, weights, deviance)) = &self.asked
+            && (functions.as_slice(), weights.as_slice()) == (active, mu)
+        {
+            return Ok(*deviance);
+        }
+        self.factor_gram = None;
         let n = self.target.len();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
             add_combination(&self.packed.at(&rows), mu, &mut eta);
-            let mut working = Vec::with_capacity(rows.len());
-            let mut skew = Vec::with_capacity(rows.len());
-            let mut deviance = 0.0;
-            for (row, eta) in rows.zip(&mut eta) {
-                let at = self.working_at(row, *eta);
-                let w = self.weights.as_ref().map_or(1.0, |w| w[row]);
-                working.push(w * at.weight);
-                skew.push(w * at.skew);
-                *eta = w * at.residual;
-                deviance += w * at.deviance;
+            let mut here = self.working_at(&rows, &eta);
+            if let Some(weights) = &self.weights {
+                here.weigh(&weights[rows]);
             }
-            (working, skew, eta, deviance)
+            here
         });
         self.working.clear();
         self.residual.clear();
         self.skew.clear();
         let mut deviance = self.constant_deviance;
-        for (working, skew, residual, part) in pieces {
-            self.skew.extend(skew);
-            self.working.extend(working);
-            self.residual.extend(residual);
-            deviance += part;
+        for piece in pieces {
+            self.skew.extend(piece.skew);
+            self.working.extend(piece.weight);
+            self.residual.extend(piece.residual);
+            deviance += piece.deviance.iter().sum::<f64>();
+        }
+        if self.factor.is_some() {
+            self.asked = Some((active.to_vec(), mu.to_vec(), deviance));
         }
         Ok(deviance)
     }
 
-    /// What a row contributes, or its bound.
-    fn working_at(&self, row: usize, eta: f64) -> Working {
-        let target = self.target[row];
-        let bound = self.xi.as_ref();
-        bound
-            .and_then(|xi| self.likelihood.bounded(xi[row], eta, target))
-            .unwrap_or_else(|| self.likelihood.working(eta, target))
+    /// What some rows contribute, or their bounds.
+    fn working_at(&self, rows: &Range<usize>, eta: &[f64]) -> WorkingRows {
+        let targets = &self.target[rows.clone()];
+        let mut here = self.likelihood.working_rows(eta, targets);
+        if let Some(xi) = &self.xi {
+            for (k, (xi, (eta, target))) in xi[rows.clone()]
+                .iter()
+                .zip(eta.iter().zip(targets))
+                .enumerate()
+            {
+                if let Some(bounded) = self.likelihood.bounded(*xi, *eta, *target) {
+                    here.set(k, bounded);
+                }
+            }
+        }
+        here
     }
 
     /// W times columns that hold these rows alone, side by side.
@@ -349,6 +425,7 @@ impl Statistics for Observations<'_> {
             return Err(no_bound());
         }
         if !self.is_linear() {
+            self.asked = None;
             self.pack(active);
             let n = self.target.len();
             self.xi = Some(tightest(
@@ -417,6 +494,10 @@ impl Statistics for Observations<'_> {
             return Ok(start);
         }
         let deviance = self.move_to(active, mu)?;
+        if let Some(factor) = self.factor.clone() {
+            let sums = self.factor_sums(&factor, wanted)?;
+            return Ok(unit_columns(sums, &self.norms, false, deviance));
+        }
         let columns = self.packed.columns(&*self.design, &self.norms, wanted);
         let fixed = self.likelihood.is_linear() && !self.unscaled;
         let sums = over_blocks(
@@ -461,6 +542,26 @@ impl Statistics for Observations<'_> {
         Ok(())
     }
 
+    fn on_few_features(
+        &mut self,
+        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        if !self.is_linear() {
+            return Ok(());
+        }
+        let factor = Grade::coarse(&*self.design)
+            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
+        self.check_cancel()?;
+        let Some(factor) = factor else {
+            return Ok(());
+        };
+        let (weights, cancel) = (self.weights.as_deref(), self.cancel.clone());
+        let scale = self.target_scale;
+        let mut part = Compressed::new(factor, &self.target, weights, scale, cancel)?;
+        see(self, &mut part);
+        Ok(())
+    }
+
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
         let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
             self.check_cancel()?;
@@ -481,6 +582,11 @@ impl Statistics for Observations<'_> {
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
+        if let Some(factor) = self.factor.clone() {
+            let gram = self.factor_gram(&factor)?;
+            let right = factor.project(&self.residual);
+            return Ok(factor.among(&gram, &right, js, &self.norms));
+        }
         let m = js.len();
         let mut gram = DMatrix::zeros(m, m);
         // Most of a shortlist never enters the model, so its columns are not kept.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::Statistics;
 use super::blocks::ROW_BLOCK;
 use super::design::Family;
-use super::newton::Newton;
+use super::newton::{MOST, Newton, sample};
 use super::observations::Observations;
 use crate::linalg::blas::{axpy, dot};
 use crate::linalg::parallel::{map_pieces, pieces};
@@ -23,6 +23,8 @@ use crate::{Points, Result};
 const STRIP: usize = 256;
 /// Places between columns: at a distance of a power of two all would share their places in the cache.
 const GAP: usize = 8;
+/// Rows, and centres, among which landmarks are chosen.
+const SAMPLE: usize = 4096;
 /// Pieces of rows whose sums are held at a time.
 const PIECES: usize = 8;
 /// Columns of the Gram matrix at a time.
@@ -114,7 +116,7 @@ impl Observations<'_> {
             #[allow(clippy::cast_precision_loss)]
             let tol = (LITTLE / family.points.n_points() as f64).clamp(1e-12, 1e-7);
             self.prepared.push(Prepared {
-                newton: Newton::choose(family, tol).map(Arc::new),
+                newton: Newton::choose(family, &sample(family, SAMPLE), tol, MOST).map(Arc::new),
                 gram: None,
             });
         }

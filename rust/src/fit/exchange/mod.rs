@@ -106,7 +106,7 @@ fn search(
         }
         state.centre(stats)?;
         recorder.step(Action::Search, None, state)?;
-        look_again(stats, state, &mut dictionary)?;
+        look_again(stats, state, &mut dictionary, None)?;
         let rules = if whole { rules } else { &loose };
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
         status = Some(complete(

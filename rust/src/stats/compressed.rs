@@ -1,0 +1,215 @@
+//! Almost the rows of a Gaussian likelihood, in a few features: for the way to a model, not for its end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nalgebra::DMatrix;
+
+use super::columns::{lengths, unit_columns};
+use super::factor::{Factor, times};
+use super::{Statistics, Sweep, check_flag};
+use crate::Result;
+use crate::linalg::blas::{axpy, dot};
+
+/// [`Statistics`] of functions that are no more than their features: nothing in them is as long as the rows.
+pub(super) struct Compressed {
+    factor: Factor,
+    /// F^T W F, F^T W t and t^T W t.
+    gram: DMatrix<f64>,
+    projections: Vec<f64>,
+    target_sq: f64,
+    n_obs: f64,
+    norms: Vec<f64>,
+    target_scale: f64,
+    /// F^T of the residual at the mu last asked about, and the deviance there.
+    gradient: Vec<f64>,
+    deviance: f64,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Compressed {
+    /// Of rows with these targets, divided by `target_scale`, and weights.
+    pub(super) fn new(
+        factor: Factor,
+        targets: &[f64],
+        weights: Option<&[f64]>,
+        target_scale: f64,
+        cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        let ones;
+        let weights = if let Some(weights) = weights {
+            weights
+        } else {
+            ones = vec![1.0; targets.len()];
+            &ones
+        };
+        let weighted: Vec<f64> = targets.iter().zip(weights).map(|(t, w)| t * w).collect();
+        let gram = factor.gram(weights);
+        check_flag(cancel.as_deref())?;
+        let projections = factor.project(&weighted);
+        let target_sq = dot(targets, &weighted);
+        let squares = factor.sums(&gram, &projections, (&[], &[]), true).diag;
+        Ok(Self {
+            norms: lengths(&squares)?,
+            factor,
+            gram,
+            gradient: projections.clone(),
+            projections,
+            target_sq,
+            deviance: target_sq,
+            n_obs: weights.iter().sum(),
+            target_scale,
+            cancel,
+        })
+    }
+
+    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        check_flag(self.cancel.as_deref())?;
+        let model = self.factor.combine(active, &self.norms, mu);
+        let explained = times(&self.gram, &model);
+        self.gradient.copy_from_slice(&self.projections);
+        axpy(-1.0, &explained, &mut self.gradient);
+        // ||t - F a||^2 = t^T t - a^T F^T t - a^T F^T (t - F a)
+        self.deviance =
+            self.target_sq - dot(&model, &self.projections) - dot(&model, &self.gradient);
+        Ok(self.deviance)
+    }
+}
+
+impl Statistics for Compressed {
+    fn n_obs(&self) -> f64 {
+        self.n_obs
+    }
+
+    fn n_basis(&self) -> usize {
+        self.norms.len()
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    fn norms(&self) -> &[f64] {
+        &self.norms
+    }
+
+    fn target_scale(&self) -> f64 {
+        self.target_scale
+    }
+
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.cancel.clone()
+    }
+
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        self.move_to(active, mu)
+    }
+
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
+        let deviance = self.move_to(active, mu)?;
+        let (own, slope) = self.among(active)?;
+        gram.view_mut((0, 0), own.shape()).copy_from(&own);
+        gradient.copy_from_slice(&slope);
+        Ok(deviance)
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let deviance = self.move_to(active, mu)?;
+        gradient.copy_from_slice(&self.project(active)?);
+        Ok(deviance)
+    }
+
+    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        // Gaussian weights do not move.
+        Ok(DMatrix::zeros(active.len(), active.len()))
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        let deviance = self.move_to(active, mu)?;
+        let columns = (wanted, self.norms.as_slice());
+        let sums = self.factor.sums(&self.gram, &self.gradient, columns, false);
+        check_flag(self.cancel.as_deref())?;
+        Ok(unit_columns(sums, &self.norms, true, deviance))
+    }
+
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        Ok(self.factor.projections(&self.gradient, js, &self.norms))
+    }
+
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        let among = self
+            .factor
+            .among(&self.gram, &self.gradient, js, &self.norms);
+        check_flag(self.cancel.as_deref())?;
+        Ok(among)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::factor::Grade;
+    use crate::stats::{DenseDesign, Design, Observations};
+    use crate::{Kernel, KernelDesign, Likelihood};
+
+    /// It answers as rows do that have these functions: so well do wide kernels agree with their features.
+    #[test]
+    fn answers_are_those_of_the_rows() {
+        const N: usize = 1300;
+        let rows: Vec<f64> = (0..2 * N).map(|i| (i as f64 * 1.37).sin()).collect();
+        let kernel = Kernel::Gaussian {
+            inverse_square_widths: vec![0.5],
+        };
+        let design = KernelDesign::new(&rows, &rows, 2, vec![kernel], true).unwrap();
+        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
+        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
+        let grade = Grade {
+            tol: 1e-13,
+            ..Grade::coarse(&design).unwrap()
+        };
+        let factor = Factor::of(&design, Some(&weights), grade).unwrap();
+        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
+        let given = Some(weights.clone());
+        let mut rows =
+            Observations::new(&dense, Likelihood::Gaussian, target.clone(), given).unwrap();
+        let scale = rows.target_scale();
+        let scaled: Vec<f64> = target.iter().map(|t| t / scale).collect();
+        let mut part = Compressed::new(factor, &scaled, Some(&weights), scale, None).unwrap();
+        let near = |a: &[f64], b: &[f64]| {
+            assert_eq!(a.len(), b.len());
+            for (a, b) in a.iter().zip(b) {
+                assert!((a - b).abs() < 1e-8 * (1.0 + b.abs()), "{a} {b}");
+            }
+        };
+        near(&[part.n_obs(), part.target_scale()], &[rows.n_obs(), scale]);
+        near(part.norms(), rows.norms());
+        let (active, mu) = ([0, 7, 900], [3.0, -2.0, 5.0]);
+        near(
+            &[part.deviance(&active, &mu).unwrap()],
+            &[rows.deviance(&active, &mu).unwrap()],
+        );
+        let local = |stats: &mut dyn Statistics| {
+            let (mut gram, mut slope) = (DMatrix::zeros(3, 3), vec![0.0; 3]);
+            let deviance = stats.local(&active, &mu, &mut gram, &mut slope).unwrap();
+            let mut all = gram.as_slice().to_vec();
+            all.extend_from_slice(&slope);
+            stats.gradient(&active, &mu, &mut slope).unwrap();
+            all.extend_from_slice(&slope);
+            let sweep = stats.sweep(&active, &mu, &[900, 2]).unwrap();
+            all.extend(sweep.diag.iter().chain(&sweep.gradient));
+            all.extend(sweep.gram.concat());
+            let (among, gradient) = stats.among(&[4, 0, 1299]).unwrap();
+            all.extend(among.as_slice().iter().chain(&gradient));
+            all.extend(stats.project(&[4, 0, 1299]).unwrap());
+            all.extend([deviance, sweep.deviance]);
+            all
+        };
+        near(&local(&mut part), &local(&mut rows));
+    }
+}

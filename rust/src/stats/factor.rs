@@ -1,0 +1,707 @@
+//! A dictionary that is no more than so many functions, to rounding: Phi = F C^T with F of N x r and C of K x r.
+//!
+//! Smooth kernels, wide beside the data, have matrices of low rank but for rounding. Their Newton basis (`newton.rs`) at the
+//! rows is F and at the centres C, and what is left of Phi is bounded: |Phi_ni - (F C^T)_ni| <= P(x_n) P(z_i). Where that is no
+//! more than rounding makes of a pass over the rows, every sum over rows of the dictionary comes out of the r x r matrix
+//! F^T W F: `(N + K) r^2 / 2` operations in place of N K kernel values, N K m products and N K squares.
+
+use std::ops::Range;
+
+use nalgebra::DMatrix;
+
+use super::blocks::Sums;
+use super::design::{Design, Family};
+use super::newton::{Newton, sample};
+use crate::Points;
+use crate::linalg::blas::{axpy, dot, weighted_square};
+use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
+use crate::linalg::product::{Tall, add_product, add_transpose_product};
+
+/// What is left of a kernel value, relative to the largest: where it counts as rounding, and where it is little enough to choose
+/// functions by.
+const EXACT: f64 = 1e-12;
+const COARSE: f64 = 1e-2;
+/// What is left of a column, relative to its length, where it counts as rounding.
+const REST: f64 = 1e-11;
+/// Numbers in F at most: 32 MiB.
+const MOST_NUMBERS: usize = 1 << 22;
+/// Functions outside families at most; each is a feature of its own.
+const MOST_OTHERS: usize = 4;
+/// Rows and centres among which landmarks are chosen at first.
+const SAMPLE: usize = 1024;
+/// Rows, or functions, at a time: their features stay in the second-level cache.
+const STRIP: usize = 256;
+/// Columns of a symmetric product at a time, where only those after them count.
+const COLUMNS: usize = 24;
+/// Places between columns: at a distance of a power of two all would share their places in the cache.
+const GAP: usize = 8;
+
+/// F and C.
+#[derive(Debug)]
+pub(super) struct Factor {
+    features: Table,
+    parts: Vec<Part>,
+}
+
+/// Columns of numbers with some space between them.
+#[derive(Debug, Default)]
+struct Table {
+    height: usize,
+    width: usize,
+    values: Vec<f64>,
+}
+
+/// Functions side by side that have features of their own.
+#[derive(Debug)]
+struct Part {
+    functions: Range<usize>,
+    features: Range<usize>,
+    /// The rows of C in these features; `None`: those of F.
+    coordinates: Option<Table>,
+    /// What is left of each column is at most `rest` times this.
+    powers: Vec<f64>,
+    /// sqrt(sum w P(x)^2).
+    rest: f64,
+}
+
+/// How well a factor stands for its design, and what it may cost.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grade {
+    /// What is left of a kernel value, relative to the largest.
+    pub(super) tol: f64,
+    /// Features at most.
+    pub(super) most: usize,
+}
+
+impl Grade {
+    /// But for rounding, where that makes passes over the dictionary cheaper than looks at every value.
+    pub(super) fn exact(design: &dyn Design) -> Option<Self> {
+        let most = most_features(design.n_rows(), design.n_basis())?;
+        Some(Self { tol: EXACT, most })
+    }
+
+    /// Well enough to choose functions by.
+    pub(super) fn coarse(design: &dyn Design) -> Option<Self> {
+        /// A fit of fewer rows is done before the factor is.
+        const LEAST: usize = 3 << 19;
+        const SHARE: usize = 5;
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let most = most_in_memory(n, k).min(n.min(k) / SHARE);
+        (n.saturating_mul(k) >= LEAST && most > 8).then_some(Self { tol: COARSE, most })
+    }
+}
+
+impl Grade {
+    fn is_coarse(self) -> bool {
+        self.tol >= COARSE
+    }
+
+    /// Landmarks of this grade, and the grade they are of: where a few would do for a coarse one the kernel is so wide that
+    /// functions are differences of large numbers, and all is wanted.
+    fn landmarks(self, family: &Family<'_>) -> Option<(Newton, Self)> {
+        /// What a kernel that says enough by a coarse grade has at least, and a wide one at most.
+        const FEW: usize = 64;
+        const MOST: usize = 200;
+        let sample = sample(family, SAMPLE);
+        let newton = Newton::choose(family, &sample, self.tol, self.most)?;
+        if !self.is_coarse() || newton.len() >= FEW {
+            return Some((newton, self));
+        }
+        let wide = Self {
+            tol: EXACT,
+            most: self.most.min(MOST),
+        };
+        let newton = Newton::choose(family, &sample, wide.tol, wide.most)?;
+        Some((newton, wide))
+    }
+}
+
+impl Factor {
+    /// The factor of a design, if it has one of this grade.
+    pub(super) fn of(design: &dyn Design, weights: Option<&[f64]>, grade: Grade) -> Option<Self> {
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let families = design.families();
+        let members: usize = families.iter().map(Family::len).sum();
+        if families.is_empty() || k - members > MOST_OTHERS {
+            return None;
+        }
+        let mut this = Self {
+            features: Table::new(n),
+            parts: Vec::new(),
+        };
+        for family in &families {
+            this.add_family(family, weights, grade)?;
+        }
+        let covered = |j: &usize| this.parts.iter().any(|part| part.functions.contains(j));
+        let others: Vec<usize> = (0..k).filter(|j| !covered(j)).collect();
+        for j in others {
+            this.add_function(design, j);
+        }
+        this.parts.sort_by_key(|part| part.functions.start);
+        Some(this)
+    }
+
+    fn add_family(
+        &mut self,
+        family: &Family<'_>,
+        weights: Option<&[f64]>,
+        grade: Grade,
+    ) -> Option<()> {
+        let most = grade.most.checked_sub(self.rank())?;
+        let grade = Grade { most, ..grade };
+        let (newton, grade) = grade.landmarks(family)?;
+        let Everywhere { rows, centres, .. } = Everywhere::of(family, newton, grade)?;
+        let rest = match weights {
+            None => dot(&rows.powers, &rows.powers),
+            Some(w) => weighted_square(&rows.powers, w),
+        };
+        let first = self.rank();
+        self.features.extend(rows.values);
+        let (coordinates, powers) = match centres {
+            None => (None, rows.powers),
+            Some(centres) => (Some(centres.values), centres.powers),
+        };
+        self.parts.push(Part {
+            functions: family.first..family.first + family.len(),
+            features: first..self.rank(),
+            coordinates,
+            powers,
+            rest: rest.sqrt(),
+        });
+        Some(())
+    }
+
+    /// A function that is a feature of its own.
+    fn add_function(&mut self, design: &dyn Design, j: usize) {
+        let (n, first) = (design.n_rows(), self.rank());
+        let mut buffer = Vec::new();
+        let block = design.block(0..n, j..j + 1, &mut buffer);
+        self.features.push(block.column(0, n));
+        let mut one = Table::new(1);
+        one.push(&[1.0]);
+        self.parts.push(Part {
+            functions: j..j + 1,
+            features: first..first + 1,
+            coordinates: Some(one),
+            powers: vec![0.0],
+            rest: 0.0,
+        });
+    }
+
+    /// r.
+    pub(super) fn rank(&self) -> usize {
+        self.features.width
+    }
+
+    /// Whether all that is left of each column of these lengths is rounding.
+    pub(super) fn is_close(&self, norms: &[f64]) -> bool {
+        self.parts.iter().all(|part| {
+            let norms = &norms[part.functions.clone()];
+            let mut functions = part.powers.iter().zip(norms);
+            functions.all(|(power, norm)| power * part.rest <= REST * norm)
+        })
+    }
+
+    /// F^T W F.
+    pub(super) fn gram(&self, weights: &[f64]) -> DMatrix<f64> {
+        let r = self.rank();
+        let parts = map_pieces(self.features.height, 2 * STRIP, |rows| {
+            let height = rows.len();
+            let mut weighted = Vec::with_capacity(height * r);
+            for k in 0..r {
+                let values = self.features.column(k)[rows.clone()].iter();
+                weighted.extend(values.zip(&weights[rows.clone()]).map(|(v, w)| v * w));
+            }
+            let mut out = vec![0.0; r * r];
+            for columns in pieces(r, COLUMNS) {
+                let below = self.features.tall(&(columns.start..r), rows.start);
+                let right = Tall::new(&weighted[columns.start * height..], height, columns.len());
+                let out = &mut out[columns.start * (r + 1)..];
+                add_transpose_product(below, right, height, out, r);
+            }
+            out
+        });
+        let mut sum = DMatrix::zeros(r, r);
+        for part in &parts {
+            axpy(1.0, part, sum.as_mut_slice());
+        }
+        sum.fill_upper_triangle_with_lower_triangle();
+        sum
+    }
+
+    /// F^T of one value for each row.
+    pub(super) fn project(&self, values: &[f64]) -> Vec<f64> {
+        let project = |k: usize| dot(self.features.column(k), values);
+        (0..self.rank()).map(project).collect()
+    }
+
+    fn part(&self, j: usize) -> &Part {
+        let next = self.parts.partition_point(|part| part.functions.end <= j);
+        &self.parts[next]
+    }
+
+    /// Where row after row of C stands, in the features of a part.
+    fn coordinates<'s>(&'s self, part: &'s Part) -> (&'s Table, Range<usize>) {
+        match &part.coordinates {
+            Some(table) => (table, 0..table.width),
+            None => (&self.features, part.features.clone()),
+        }
+    }
+
+    /// Some rows of C, divided by these lengths, side by side.
+    fn rows_of(&self, js: &[usize], norms: &[f64]) -> Vec<f64> {
+        let mut all = vec![0.0; js.len() * self.rank()];
+        for (row, &j) in all.chunks_exact_mut(self.rank()).zip(js) {
+            let (part, scale) = (self.part(j), 1.0 / norms[j]);
+            let (table, columns) = self.coordinates(part);
+            let place = j - part.functions.start;
+            for (value, k) in row[part.features.clone()].iter_mut().zip(columns) {
+                *value = scale * table.column(k)[place];
+            }
+        }
+        all
+    }
+
+    /// The sums of a pass, in the units of the columns given: phi_i^T W phi_i for every i if asked for, phi_i^T W phi_j for each j wanted, in
+    /// units of these lengths, and phi_i^T g. `gram` is F^T W F and `right` F^T g.
+    pub(super) fn sums(
+        &self,
+        gram: &DMatrix<f64>,
+        right: &[f64],
+        (wanted, norms): (&[usize], &[f64]),
+        with_squares: bool,
+    ) -> Sums {
+        let (r, q) = (self.rank(), wanted.len() + 1);
+        let mut all = times(gram, &self.rows_of(wanted, norms));
+        all.extend_from_slice(right);
+        // Off the diagonal everything counts twice.
+        let folded = DMatrix::from_fn(r, r, |i, j| gram[(i, j)] * if i == j { 1.0 } else { 2.0 });
+        let mut sums = Sums {
+            diag: Vec::new(),
+            products: vec![Vec::new(); q],
+        };
+        for part in &self.parts {
+            let (table, columns) = self.coordinates(part);
+            let own = part.features.start;
+            let blocks = map_pieces(part.functions.len(), STRIP, |functions| {
+                let n = functions.len();
+                let tall = table.tall(&columns, functions.start);
+                let mut products = vec![0.0; n * q];
+                add_product(tall, (&all[own..], r), n, (&mut products, n), q);
+                let corner = &folded.as_slice()[own * (r + 1)..];
+                let mut squares = vec![0.0; n];
+                if with_squares {
+                    table.add_squares(&columns, &functions, (corner, r), &mut squares);
+                }
+                (squares, products)
+            });
+            for (diag, products) in blocks {
+                let products = products.chunks_exact(diag.len());
+                for (sum, part) in sums.products.iter_mut().zip(products) {
+                    sum.extend_from_slice(part);
+                }
+                sums.diag.extend(diag);
+            }
+        }
+        sums
+    }
+
+    /// What weights of functions, in units of these lengths, come to in features.
+    pub(super) fn combine(&self, js: &[usize], norms: &[f64], weights: &[f64]) -> Vec<f64> {
+        let mut sum = vec![0.0; self.rank()];
+        let rows = self.rows_of(js, norms);
+        for (row, &w) in rows.chunks_exact(self.rank().max(1)).zip(weights) {
+            axpy(w, row, &mut sum);
+        }
+        sum
+    }
+
+    /// phi_i^T W phi_j for each two of `js` in units of these lengths, and phi_i^T g; `gram` is F^T W F and `right` F^T g.
+    pub(super) fn among(
+        &self,
+        gram: &DMatrix<f64>,
+        right: &[f64],
+        js: &[usize],
+        norms: &[f64],
+    ) -> (DMatrix<f64>, Vec<f64>) {
+        let (r, p) = (self.rank(), js.len());
+        let rows = self.rows_of(js, norms);
+        let turned = times(gram, &rows);
+        let mut out = DMatrix::zeros(p, p);
+        fill_pieces(out.as_mut_slice(), COLUMNS * p.max(1), |start, out| {
+            let (first, width) = (start / p, out.len() / p);
+            let below = Tall::new(&rows[first * r..], r, p - first);
+            let turned = Tall::new(&turned[first * r..], r, width);
+            add_transpose_product(below, turned, r, &mut out[first..], p);
+        });
+        out.fill_upper_triangle_with_lower_triangle();
+        let gradient = rows.chunks_exact(r.max(1)).map(|row| dot(row, right));
+        (out, gradient.collect())
+    }
+
+    /// phi_i^T g for each of `js` in units of these lengths, `right` being F^T g.
+    pub(super) fn projections(&self, right: &[f64], js: &[usize], norms: &[f64]) -> Vec<f64> {
+        let rows = self.rows_of(js, norms);
+        let rows = rows.chunks_exact(self.rank().max(1));
+        rows.map(|row| dot(row, right)).collect()
+    }
+}
+
+impl Table {
+    fn new(height: usize) -> Self {
+        Self {
+            height,
+            width: 0,
+            values: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, column: &[f64]) {
+        self.values.extend_from_slice(column);
+        self.values.extend([0.0; GAP]);
+        self.width += 1;
+    }
+
+    fn extend(&mut self, other: Self) {
+        if self.width == 0 {
+            *self = other;
+        } else {
+            self.values.extend_from_slice(&other.values);
+            self.width += other.width;
+        }
+    }
+
+    fn column(&self, k: usize) -> &[f64] {
+        &self.values[k * (self.height + GAP)..][..self.height]
+    }
+
+    /// Some columns from row `first` on.
+    fn tall(&self, columns: &Range<usize>, first: usize) -> Tall<'_> {
+        let stride = self.height + GAP;
+        Tall::new(
+            &self.values[columns.start * stride + first..],
+            stride,
+            columns.len(),
+        )
+    }
+
+    /// c^T G c for some rows c of some columns; G has its columns `stride` apart, and counts on and above its diagonal.
+    fn add_squares(
+        &self,
+        columns: &Range<usize>,
+        rows: &Range<usize>,
+        (gram, stride): (&[f64], usize),
+        squares: &mut [f64],
+    ) {
+        let n = rows.len();
+        let mut products = vec![0.0; n * COLUMNS];
+        for block in pieces(columns.len(), COLUMNS) {
+            let before = columns.start..columns.start + block.end;
+            // The corner of the block itself counts in part.
+            let mut corner: Vec<f64> = Vec::with_capacity(block.len() * block.end);
+            for j in block.clone() {
+                corner.extend(
+                    (0..block.end).map(|i| if i <= j { gram[j * stride + i] } else { 0.0 }),
+                );
+            }
+            let products = &mut products[..n * block.len()];
+            products.fill(0.0);
+            let tall = self.tall(&before, rows.start);
+            add_product(tall, (&corner, block.end), n, (products, n), block.len());
+            for (product, k) in products.chunks_exact(n).zip(block) {
+                let own = &self.column(columns.start + k)[rows.clone()];
+                for ((square, p), c) in squares.iter_mut().zip(product).zip(own) {
+                    *square += p * c;
+                }
+            }
+        }
+    }
+}
+
+/// G B for a symmetric G, columns one after another.
+pub(super) fn times(gram: &DMatrix<f64>, right: &[f64]) -> Vec<f64> {
+    let r = gram.nrows();
+    let mut out = vec![0.0; right.len()];
+    fill_pieces(&mut out, COLUMNS * r.max(1), |start, out| {
+        let right = Tall::new(&right[start..], r, out.len() / r);
+        add_transpose_product(Tall::new(gram.as_slice(), r, r), right, r, out, r);
+    });
+    out
+}
+
+/// Features that make a pass cheaper than a look at every kernel value; `None` where that is none.
+fn most_features(n: usize, k: usize) -> Option<usize> {
+    /// What a pass takes for each kernel value: so many multiplications, and a few functions in the model.
+    const VALUE: f64 = 10.0;
+    /// Smaller dictionaries are not worth the choice of landmarks.
+    const LEAST: usize = 1 << 19;
+    if n.saturating_mul(k) < LEAST {
+        return None;
+    }
+    // No number of rows or functions is beyond a float, and the root is far below.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
+    let most = (2.0 * VALUE * (n as f64) * (k as f64) / (n as f64 + k as f64)).sqrt() as usize;
+    let most = most.min(most_in_memory(n, k));
+    (most > 8).then_some(most)
+}
+
+fn most_in_memory(n: usize, k: usize) -> usize {
+    MOST_NUMBERS / n.max(k).max(1)
+}
+
+/// Newton functions and P at some points.
+struct At {
+    values: Table,
+    powers: Vec<f64>,
+}
+
+/// Newton functions at all rows, and at the centres if these are others.
+struct Everywhere {
+    newton: Newton,
+    rows: At,
+    centres: Option<At>,
+}
+
+impl Everywhere {
+    /// With more landmarks where those from a sample are too few.
+    fn of(family: &Family<'_>, mut newton: Newton, grade: Grade) -> Option<Self> {
+        const ROUNDS: usize = 4;
+        let d = family.points.n_features();
+        let centres = (!family.is_about_its_rows())
+            .then(|| Points::from_rows(family.centres, family.len(), d));
+        for _ in 0..ROUNDS {
+            let this = Self {
+                rows: at_all(&newton, family.points),
+                centres: centres.as_ref().map(|centres| at_all(&newton, centres)),
+                newton,
+            };
+            if grade.is_coarse() {
+                return Some(this);
+            }
+            let mut far = Far::default();
+            far.add(&this.newton, family.points, &this.rows, grade.tol);
+            if let (Some(points), Some(at)) = (&centres, &this.centres) {
+                far.add(&this.newton, points, at, grade.tol);
+            }
+            if far.powers.is_empty() {
+                return Some(this);
+            }
+            newton = this.newton;
+            let size = far.powers.len();
+            let function = |k| far.values.iter().skip(k).step_by(newton.len()).copied();
+            let functions: Vec<Vec<f64>> = (0..newton.len())
+                .map(|k| function(k).take(size).collect())
+                .collect();
+            if !newton.grow(&far.points, functions, far.powers, grade.tol, grade.most) {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// Points where P is too large yet.
+#[derive(Default)]
+struct Far {
+    /// Row by row.
+    points: Vec<f64>,
+    /// Newton functions, point after point.
+    values: Vec<f64>,
+    powers: Vec<f64>,
+}
+
+impl Far {
+    fn add(&mut self, newton: &Newton, points: &Points, at: &At, tol: f64) {
+        for (i, power) in at.powers.iter().enumerate() {
+            // What rounding may have added to P^2 is not for landmarks to take away.
+            let square = power * power - newton.rounding() * newton.largest();
+            if square > tol * newton.largest() {
+                self.points
+                    .extend((0..points.n_features()).map(|f| points.feature(f)[i]));
+                self.values
+                    .extend((0..newton.len()).map(|k| at.values.column(k)[i]));
+                self.powers.push(square);
+            }
+        }
+    }
+}
+
+/// Newton functions at all points.
+fn at_all(newton: &Newton, points: &Points) -> At {
+    let n = points.n_points();
+    let parts = map_pieces(n, STRIP, |rows| {
+        let (mut out, height) = (Vec::new(), rows.len());
+        let powers = newton.at(points, rows, height, &mut out);
+        (out, powers)
+    });
+    let stride = n + GAP;
+    let mut values = vec![0.0; stride * newton.len()];
+    let mut powers = Vec::with_capacity(n);
+    for (part, own) in parts {
+        let (start, height) = (powers.len(), own.len());
+        let columns = values.chunks_exact_mut(stride);
+        for (column, part) in columns.zip(part.chunks_exact(height)) {
+            column[start..start + height].copy_from_slice(part);
+        }
+        powers.extend(own);
+    }
+    let values = Table {
+        height: n,
+        width: newton.len(),
+        values,
+    };
+    At { values, powers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::DenseDesign;
+    use crate::{Kernel, KernelDesign};
+
+    const CLOSE: Grade = Grade {
+        tol: EXACT,
+        most: 300,
+    };
+
+    fn gaussian(gamma: f64) -> Kernel {
+        Kernel::Gaussian {
+            inverse_square_widths: vec![gamma],
+        }
+    }
+
+    fn points(n: usize, stretch: f64) -> Vec<f64> {
+        (0..2 * n)
+            .map(|i| stretch * (i as f64 * 1.37).sin())
+            .collect()
+    }
+
+    fn values(design: &dyn Design) -> Vec<f64> {
+        let mut buffer = Vec::new();
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let block = design.block(0..n, 0..k, &mut buffer);
+        (0..k).flat_map(|c| block.column(c, n).to_vec()).collect()
+    }
+
+    fn inner(a: &[f64], b: &[f64], w: &[f64]) -> f64 {
+        let terms = a.iter().zip(b).zip(w);
+        terms.map(|((a, b), w)| a * b * w).sum()
+    }
+
+    /// Every sum that comes out of the factor of a design is that over its rows.
+    fn check(design: &KernelDesign) {
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let factor = Factor::of(design, None, CLOSE).unwrap();
+        assert!(factor.rank() < n / 3);
+        let all = values(design);
+        let column = |i: usize| &all[i * n..(i + 1) * n];
+        let weights: Vec<f64> = (0..n).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
+        let target: Vec<f64> = (0..n).map(|i| (0.3 * i as f64).sin()).collect();
+        let ones = vec![1.0; n];
+        let norms: Vec<f64> = (0..k)
+            .map(|i| inner(column(i), column(i), &ones).sqrt())
+            .collect();
+        assert!(factor.is_close(&norms));
+        let (gram, right) = (factor.gram(&weights), factor.project(&target));
+        let wanted = [k - 1, 0, k / 2];
+        let sums = factor.sums(&gram, &right, (&wanted, &norms), true);
+        let close = |a: f64, b: f64, scale: f64| assert!((a - b).abs() < 1e-10 * scale, "{a} {b}");
+        for i in 0..k {
+            close(
+                sums.diag[i],
+                inner(column(i), column(i), &weights),
+                norms[i].powi(2),
+            );
+            for (products, &j) in sums.products.iter().zip(&wanted) {
+                let product = inner(column(i), column(j), &weights) / norms[j];
+                close(products[i], product, norms[i]);
+            }
+            close(
+                sums.products[3][i],
+                inner(column(i), &target, &ones),
+                norms[i] * norms[0],
+            );
+        }
+        let (among, gradient) = factor.among(&gram, &right, &wanted, &norms);
+        let projections = factor.projections(&right, &wanted, &norms);
+        for (a, &i) in wanted.iter().enumerate() {
+            for (b, &j) in wanted.iter().enumerate() {
+                let product = inner(column(i), column(j), &weights) / (norms[i] * norms[j]);
+                close(among[(a, b)], product, 1.0);
+            }
+            let projection = inner(column(i), &target, &ones) / norms[i];
+            close(gradient[a], projection, norms[0]);
+            close(projections[a], projection, norms[0]);
+        }
+    }
+
+    #[test]
+    fn sums_are_those_over_the_rows() {
+        let rows = points(700, 1.0);
+        let others = points(400, 1.3);
+        for (centres, kernels, bias) in [
+            (&rows, vec![gaussian(0.5)], true),
+            (&others, vec![gaussian(0.5)], false),
+            (&others, vec![gaussian(0.3), gaussian(0.7)], true),
+        ] {
+            check(&KernelDesign::new(&rows, centres, 2, kernels, bias).unwrap());
+        }
+    }
+
+    #[test]
+    fn no_row_is_too_far_from_the_landmarks() {
+        // The outlier is not among those that landmarks are first chosen from.
+        let mut rows = points(3000, 1.0);
+        rows[2..4].copy_from_slice(&[3.0, -3.5]);
+        check(&KernelDesign::new(&rows, &rows[..800], 2, vec![gaussian(0.2)], true).unwrap());
+    }
+
+    #[test]
+    fn rough_kernels_other_functions_and_columns_that_all_but_vanish_have_no_factor() {
+        let rows = points(700, 1.0);
+        let design = |kernel, centres: &[f64]| {
+            KernelDesign::new(&rows, centres, 2, vec![kernel], false).unwrap()
+        };
+        for kernel in [
+            gaussian(1e4),
+            Kernel::Laplacian { gamma: 1.0 },
+            Kernel::Sigmoid {
+                gamma: 0.1,
+                coef0: 0.0,
+            },
+        ] {
+            assert!(Factor::of(&design(kernel, &rows), None, CLOSE).is_none());
+        }
+        let dense = DenseDesign::new(&rows, 700, 2).unwrap();
+        assert!(Factor::of(&dense, None, CLOSE).is_none());
+        // exp(-0.5 (6 - 1)^2) and less: the rest of such a column is no rounding.
+        let far: Vec<f64> = rows.iter().map(|v| v + 7.0).collect();
+        let design = design(gaussian(0.5), &far);
+        let factor = Factor::of(&design, None, CLOSE).unwrap();
+        let all = values(&design);
+        let norms: Vec<f64> = all.chunks(700).map(|c| dot(c, c).sqrt()).collect();
+        assert!(!factor.is_close(&norms));
+    }
+
+    #[test]
+    fn a_coarse_factor_stands_for_large_designs_of_smooth_kernels_alone() {
+        let rows = points(1400, 1.0);
+        let design = |n: usize, gamma| {
+            let rows = &rows[..2 * n];
+            KernelDesign::new(rows, rows, 2, vec![gaussian(gamma)], true).unwrap()
+        };
+        let rank = |design: &KernelDesign| {
+            let grade = Grade::coarse(design)?;
+            Factor::of(design, None, grade).map(|factor| factor.rank())
+        };
+        assert!(rank(&design(1400, 20.0)).unwrap() > rank(&design(1400, 0.5)).unwrap());
+        assert!(rank(&design(1400, 1e4)).is_none());
+        assert!(Grade::coarse(&design(700, 0.5)).is_none());
+        assert!(Grade::exact(&design(700, 0.5)).is_none());
+        assert!(Grade::exact(&design(1400, 0.5)).is_some());
+    }
+}
