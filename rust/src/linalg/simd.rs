@@ -77,6 +77,7 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
 /// ln(1 + x) for x in [0, 1] to 3 units in the last place, as [`exp`] without branches.
 ///
 /// It is 2 artanh(s) with s = x / (2 + x), which is at most 1/3: `s + s^3 / 3 + s^5 / 5 + ...`, to the sixteenth term.
+#[cfg(feature = "fit")]
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `exp`
 pub(crate) fn ln_1p<const FUSED: bool>(x: f64) -> f64 {
@@ -93,6 +94,7 @@ pub(crate) fn ln_1p<const FUSED: bool>(x: f64) -> f64 {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "fit")]
     #[test]
     fn ln_1p_is_within_three_units_in_the_last_place() {
         let mut worst = 0;
