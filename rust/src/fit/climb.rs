@@ -91,16 +91,15 @@ impl Outside {
             resolved: ALIGNED * state.beta,
             out: &mut self.work,
         });
-        let mut best: Option<(f64, usize)> = None;
-        let mut bar = 1.0;
+        let (mut best, mut bar) = (None, 1.0);
         for (i, &ratio) in self.work.iter().enumerate() {
             // Of ties the lower index wins: rounding must not choose the model.
             if ratio > bar && !self.inside[i] && self.gain(i) > self.least_gain(i).max(least) {
-                best = Some((ratio, i));
+                best = Some(i);
                 bar = ratio * (1.0 + TIE);
             }
         }
-        best.map(|(_, i)| (i, self.gain(i)))
+        best.map(|i| (i, self.gain(i)))
     }
 
     /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.

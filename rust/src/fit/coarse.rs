@@ -36,47 +36,48 @@ const JUDGES: usize = 64;
 
 type Limits<'r> = (&'r Rules, NoiseRange);
 
-/// Where there is such a way, brings an empty state to a model nearly settled on all rows, and looks at the dictionary from there;
-/// whether it has. If not the state is empty still.
+/// Where there is such a way, brings an empty state to a model nearly settled on all rows: the dictionary as it looks from there.
+/// Otherwise the state is empty still.
 pub(super) fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
-    dictionary: &mut Dictionary,
+    priors: &Priors,
     (rules, range): Limits<'_>,
     recorder: &mut Recorder<'_>,
-) -> Result<bool, Halt> {
+) -> Result<Option<Dictionary>, Halt> {
     // Smaller dictionaries have one pool.
     let clear = rules.noise != Noise::Estimated && state.beta > CLEAREST;
     if stats.n_basis() <= WHOLE || rules.max_iter < LEAST_STEPS || clear {
-        return Ok(false);
+        return Ok(None);
     }
     let (empty, limits) = (state.clone(), (rules, range));
     let mut outcome = None;
     stats.on_few_features(&mut |whole, part| {
-        let priors = dictionary.priors();
         outcome = Some(first_model(whole, part, (&empty, priors), limits));
     })?;
     let Some(outcome) = outcome else {
-        return Ok(false);
+        return Ok(None);
     };
     let entered = outcome.and_then(|warm| {
         let Some(warm) = warm else {
-            return Ok(false);
+            return Ok(None);
         };
-        warm.enter(stats, state, dictionary.priors(), limits)?;
+        warm.enter(stats, state, priors, limits)?;
+        let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
-        Ok(dictionary.most_to_gain(state) <= ASTRAY)
+        let near = dictionary.most_to_gain(state) <= ASTRAY;
+        Ok(near.then_some(dictionary))
     });
     match entered {
-        Ok(true) => {
+        Ok(Some(dictionary)) => {
             recorder.step(Action::Search, None, state)?;
-            Ok(true)
+            Ok(Some(dictionary))
         }
         // What is nearly so may lack digits that are there on all rows.
-        Ok(false) | Err(Halt::MaxIterations | Halt::Failed(Error::NotPositiveDefinite(_))) => {
+        Ok(None) | Err(Halt::MaxIterations | Halt::Failed(Error::NotPositiveDefinite(_))) => {
             check_flag(stats.cancel_flag().as_deref())?;
             state.clone_from(&empty);
-            Ok(false)
+            Ok(None)
         }
         Err(halt) => Err(halt),
     }

@@ -33,8 +33,7 @@ pub(super) fn maximise(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
     let (noise, own, limits) = (rules.free_noise(range), priors, (rules, range));
-    let mut dictionary = Dictionary::new(stats.n_basis(), own.clone());
-    if coarse::approach(stats, state, &mut dictionary, limits, recorder)? {
+    if let Some(mut dictionary) = coarse::approach(stats, state, &own, limits, recorder)? {
         let start = Start::default();
         return complete(stats, state, &mut dictionary, start, rules, range, recorder);
     }

@@ -73,9 +73,10 @@ pub(super) fn over_blocks(
     Ok(sums)
 }
 
-/// The m x m sum of what `add(rows, out)` adds to each block's own share.
+/// The m x m sum of what `add(rows, out)` adds to the share of each so many rows.
 pub(super) fn sum_over_rows(
     n_rows: usize,
+    at_a_time: usize,
     m: usize,
     add: impl Fn(Range<usize>, &mut [f64]) + Sync + Send,
 ) -> DMatrix<f64> {
@@ -83,7 +84,7 @@ pub(super) fn sum_over_rows(
     if m == 0 {
         return sum;
     }
-    let parts = map_pieces(n_rows, ROW_BLOCK, |rows| {
+    let parts = map_pieces(n_rows, at_a_time, |rows| {
         let mut out = vec![0.0; m * m];
         add(rows, &mut out);
         out

@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use nalgebra::DMatrix;
 
-use super::blocks::Sums;
+use super::blocks::{Sums, sum_over_rows};
 use super::design::{Design, Family};
+use super::everywhere::Everywhere;
 use super::newton::{Newton, sample};
-use crate::Points;
+use super::table::{COLUMNS, Table};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_product, add_transpose_product};
@@ -31,24 +32,12 @@ const MOST_OTHERS: usize = 4;
 const SAMPLE: usize = 1024;
 /// Rows, or functions, at a time: their features stay in the second-level cache.
 const STRIP: usize = 256;
-/// Columns of a symmetric product at a time, where only those after them count.
-const COLUMNS: usize = 24;
-/// Places between columns: at a distance of a power of two all would share their places in the cache.
-const GAP: usize = 8;
 
 /// F and C.
 #[derive(Debug)]
 pub(super) struct Factor {
     features: Table,
     parts: Vec<Part>,
-}
-
-/// Columns of numbers with some space between them.
-#[derive(Debug, Default)]
-struct Table {
-    height: usize,
-    width: usize,
-    values: Vec<f64>,
 }
 
 /// Functions side by side that have features of their own.
@@ -89,10 +78,8 @@ impl Grade {
         let most = most_in_memory(n, k).min(n.min(k) / SHARE);
         (n.saturating_mul(k) >= LEAST && most > 8).then_some(Self { tol: COARSE, most })
     }
-}
 
-impl Grade {
-    fn is_coarse(self) -> bool {
+    pub(super) fn is_coarse(self) -> bool {
         self.tol >= COARSE
     }
 
@@ -204,27 +191,21 @@ impl Factor {
 
     /// F^T W F.
     pub(super) fn gram(&self, weights: &[f64]) -> DMatrix<f64> {
-        let r = self.rank();
-        let parts = map_pieces(self.features.height, 2 * STRIP, |rows| {
+        let (n, r) = (self.features.height, self.rank());
+        let mut sum = sum_over_rows(n, 2 * STRIP, r, |rows, out| {
             let height = rows.len();
             let mut weighted = Vec::with_capacity(height * r);
             for k in 0..r {
                 let values = self.features.column(k)[rows.clone()].iter();
                 weighted.extend(values.zip(&weights[rows.clone()]).map(|(v, w)| v * w));
             }
-            let mut out = vec![0.0; r * r];
             for columns in pieces(r, COLUMNS) {
                 let below = self.features.tall(&(columns.start..r), rows.start);
                 let right = Tall::new(&weighted[columns.start * height..], height, columns.len());
                 let out = &mut out[columns.start * (r + 1)..];
                 add_transpose_product(below, right, height, out, r);
             }
-            out
         });
-        let mut sum = DMatrix::zeros(r, r);
-        for part in &parts {
-            axpy(1.0, part, sum.as_mut_slice());
-        }
         sum.fill_upper_triangle_with_lower_triangle();
         sum
     }
@@ -274,8 +255,6 @@ impl Factor {
         let (r, q) = (self.rank(), wanted.len() + 1);
         let mut all = times(gram, &self.rows_of(wanted, norms));
         all.extend_from_slice(right);
-        // Off the diagonal everything counts twice.
-        let folded = DMatrix::from_fn(r, r, |i, j| gram[(i, j)] * if i == j { 1.0 } else { 2.0 });
         let mut sums = Sums {
             diag: Vec::new(),
             products: vec![Vec::new(); q],
@@ -288,7 +267,7 @@ impl Factor {
                 let tall = table.tall(&columns, functions.start);
                 let mut products = vec![0.0; n * q];
                 add_product(tall, (&all[own..], r), n, (&mut products, n), q);
-                let corner = &folded.as_slice()[own * (r + 1)..];
+                let corner = &gram.as_slice()[own * (r + 1)..];
                 let mut squares = vec![0.0; n];
                 if with_squares {
                     table.add_squares(&columns, &functions, (corner, r), &mut squares);
@@ -335,87 +314,19 @@ impl Factor {
             add_transpose_product(below, turned, r, &mut out[first..], p);
         });
         out.fill_upper_triangle_with_lower_triangle();
-        let gradient = rows.chunks_exact(r.max(1)).map(|row| dot(row, right));
-        (out, gradient.collect())
+        (out, inner(&rows, right))
     }
 
     /// phi_i^T g for each of `js` in units of these lengths, `right` being F^T g.
     pub(super) fn projections(&self, right: &[f64], js: &[usize], norms: &[f64]) -> Vec<f64> {
-        let rows = self.rows_of(js, norms);
-        let rows = rows.chunks_exact(self.rank().max(1));
-        rows.map(|row| dot(row, right)).collect()
+        inner(&self.rows_of(js, norms), right)
     }
 }
 
-impl Table {
-    fn new(height: usize) -> Self {
-        Self {
-            height,
-            width: 0,
-            values: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, column: &[f64]) {
-        self.values.extend_from_slice(column);
-        self.values.extend([0.0; GAP]);
-        self.width += 1;
-    }
-
-    fn extend(&mut self, other: Self) {
-        if self.width == 0 {
-            *self = other;
-        } else {
-            self.values.extend_from_slice(&other.values);
-            self.width += other.width;
-        }
-    }
-
-    fn column(&self, k: usize) -> &[f64] {
-        &self.values[k * (self.height + GAP)..][..self.height]
-    }
-
-    /// Some columns from row `first` on.
-    fn tall(&self, columns: &Range<usize>, first: usize) -> Tall<'_> {
-        let stride = self.height + GAP;
-        Tall::new(
-            &self.values[columns.start * stride + first..],
-            stride,
-            columns.len(),
-        )
-    }
-
-    /// c^T G c for some rows c of some columns; G has its columns `stride` apart, and counts on and above its diagonal.
-    fn add_squares(
-        &self,
-        columns: &Range<usize>,
-        rows: &Range<usize>,
-        (gram, stride): (&[f64], usize),
-        squares: &mut [f64],
-    ) {
-        let n = rows.len();
-        let mut products = vec![0.0; n * COLUMNS];
-        for block in pieces(columns.len(), COLUMNS) {
-            let before = columns.start..columns.start + block.end;
-            // The corner of the block itself counts in part.
-            let mut corner: Vec<f64> = Vec::with_capacity(block.len() * block.end);
-            for j in block.clone() {
-                corner.extend(
-                    (0..block.end).map(|i| if i <= j { gram[j * stride + i] } else { 0.0 }),
-                );
-            }
-            let products = &mut products[..n * block.len()];
-            products.fill(0.0);
-            let tall = self.tall(&before, rows.start);
-            add_product(tall, (&corner, block.end), n, (products, n), block.len());
-            for (product, k) in products.chunks_exact(n).zip(block) {
-                let own = &self.column(columns.start + k)[rows.clone()];
-                for ((square, p), c) in squares.iter_mut().zip(product).zip(own) {
-                    *square += p * c;
-                }
-            }
-        }
-    }
+/// The product of each row, all as long as `right`, with it.
+fn inner(rows: &[f64], right: &[f64]) -> Vec<f64> {
+    let rows = rows.chunks_exact(right.len().max(1));
+    rows.map(|row| dot(row, right)).collect()
 }
 
 /// G B for a symmetric G, columns one after another.
@@ -453,110 +364,6 @@ fn most_in_memory(n: usize, k: usize) -> usize {
     MOST_NUMBERS / n.max(k).max(1)
 }
 
-/// Newton functions and P at some points.
-struct At {
-    values: Table,
-    powers: Vec<f64>,
-}
-
-/// Newton functions at all rows, and at the centres if these are others.
-struct Everywhere {
-    newton: Newton,
-    rows: At,
-    centres: Option<At>,
-}
-
-impl Everywhere {
-    /// With more landmarks where those from a sample are too few.
-    fn of(family: &Family<'_>, mut newton: Newton, grade: Grade) -> Option<Self> {
-        const ROUNDS: usize = 4;
-        let d = family.points.n_features();
-        let centres = (!family.is_about_its_rows())
-            .then(|| Points::from_rows(family.centres, family.len(), d));
-        for _ in 0..ROUNDS {
-            let this = Self {
-                rows: at_all(&newton, family.points),
-                centres: centres.as_ref().map(|centres| at_all(&newton, centres)),
-                newton,
-            };
-            if grade.is_coarse() {
-                return Some(this);
-            }
-            let mut far = Far::default();
-            far.add(&this.newton, family.points, &this.rows, grade.tol);
-            if let (Some(points), Some(at)) = (&centres, &this.centres) {
-                far.add(&this.newton, points, at, grade.tol);
-            }
-            if far.powers.is_empty() {
-                return Some(this);
-            }
-            newton = this.newton;
-            let size = far.powers.len();
-            let function = |k| far.values.iter().skip(k).step_by(newton.len()).copied();
-            let functions: Vec<Vec<f64>> = (0..newton.len())
-                .map(|k| function(k).take(size).collect())
-                .collect();
-            if !newton.grow(&far.points, functions, far.powers, grade.tol, grade.most) {
-                return None;
-            }
-        }
-        None
-    }
-}
-
-/// Points where P is too large yet.
-#[derive(Default)]
-struct Far {
-    /// Row by row.
-    points: Vec<f64>,
-    /// Newton functions, point after point.
-    values: Vec<f64>,
-    powers: Vec<f64>,
-}
-
-impl Far {
-    fn add(&mut self, newton: &Newton, points: &Points, at: &At, tol: f64) {
-        for (i, power) in at.powers.iter().enumerate() {
-            // What rounding may have added to P^2 is not for landmarks to take away.
-            let square = power * power - newton.rounding() * newton.largest();
-            if square > tol * newton.largest() {
-                self.points
-                    .extend((0..points.n_features()).map(|f| points.feature(f)[i]));
-                self.values
-                    .extend((0..newton.len()).map(|k| at.values.column(k)[i]));
-                self.powers.push(square);
-            }
-        }
-    }
-}
-
-/// Newton functions at all points.
-fn at_all(newton: &Newton, points: &Points) -> At {
-    let n = points.n_points();
-    let parts = map_pieces(n, STRIP, |rows| {
-        let (mut out, height) = (Vec::new(), rows.len());
-        let powers = newton.at(points, rows, height, &mut out);
-        (out, powers)
-    });
-    let stride = n + GAP;
-    let mut values = vec![0.0; stride * newton.len()];
-    let mut powers = Vec::with_capacity(n);
-    for (part, own) in parts {
-        let (start, height) = (powers.len(), own.len());
-        let columns = values.chunks_exact_mut(stride);
-        for (column, part) in columns.zip(part.chunks_exact(height)) {
-            column[start..start + height].copy_from_slice(part);
-        }
-        powers.extend(own);
-    }
-    let values = Table {
-        height: n,
-        width: newton.len(),
-        values,
-    };
-    At { values, powers }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -587,7 +394,7 @@ mod tests {
         (0..k).flat_map(|c| block.column(c, n).to_vec()).collect()
     }
 
-    fn inner(a: &[f64], b: &[f64], w: &[f64]) -> f64 {
+    fn weighted(a: &[f64], b: &[f64], w: &[f64]) -> f64 {
         let terms = a.iter().zip(b).zip(w);
         terms.map(|((a, b), w)| a * b * w).sum()
     }
@@ -603,7 +410,7 @@ mod tests {
         let target: Vec<f64> = (0..n).map(|i| (0.3 * i as f64).sin()).collect();
         let ones = vec![1.0; n];
         let norms: Vec<f64> = (0..k)
-            .map(|i| inner(column(i), column(i), &ones).sqrt())
+            .map(|i| weighted(column(i), column(i), &ones).sqrt())
             .collect();
         assert!(factor.is_close(&norms));
         let (gram, right) = (factor.gram(&weights), factor.project(&target));
@@ -613,16 +420,16 @@ mod tests {
         for i in 0..k {
             close(
                 sums.diag[i],
-                inner(column(i), column(i), &weights),
+                weighted(column(i), column(i), &weights),
                 norms[i].powi(2),
             );
             for (products, &j) in sums.products.iter().zip(&wanted) {
-                let product = inner(column(i), column(j), &weights) / norms[j];
+                let product = weighted(column(i), column(j), &weights) / norms[j];
                 close(products[i], product, norms[i]);
             }
             close(
                 sums.products[3][i],
-                inner(column(i), &target, &ones),
+                weighted(column(i), &target, &ones),
                 norms[i] * norms[0],
             );
         }
@@ -630,10 +437,10 @@ mod tests {
         let projections = factor.projections(&right, &wanted, &norms);
         for (a, &i) in wanted.iter().enumerate() {
             for (b, &j) in wanted.iter().enumerate() {
-                let product = inner(column(i), column(j), &weights) / (norms[i] * norms[j]);
+                let product = weighted(column(i), column(j), &weights) / (norms[i] * norms[j]);
                 close(among[(a, b)], product, 1.0);
             }
-            let projection = inner(column(i), &target, &ones) / norms[i];
+            let projection = weighted(column(i), &target, &ones) / norms[i];
             close(gradient[a], projection, norms[0]);
             close(projections[a], projection, norms[0]);
         }

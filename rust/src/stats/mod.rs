@@ -12,6 +12,7 @@ mod columns;
 mod compressed;
 mod dense;
 mod design;
+mod everywhere;
 mod factor;
 mod joined;
 mod kernel_design;
@@ -32,6 +33,7 @@ mod softmax_sums;
 mod subset;
 mod sufficient;
 mod summary;
+mod table;
 mod thinned;
 
 pub use dense::DenseDesign;

@@ -248,7 +248,7 @@ impl Statistics for Multinomial<'_> {
         let deviance = self.move_to(active, mu)?;
         self.active_gradient(gradient);
         let (n, m) = (self.n(), active.len());
-        let sum = sum_over_rows(n, m, |rows, out| {
+        let sum = sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             self.rows
                 .add_gram(&self.packed[rows.start..], n, &rows, &self.groups, out);
         });
@@ -269,7 +269,7 @@ impl Statistics for Multinomial<'_> {
         self.check_cancel()?;
         self.pack(active);
         let (n, m) = (self.n(), active.len());
-        Ok(sum_over_rows(n, m, |rows, out| {
+        Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let height = rows.len();
             for (c, t) in self.moves(&rows, sigma).iter().enumerate() {
                 let w = &self.rows.weighted(c)[rows.clone()];

@@ -58,8 +58,6 @@ pub struct Observations<'a> {
     factor: Option<Arc<Factor>>,
     /// F^T W F for the weights of the moment, once it has been asked for.
     factor_gram: Option<Arc<DMatrix<f64>>>,
-    /// The functions, weights and deviance last asked about, where that would be much to find again.
-    asked: Option<(Vec<usize>, Vec<f64>, f64)>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -164,7 +162,6 @@ impl<'a> Observations<'a> {
             prepared: Vec::new(),
             factor: None,
             factor_gram: None,
-            asked: None,
             target,
             cancel: None,
         }
@@ -231,18 +228,16 @@ impl<'a> Observations<'a> {
         let Some(factor) = factor else {
             return Ok(false);
         };
-        let factor = Arc::new(factor);
-        self.factor = Some(factor.clone());
         let sums = self.factor_sums(&factor, &[])?;
         let weight = self.first_weight();
         let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
         self.norms = lengths(&squares)?;
-        if !factor.is_close(&self.norms) {
-            self.factor = None;
-            return Ok(false);
+        let close = factor.is_close(&self.norms);
+        if close {
+            self.start = Some(unit_columns(sums, &self.norms, false, deviance));
+            self.factor = Some(Arc::new(factor));
         }
-        self.start = Some(unit_columns(sums, &self.norms, false, deviance));
-        Ok(true)
+        Ok(close)
     }
 
     /// The sums of a pass at the `mu` last asked about, in the units of the columns given.
@@ -274,11 +269,6 @@ impl<'a> Observations<'a> {
     pub(super) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
         self.pack(active);
-        if let Some((functions, weights, deviance)) = &self.asked
-            && (functions.as_slice(), weights.as_slice()) == (active, mu)
-        {
-            return Ok(*deviance);
-        }
         self.factor_gram = None;
         let n = self.target.len();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
@@ -299,9 +289,6 @@ impl<'a> Observations<'a> {
             self.working.extend(piece.weight);
             self.residual.extend(piece.residual);
             deviance += piece.deviance.iter().sum::<f64>();
-        }
-        if self.factor.is_some() {
-            self.asked = Some((active.to_vec(), mu.to_vec(), deviance));
         }
         Ok(deviance)
     }
@@ -411,7 +398,7 @@ impl Statistics for Observations<'_> {
         self.packed.products(&self.residual, gradient);
         let m = active.len();
         let n = self.target.len();
-        let mut sum = sum_over_rows(n, m, |rows, out| {
+        let mut sum = sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             self.add_gram(&self.packed.at(&rows), &rows, out);
         });
         self.check_cancel()?;
@@ -425,7 +412,6 @@ impl Statistics for Observations<'_> {
             return Err(no_bound());
         }
         if !self.is_linear() {
-            self.asked = None;
             self.pack(active);
             let n = self.target.len();
             self.xi = Some(tightest(
@@ -450,7 +436,7 @@ impl Statistics for Observations<'_> {
         self.pack(active);
         let (n, m) = (self.target.len(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
-        Ok(sum_over_rows(n, m, |rows, out| {
+        Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let columns = self.packed.at(&rows);
             let height = rows.len();
             let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;

@@ -1,0 +1,106 @@
+//! The Newton basis of a kernel at all rows and centres, with as many landmarks as these ask for.
+
+use super::design::Family;
+use super::factor::Grade;
+use super::newton::Newton;
+use super::table::Table;
+use crate::Points;
+use crate::linalg::parallel::map_pieces;
+
+/// Points at a time.
+const STRIP: usize = 256;
+
+/// Newton functions and P at some points.
+pub(super) struct At {
+    pub(super) values: Table,
+    pub(super) powers: Vec<f64>,
+}
+
+/// Newton functions at all rows, and at the centres if these are others.
+pub(super) struct Everywhere {
+    newton: Newton,
+    pub(super) rows: At,
+    pub(super) centres: Option<At>,
+}
+
+impl Everywhere {
+    /// With more landmarks where those from a sample are too few.
+    pub(super) fn of(family: &Family<'_>, mut newton: Newton, grade: Grade) -> Option<Self> {
+        const ROUNDS: usize = 4;
+        let d = family.points.n_features();
+        let centres = (!family.is_about_its_rows())
+            .then(|| Points::from_rows(family.centres, family.len(), d));
+        for _ in 0..ROUNDS {
+            let this = Self {
+                rows: at_all(&newton, family.points),
+                centres: centres.as_ref().map(|centres| at_all(&newton, centres)),
+                newton,
+            };
+            if grade.is_coarse() {
+                return Some(this);
+            }
+            let mut far = Far::default();
+            far.add(&this.newton, family.points, &this.rows, grade.tol);
+            if let (Some(points), Some(at)) = (&centres, &this.centres) {
+                far.add(&this.newton, points, at, grade.tol);
+            }
+            if far.powers.is_empty() {
+                return Some(this);
+            }
+            newton = this.newton;
+            let function = |k| far.values.iter().skip(k).step_by(newton.len()).copied();
+            let functions: Vec<Vec<f64>> =
+                (0..newton.len()).map(|k| function(k).collect()).collect();
+            if !newton.grow(&far.points, functions, far.powers, grade.tol, grade.most) {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// Points where P is too large yet.
+#[derive(Default)]
+struct Far {
+    /// Row by row.
+    points: Vec<f64>,
+    /// Newton functions, point after point.
+    values: Vec<f64>,
+    powers: Vec<f64>,
+}
+
+impl Far {
+    fn add(&mut self, newton: &Newton, points: &Points, at: &At, tol: f64) {
+        for (i, power) in at.powers.iter().enumerate() {
+            // What rounding may have added to P^2 is not for landmarks to take away.
+            let square = power * power - newton.rounding() * newton.largest();
+            if square > tol * newton.largest() {
+                self.points
+                    .extend((0..points.n_features()).map(|f| points.feature(f)[i]));
+                self.values
+                    .extend((0..newton.len()).map(|k| at.values.column(k)[i]));
+                self.powers.push(square);
+            }
+        }
+    }
+}
+
+/// Newton functions at all points.
+fn at_all(newton: &Newton, points: &Points) -> At {
+    let n = points.n_points();
+    let parts = map_pieces(n, STRIP, |rows| {
+        let (mut out, height) = (Vec::new(), rows.len());
+        let powers = newton.at(points, rows, height, &mut out);
+        (out, powers)
+    });
+    let mut values = Table::zeros(n, newton.len());
+    let mut powers = Vec::with_capacity(n);
+    for (part, own) in parts {
+        let (start, height) = (powers.len(), own.len());
+        for (column, part) in values.columns_mut().zip(part.chunks_exact(height)) {
+            column[start..start + height].copy_from_slice(part);
+        }
+        powers.extend(own);
+    }
+    At { values, powers }
+}

@@ -1,0 +1,107 @@
+//! Columns of numbers, kept so that products of them are fast.
+
+use std::ops::Range;
+
+use crate::linalg::parallel::pieces;
+use crate::linalg::product::{Tall, add_product};
+
+/// Columns of a symmetric product at a time, where only those after them count.
+pub(super) const COLUMNS: usize = 24;
+/// Places between columns: at a distance of a power of two all would share their places in the cache.
+const GAP: usize = 8;
+
+/// Columns of numbers with some space between them.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    values: Vec<f64>,
+}
+
+impl Table {
+    pub(super) fn new(height: usize) -> Self {
+        Self {
+            height,
+            width: 0,
+            values: Vec::new(),
+        }
+    }
+
+    /// Zeros.
+    pub(super) fn zeros(height: usize, width: usize) -> Self {
+        Self {
+            height,
+            width,
+            values: vec![0.0; (height + GAP) * width],
+        }
+    }
+
+    /// All columns, to be written.
+    pub(super) fn columns_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
+        let height = self.height;
+        let columns = self.values.chunks_exact_mut(height + GAP);
+        columns.map(move |column| &mut column[..height])
+    }
+
+    pub(super) fn push(&mut self, column: &[f64]) {
+        self.values.extend_from_slice(column);
+        self.values.extend([0.0; GAP]);
+        self.width += 1;
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        if self.width == 0 {
+            *self = other;
+        } else {
+            self.values.extend_from_slice(&other.values);
+            self.width += other.width;
+        }
+    }
+
+    pub(super) fn column(&self, k: usize) -> &[f64] {
+        &self.values[k * (self.height + GAP)..][..self.height]
+    }
+
+    /// Some columns from row `first` on.
+    pub(super) fn tall(&self, columns: &Range<usize>, first: usize) -> Tall<'_> {
+        let stride = self.height + GAP;
+        Tall::new(
+            &self.values[columns.start * stride + first..],
+            stride,
+            columns.len(),
+        )
+    }
+
+    /// Adds c^T G c for some rows c of some columns; G is symmetric, its columns `stride` apart.
+    pub(super) fn add_squares(
+        &self,
+        columns: &Range<usize>,
+        rows: &Range<usize>,
+        (gram, stride): (&[f64], usize),
+        squares: &mut [f64],
+    ) {
+        let n = rows.len();
+        let mut products = vec![0.0; n * COLUMNS];
+        for block in pieces(columns.len(), COLUMNS) {
+            let before = columns.start..columns.start + block.end;
+            // What is above the diagonal counts for what is below it too.
+            let mut corner: Vec<f64> = Vec::with_capacity(block.len() * block.end);
+            for j in block.clone() {
+                let column = &gram[j * stride..];
+                corner.extend(column[..j].iter().map(|g| 2.0 * g));
+                corner.push(column[j]);
+                corner.resize(corner.len() + block.end - j - 1, 0.0);
+            }
+            let products = &mut products[..n * block.len()];
+            products.fill(0.0);
+            let tall = self.tall(&before, rows.start);
+            add_product(tall, (&corner, block.end), n, (products, n), block.len());
+            for (product, k) in products.chunks_exact(n).zip(block) {
+                let own = &self.column(columns.start + k)[rows.clone()];
+                for ((square, p), c) in squares.iter_mut().zip(product).zip(own) {
+                    *square += p * c;
+                }
+            }
+        }
+    }
+}
