@@ -145,12 +145,17 @@ fn tile<S: Simd, const C: usize>(simd: S, left: [&[f64]; P], right: [&[f64]; C])
             }
         }
     }
-    std::array::from_fn(|j| {
-        std::array::from_fn(|i| {
-            let tail = left_tails[i].iter().zip(right_tails[j]);
-            simd.reduce_sum_f64s(sums[j][i]) + tail.map(|(l, r)| l * r).sum::<f64>()
-        })
-    })
+    if !left_tails[0].is_empty() {
+        // The last rows make a vector with zeros.
+        let l: [S::f64s; P] = std::array::from_fn(|i| simd.partial_load_f64s(left_tails[i]));
+        for (sums, tail) in sums.iter_mut().zip(&right_tails) {
+            let r = simd.partial_load_f64s(tail);
+            for (sum, l) in sums.iter_mut().zip(l) {
+                *sum = simd.mul_add_e_f64s(l, r, *sum);
+            }
+        }
+    }
+    sums.map(|sums| sums.map(|sum| simd.reduce_sum_f64s(sum)))
 }
 
 /// Columns as whole vectors and what is left over, all of one length.

@@ -12,8 +12,9 @@ use crate::linalg::parallel::{map_pieces, pieces};
 
 /// Rows handled at a time where every row is handled once.
 pub(super) const ROW_BLOCK: usize = 2048;
-/// Rows of a block of the design: with the columns below it stays in the second-level cache.
-const BLOCK_ROWS: usize = 512;
+/// Rows of a block of the design: with the columns below it stays in the second-level cache, where columns at a distance of a
+/// power of two would share their places.
+const BLOCK_ROWS: usize = 504;
 /// Columns handled at a time by one thread.
 const COLUMN_BLOCK: usize = 64;
 

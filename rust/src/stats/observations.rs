@@ -25,9 +25,10 @@ use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result};
 
 /// Columns of a Gram matrix that one thread makes at a time.
-const GRAM_COLUMNS: usize = 64;
-/// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches.
-pub(super) const GRAM_ROWS: usize = 512;
+const GRAM_COLUMNS: usize = 24;
+/// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches, where at a distance of a power of two they
+/// would share their places.
+pub(super) const GRAM_ROWS: usize = 504;
 
 /// [`Statistics`] of rows that this process can see.
 ///
