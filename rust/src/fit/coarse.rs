@@ -110,7 +110,7 @@ fn first_model(
     if pairs.any(|(rows, features)| rows > &(features + APART)) {
         return Ok(None);
     }
-    let start = Start::rough(pool);
+    let start = Start::rough(pool, part.n_obs(), noise);
     sequential::complete(
         part,
         &mut state,

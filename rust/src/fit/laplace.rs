@@ -18,7 +18,7 @@ use super::mode::find_mode;
 use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
-use super::search::search;
+use super::search::{Opening, search};
 use super::settings::{
     BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
 };
@@ -253,7 +253,7 @@ fn relinearise(
         let pool = Pool::about(stats, state, priors, stretch.others)?;
         let outcome = pool.within(state, recorder, |state, recorder| {
             climb(&pool, state, None, stretch.effort, recorder)?;
-            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, false)? {
+            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, Opening::Plain)? {
                 recorder.step(Action::Search, None, state)?;
             }
             Ok(())

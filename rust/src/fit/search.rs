@@ -16,26 +16,39 @@ use super::state::State;
 use crate::Error;
 use crate::linalg::parallel::map_pieces;
 
+/// What a search begins with.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// The model as it is.
+    #[default]
+    Plain,
+    /// The model settled. That is what a restart would come to where the pool has made the model from nothing.
+    Settling,
+    /// Another way through the problem, from an empty model.
+    Restart,
+}
+
 /// Looks for a better model in the neighbourhood of each active function; whether one was found.
 ///
-/// `state` is that of a fit on the pool. It then stands at the better model, loosely settled. `restarting`: whether to
-/// try from an empty model too.
+/// `state` is that of a fit on the pool. It then stands at the better model, loosely settled.
 pub(super) fn search(
     pool: &Pool,
     state: &mut State,
     noise: Option<NoiseRange>,
     most_trials: usize,
-    restarting: bool,
+    opening: Opening,
 ) -> Result<bool, Halt> {
     if state.len() == 0 {
         return Ok(false);
     }
     let before = state.log_posterior();
     let mut best = Model::new(pool, state.clone());
-    if restarting {
-        let other = best.restart(pool, noise);
-        best.keep_better(other)?;
-    }
+    let opened = match opening {
+        Opening::Plain => Ok(None),
+        Opening::Settling => best.settled(pool, noise),
+        Opening::Restart => best.restart(pool, noise),
+    };
+    best.keep_better(opened)?;
     let mut trials = 0;
     while trials < most_trials {
         let reached = best.evidence;
@@ -115,6 +128,11 @@ impl Model {
             Err(halt) => return Err(halt),
         }
         Ok(())
+    }
+
+    /// This model as trials are settled.
+    fn settled(&self, pool: &Pool, noise: Option<NoiseRange>) -> Result<Option<Self>, Halt> {
+        self.challenge(pool, self.state.clone(), self.outside.clone(), noise)
     }
 
     /// What the scheme comes to from an empty model; `None` if nothing better.

@@ -14,10 +14,10 @@ use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::sampled;
-use super::search::search;
+use super::search::{Opening, search};
 use super::settings::{
     CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
-    SEARCHES, WHOLE, trials,
+    SEARCHES, WHOLE, searches, trials,
 };
 use super::settled::{fell, go_back, unless_indefinite};
 use super::state::State;
@@ -56,7 +56,7 @@ pub(super) fn maximise(
         return complete(stats, state, &mut dictionary, start, rules, range, recorder);
     }
     let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
-    let start = Start::rough(whole);
+    let start = Start::rough(whole, stats.n_obs(), noise);
     complete(stats, state, &mut dictionary, start, rules, range, recorder)
 }
 
@@ -67,22 +67,31 @@ pub(super) struct Start {
     whole: Option<Pool>,
     /// Searches to make.
     searches: usize,
+    /// How the first of them begins.
+    opening: Opening,
 }
 
 impl Start {
-    /// From what [`rough`] brought.
-    pub(super) fn rough(whole: Option<Pool>) -> Self {
+    /// From what [`rough`] brought, on `n` rows.
+    pub(super) fn rough(whole: Option<Pool>, n: f64, noise: Option<NoiseRange>) -> Self {
+        // Where the noise is given a restart comes down to it in stages, and to another model.
+        let again = whole.is_some() && noise.is_some();
         Self {
             whole,
-            searches: SEARCHES,
+            searches: searches(n),
+            opening: if again {
+                Opening::Settling
+            } else {
+                Opening::Restart
+            },
         }
     }
 
     /// From a model that is nearly settled, with so many searches to make.
     pub(super) fn warm(searches: usize) -> Self {
         Self {
-            whole: None,
             searches,
+            ..Self::default()
         }
     }
 }
@@ -125,6 +134,7 @@ fn go_on(
     Start {
         whole,
         mut searches,
+        mut opening,
     }: Start,
     (rules, range): (&Rules, NoiseRange),
     recorder: &mut Recorder<'_>,
@@ -150,8 +160,8 @@ fn go_on(
         };
         if let Some(pool) = pool {
             if searches > 0 {
-                let first = searches == SEARCHES;
-                let found = improve(stats, state, pool, noise, first, recorder)?;
+                let opening = std::mem::take(&mut opening);
+                let found = improve(stats, state, pool, noise, opening, recorder)?;
                 // What a pool can give one search finds; the next is for stand-ins that were not in it.
                 searches = if found && whole.is_none() {
                     searches - 1
@@ -257,13 +267,13 @@ fn approach(
         step: FINE_STEP,
         tol: LOOSE_TOL,
     };
-    let mut searches = SEARCHES;
+    let (mut searches, mut opening) = (SEARCHES, Opening::Restart);
     for _ in 0..MOST_ROUNDS {
         let searching = searches > 0 && dictionary.most_to_gain(state) <= ROUGH;
         let pool = next_pool(stats, state, dictionary, searching)?;
         if searching {
-            let first = searches == SEARCHES;
-            let found = improve(stats, state, &pool, noise, first, recorder)?;
+            let found = improve(stats, state, &pool, noise, opening, recorder)?;
+            opening = Opening::Plain;
             searches = if found { searches - 1 } else { 0 };
         }
         pool.within(state, recorder, |state, recorder| {
@@ -302,12 +312,12 @@ fn improve(
     state: &mut State,
     pool: &Pool,
     noise: Option<NoiseRange>,
-    first: bool,
+    opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Halt> {
     let trials = trials(stats.n_obs());
     let found = pool.within(state, recorder, |state, _| {
-        search(pool, state, noise, trials, first)
+        search(pool, state, noise, trials, opening)
     })?;
     if found {
         // The pool knows the targets by their projections alone; the rows say what the new model leaves of them.

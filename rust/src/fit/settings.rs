@@ -306,12 +306,18 @@ pub(super) const CONTENDERS: usize = 192;
 /// Searches, each on a pool filled anew about the model that the last one found.
 pub(super) const SEARCHES: usize = 2;
 
+/// Searches of a fit of `n` rows: where a pass over them takes less than a search, the second would be a large part of the fit.
+pub(super) fn searches(n: f64) -> usize {
+    const FEW_ROWS: f64 = 1280.0;
+    if n < FEW_ROWS { 1 } else { SEARCHES }
+}
+
 /// Neighbourhoods that a search of `n` rows tries: its cost stays a fraction of that of a pass over the dictionary.
 pub(super) fn trials(n: f64) -> usize {
     const PER_ROW: f64 = 0.04;
-    // Between 36 and 48, so the conversion is exact.
+    // Between 30 and 48, so the conversion is exact.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let trials = (PER_ROW * n).clamp(36.0, 48.0) as usize;
+    let trials = (PER_ROW * n).clamp(30.0, 48.0) as usize;
     trials
 }
 
