@@ -250,7 +250,7 @@ fn relinearise(
     recorder.step(Action::Mode, None, state)?;
     for _ in 0..MOST_MODES {
         let before = state.clone();
-        let pool = Pool::about(stats, state, priors, stretch.others)?;
+        let pool = Pool::nearly_about(stats, state, priors, stretch.others)?;
         let outcome = pool.within(state, recorder, |state, recorder| {
             climb(&pool, state, None, stretch.effort, recorder)?;
             if stretch.trials > 0 && search(&pool, state, None, stretch.trials, Opening::Plain)? {

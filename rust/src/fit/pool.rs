@@ -42,6 +42,30 @@ impl Pool {
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
+        Self::gathered(stats, state, priors, others, |stats, members| {
+            stats.among(members)
+        })
+    }
+
+    /// The same, to the digits that it takes to choose functions by.
+    pub(super) fn nearly_about(
+        stats: &mut dyn Statistics,
+        state: &mut State,
+        priors: &Priors,
+        others: &[usize],
+    ) -> Result<Self> {
+        Self::gathered(stats, state, priors, others, |stats, members| {
+            stats.nearly_among(members)
+        })
+    }
+
+    fn gathered(
+        stats: &mut dyn Statistics,
+        state: &mut State,
+        priors: &Priors,
+        others: &[usize],
+        among: impl Fn(&mut dyn Statistics, &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>,
+    ) -> Result<Self> {
         if stats.is_linear() {
             state.centre(stats)?;
         } else {
@@ -51,7 +75,7 @@ impl Pool {
         let mut members = [others, &state.active].concat();
         members.sort_unstable();
         members.dedup();
-        let (gram, gradient) = stats.among(&members)?;
+        let (gram, gradient) = among(stats, &members)?;
         let mut pool = Self {
             gram,
             projections: gradient.clone(),

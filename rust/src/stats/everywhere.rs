@@ -18,7 +18,7 @@ pub(super) struct At {
 
 /// Newton functions at all rows, and at the centres if these are others.
 pub(super) struct Everywhere {
-    newton: Newton,
+    pub(super) newton: Newton,
     pub(super) rows: At,
     pub(super) centres: Option<At>,
 }

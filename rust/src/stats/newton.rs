@@ -125,6 +125,13 @@ impl Newton {
         self.rounding
     }
 
+    /// P^2 at each landmark before it was one, relative to the largest k(x, x).
+    pub(super) fn pivots(&self) -> Vec<f64> {
+        let ends = (1..=self.len()).map(|rows| rows * (rows + 1) / 2 - 1);
+        ends.map(|end| self.lower[end] * self.lower[end] / self.largest)
+            .collect()
+    }
+
     /// L.
     pub(super) fn len(&self) -> usize {
         self.landmarks.len() / self.n_features.max(1)

@@ -57,6 +57,8 @@ pub struct Observations<'a> {
     pub(super) prepared: Vec<Prepared>,
     /// The design as a product of two matrices with few columns, if it is one but for rounding.
     factor: Option<Arc<Factor>>,
+    /// Its leading features, if they are much fewer.
+    leading: Option<Arc<Factor>>,
     /// F^T W F for the weights of the moment, once it has been asked for.
     factor_gram: Option<Arc<DMatrix<f64>>>,
     cancel: Option<Arc<AtomicBool>>,
@@ -162,6 +164,7 @@ impl<'a> Observations<'a> {
             start: None,
             prepared: Vec::new(),
             factor: None,
+            leading: None,
             factor_gram: None,
             target,
             cancel: None,
@@ -236,6 +239,7 @@ impl<'a> Observations<'a> {
         let close = factor.is_close(&self.norms);
         if close {
             self.start = Some(unit_columns(sums, &self.norms, false, deviance));
+            self.leading = factor.leading().map(Arc::new);
             self.factor = Some(Arc::new(factor));
         }
         Ok(close)
@@ -550,6 +554,10 @@ impl Statistics for Observations<'_> {
     }
 
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        if let Some(factor) = &self.factor {
+            let right = factor.project(&self.residual);
+            return Ok(factor.projections(&right, js, &self.norms));
+        }
         let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
             self.check_cancel()?;
             let mut column = vec![0.0; rows.len()];
@@ -590,5 +598,16 @@ impl Statistics for Observations<'_> {
         self.check_cancel()?;
         gram.fill_upper_triangle_with_lower_triangle();
         Ok((gram, gradient))
+    }
+
+    fn nearly_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        let (Some(leading), None) = (self.leading.clone(), &self.factor_gram) else {
+            return self.among(js);
+        };
+        self.check_cancel()?;
+        let gram = leading.gram(&self.working);
+        self.check_cancel()?;
+        let (gram, _) = leading.among(&gram, &vec![0.0; leading.rank()], js, &self.norms);
+        Ok((gram, self.project(js)?))
     }
 }

@@ -58,6 +58,16 @@ impl Table {
         }
     }
 
+    /// Some columns.
+    pub(super) fn leading(&self, columns: Range<usize>) -> Self {
+        let stride = self.height + GAP;
+        Self {
+            height: self.height,
+            width: columns.len(),
+            values: self.values[columns.start * stride..columns.end * stride].to_vec(),
+        }
+    }
+
     pub(super) fn column(&self, k: usize) -> &[f64] {
         &self.values[k * (self.height + GAP)..][..self.height]
     }
