@@ -10,7 +10,8 @@ use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::record::{Halt, Recorder};
 use super::settings::{
-    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL, TRIALS_AT_A_TIME,
+    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, MOST_IN_VAIN, NEIGHBOURHOOD, START_NOISE, TRIAL,
+    TRIALS_AT_A_TIME,
 };
 use super::state::State;
 use crate::Error;
@@ -49,20 +50,25 @@ pub(super) fn search(
         Opening::Restart => best.restart(pool, noise),
     };
     best.keep_better(opened)?;
-    let mut trials = 0;
-    while trials < most_trials {
+    let (mut trials, mut in_vain) = (0, 0);
+    'rounds: loop {
         let reached = best.evidence;
         for batch in seeds(&best.state).chunks(TRIALS_AT_A_TIME) {
             // All of a batch start from the same model, so threads do not show in the result.
             let outcomes = map_pieces(batch.len(), 1, |range| {
                 best.without_neighbourhood(pool, batch[range.start], noise)
             });
+            let standing = best.evidence;
             for outcome in outcomes {
                 best.keep_better(outcome)?;
             }
             trials += batch.len();
-            if trials >= most_trials {
-                break;
+            in_vain += batch.len();
+            if best.evidence > standing {
+                in_vain = 0;
+            }
+            if trials >= most_trials || in_vain >= MOST_IN_VAIN {
+                break 'rounds;
             }
         }
         if best.evidence <= reached {

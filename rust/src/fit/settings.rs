@@ -321,6 +321,10 @@ pub(super) fn trials(n: f64) -> usize {
     trials
 }
 
+/// Neighbourhoods tried in a row, none of which led to a better model, after which a search is over: they begin where a model is
+/// loosest.
+pub(super) const MOST_IN_VAIN: usize = 16;
+
 /// Neighbourhoods tried at a time, each from the same model.
 pub(super) const TRIALS_AT_A_TIME: usize = 4;
 
