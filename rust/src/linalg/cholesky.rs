@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use super::blas::{axpy, dot};
+use super::blas::{axpy, axpys, dot};
 use super::simd::{Simd, WithSimd, dispatch};
+
+/// Columns that a loop takes at a time, so that what they have to do with is read and written less often.
+const TOGETHER: usize = 4;
 
 /// The matrix is not positive definite (to working precision): this squared pivot is not a positive number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -336,9 +339,17 @@ impl Cholesky {
             for (i, l) in column.iter_mut().enumerate() {
                 *l = a(j + i, j);
             }
-            for k in 0..j {
+            let term = |k: usize| {
                 let earlier = &done[k * stride + j..k * stride + n];
-                axpy(-earlier[0], earlier, column);
+                (-earlier[0], earlier)
+            };
+            let whole = j - j % TOGETHER;
+            for k in (0..whole).step_by(TOGETHER) {
+                axpys(std::array::from_fn(|t| term(k + t)), column);
+            }
+            for k in whole..j {
+                let (c, earlier) = term(k);
+                axpy(c, earlier, column);
             }
             let pivot = column[0];
             if !(pivot > 0.0 && pivot.is_finite()) || cancelled {
@@ -365,11 +376,22 @@ impl Cholesky {
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `refactor_here`
     fn solve_lower_from(&self, start: usize, b: &mut [f64]) {
-        for k in 0..b.len() {
+        let whole = b.len() - b.len() % TOGETHER;
+        for first in (0..whole).step_by(TOGETHER) {
+            let columns: [&[f64]; TOGETHER] =
+                std::array::from_fn(|t| self.column(start + first + t));
+            let (done, rest) = b[first..].split_at_mut(TOGETHER);
+            for (t, column) in columns.iter().enumerate() {
+                done[t] /= column[0];
+                axpy(-done[t], &column[1..TOGETHER - t], &mut done[t + 1..]);
+            }
+            let below = |t: usize| (-done[t], &columns[t][TOGETHER - t..]);
+            axpys(std::array::from_fn(below), rest);
+        }
+        for k in whole..b.len() {
             let column = self.column(start + k);
-            let y = b[k] / column[0];
-            b[k] = y;
-            axpy(-y, &column[1..], &mut b[k + 1..]);
+            b[k] /= column[0];
+            axpy(-b[k], &column[1..], &mut b[k + 1..]);
         }
     }
 
