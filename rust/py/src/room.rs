@@ -7,8 +7,8 @@ const POOL: usize = 1024;
 /// Functions whose values on all rows a sequential fit keeps: those in the model, and few models have more. (A pool has none:
 /// its Gram matrix is made from blocks of rows.)
 const KEPT: usize = 128;
-/// Numbers in the features of a smooth dictionary: at the rows, at the centres, and while they are made.
-const FEATURES: usize = 3 << 22;
+/// Numbers in the features of a smooth dictionary: at the rows, at the centres, and the same for the leading ones.
+const FEATURES: usize = 4 << 22;
 /// Square matrices of the functions at hand: Gram matrix, factor, covariance, and what is kept to go back to.
 const SQUARES: usize = 6;
 /// Vectors of the length of the rows, and of the dictionary.

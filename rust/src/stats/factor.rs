@@ -190,7 +190,11 @@ impl Factor {
     pub(super) fn leading(&self) -> Option<Self> {
         /// Of all features: beyond, passes take two thirds of the time or more.
         const MOST: f64 = 0.8;
-        let lead = |part: &Part| part.pivots.iter().take_while(|&&p| p > NEAR).count();
+        // Points that were found to be far later on have landmarks further back.
+        let lead = |part: &Part| {
+            let last = part.pivots.iter().rposition(|&pivot| pivot > NEAR);
+            last.map_or(0, |last| last + 1)
+        };
         let width: usize = self.parts.iter().map(lead).sum();
         // No number of features is beyond a float.
         #[allow(clippy::cast_precision_loss)]
@@ -522,6 +526,28 @@ mod tests {
         };
         let (nearly, exactly) = (among(&leading), among(&factor));
         assert!((nearly - &exactly).amax() < 1e-8 * exactly.amax());
+    }
+
+    #[test]
+    fn an_outlier_has_leading_features_too() {
+        let mut rows: Vec<f64> = (0..2800)
+            .map(|i| (f64::from(i) * f64::from(i) * 0.37).sin())
+            .collect();
+        // Not among the points that landmarks are first chosen from.
+        rows[6..8].copy_from_slice(&[3.0, -3.5]);
+        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(0.5)], true).unwrap();
+        let factor = Factor::of(&design, None, CLOSE).unwrap();
+        let own = |factor: &Factor| {
+            let gram = factor.gram(&[1.0; 1400]);
+            factor
+                .among(&gram, &vec![0.0; factor.rank()], &[4], &[1.0; 1401])
+                .0[(0, 0)]
+        };
+        let all = own(&factor);
+        assert!(all > 0.9);
+        if let Some(leading) = factor.leading() {
+            assert!((own(&leading) - all).abs() < 1e-7 * all);
+        }
     }
 
     #[test]
