@@ -154,9 +154,8 @@ fn run(
     } else {
         self::outcome(stats, &mut state, outcome, &mut recorder)?
     };
-    if variational {
-        recorder.amend(&state);
-    }
+    // The state may have been brought to its mean once more since the last step.
+    recorder.amend(&state);
     let mut posterior =
         Posterior::publish(&state, recorder.trace, status, stats.norms(), scale).checked()?;
     if let (true, Some(&bound)) = (variational, posterior.trace.last()) {

@@ -11,7 +11,7 @@ use crate::linalg::parallel::fill_pieces;
 use crate::linalg::product::{Tall, add_transpose_product};
 
 /// Columns of a Gram matrix that one thread makes at a time.
-const GRAM_COLUMNS: usize = 24;
+const GRAM_COLUMNS: usize = 64;
 
 /// Sums of a pass over the design, over original columns.
 pub(super) struct Pass {
