@@ -614,7 +614,7 @@ impl Statistics for Observations<'_> {
         self.check_cancel()?;
         let gram = leading.gram(&self.working);
         self.check_cancel()?;
-        let (gram, _) = leading.among(&gram, &vec![0.0; leading.rank()], js, &self.norms);
-        Ok((gram, self.project(js)?))
+        let among = leading.gram_among(&gram, js, &self.norms);
+        Ok((among, self.project(js)?))
     }
 }
