@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 #: Functions that a model may well have: rows are kept where there is room for so many columns.
 _ACTIVE: Final = 100
+#: Values of a block of rows, at most, unless it is a short one: the core copies what it asks about, and the
+#: allocator keeps the memory of some blocks that are done with.
+_VALUES: Final = 3 << 18
 
 
 class ChunkedClasses(InParts):
@@ -130,7 +133,7 @@ class Survey:
 
     def _passing(self) -> Iterator[Rows]:
         chunk = 0
-        for block in self._chunks.blocks(block_rows(self._chunks.n_features)):
+        for block in self._chunks.blocks(block_rows(self._chunks.n_features, _VALUES)):
             if self._digest is not None:
                 self._digest.write(block)
             counting = block.y if block.weights is None else block.y[block.weights > 0]
@@ -176,7 +179,7 @@ class Functions:
     @property
     def bytes_of_block(self) -> float:
         """About what a block of rows takes that is read, asked and forgotten."""
-        return 32.0 * block_rows(self.width) * self.width
+        return 32.0 * block_rows(self.width, _VALUES) * self.width
 
     def bytes_of(self, n_rows: int) -> float:
         """Return about what rows take that are kept between questions."""
@@ -212,7 +215,7 @@ class Blocks:
         return self._held[1]
 
     def _read(self, label: Any) -> Iterator[RowPart]:
-        for block in self._chunks.blocks(block_rows(self._functions.width)):
+        for block in self._chunks.blocks(block_rows(self._functions.width, _VALUES)):
             with located(block.chunk, block.first, len(block)):
                 block = block.copy() if self._kept else block
                 yield self._functions.part(block.X, (block.y == label).astype(np.float64), block.weights)

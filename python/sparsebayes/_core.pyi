@@ -270,10 +270,11 @@ class RowPart:
 
     @staticmethod
     def dense(
-        Phi: NDArray[np.float64],
+        Phi: Sequence[NDArray[np.float64]],
         target: NDArray[np.float64],
         weights: NDArray[np.float64] | None = None,
         *,
+        bias: bool = False,
         likelihood: str = "gaussian",
         n_threads: int | None = None,
     ) -> RowPart: ...

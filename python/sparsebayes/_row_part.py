@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import check_flag, check_n_jobs, check_real, check_row_likelihood
-from ._design import DenseDesign, Layout, evaluate
+from ._design import evaluate
 from ._numbers import any_array, real_array
 from ._provider import Functions, PyStatistics
 from ._types import FloatArray, Likelihood
@@ -124,18 +124,15 @@ class RowPart(PyStatistics):
         )
         assert X is not None
         assert target is not None
-        options: Any = {"likelihood": self.likelihood, "n_threads": self._n_threads}
+        options: Any = {"bias": self._bias, "likelihood": self.likelihood, "n_threads": self._n_threads}
         if self._centres is None or self._kernels is None:
-            layout = Layout(self._bias, X.shape[1], np.arange(X.shape[1]))
-            return _core.RowPart.dense(DenseDesign([X], layout).Phi, target, weights, **options)
+            return _core.RowPart.dense([X], target, weights, **options)
         centres = np.require(self._centres, np.float64, ("C", "A"))
         cores = [core for kernel in self._kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(self._kernels):
-            options |= {"bias": self._bias, "stored": self._store}
-            return _core.RowPart.kernel(X, centres, cores, target, weights, **options)
-        layout = Layout(self._bias, len(centres), np.arange(len(centres)), len(self._kernels))
+            return _core.RowPart.kernel(X, centres, cores, target, weights, stored=self._store, **options)
         blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
-        return _core.RowPart.dense(DenseDesign(blocks, layout).Phi, target, weights, **options)
+        return _core.RowPart.dense(blocks, target, weights, **options)
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Have questions end early once the fit was given up."""

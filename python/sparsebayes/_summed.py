@@ -122,9 +122,9 @@ class Kernels:
         return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
 
 
-def block_rows(width: int) -> int:
+def block_rows(width: int, values: int = _VALUES) -> int:
     """Return how many rows of so many values are taken at a time: a power of 2, whatever else is known."""
-    rows = 1 << max(0, math.floor(math.log2(_VALUES / max(1, width))))
+    rows = 1 << max(0, math.floor(math.log2(values / max(1, width))))
     return min(max(rows, _LEAST), _MOST)
 
 

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Part, RowSums, Scheme};
 
-use crate::arrays::{columns, functions, rows, vector};
-use crate::errors::to_python;
+use crate::arrays::{functions, rows, vector};
+use crate::errors::{invalid, to_python};
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
 use crate::provider::PyCancelled;
@@ -72,15 +72,38 @@ impl PyRowPart {
     }
 }
 
-/// The same values in memory of our own.
-fn copied(values: &[f64]) -> PyResult<Vec<f64>> {
+/// The columns of these matrices side by side, after one of ones if `bias`, in memory of our own.
+fn side_by_side(
+    blocks: &[PyReadonlyArray2<'_, f64>],
+    bias: bool,
+    n_rows: usize,
+) -> PyResult<DenseDesign<'static>> {
+    let mut n_basis = usize::from(bias);
+    for block in blocks {
+        let [height, width] = block.as_array().dim().into();
+        if height != n_rows {
+            return Err(invalid(format!(
+                "Phi must have a row for each of {n_rows} targets, got a block of {height}"
+            )));
+        }
+        n_basis += width;
+    }
     reserve_numbers(
-        &[values.len()],
+        &[n_rows, n_basis],
         "a copy of Phi",
         "fewer rows or columns take less",
     )
     .map_err(|error| to_python(&error))?;
-    Ok(values.to_vec())
+    let mut values = Vec::with_capacity(n_rows * n_basis);
+    if bias {
+        values.resize(n_rows, 1.0);
+    }
+    for block in blocks {
+        for column in block.as_array().columns() {
+            values.extend(column);
+        }
+    }
+    DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))
 }
 
 /// A symmetric matrix, or one that was made column-major for this.
@@ -98,22 +121,20 @@ fn matrix(
 #[pymethods]
 #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures
 impl PyRowPart {
-    /// Rows of a matrix in Fortran order, which is copied.
+    /// Functions given by their values: the columns of matrices side by side, which are copied, after a constant if `bias`.
     #[staticmethod]
-    #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", n_threads=None))]
+    #[pyo3(signature = (Phi, target, weights=None, *, bias=false, likelihood="gaussian", n_threads=None))]
     fn dense(
-        Phi: PyReadonlyArray2<'_, f64>,
+        Phi: Vec<PyReadonlyArray2<'_, f64>>,
         target: PyReadonlyArray1<'_, f64>,
         weights: Option<PyReadonlyArray1<'_, f64>>,
+        bias: bool,
         likelihood: &str,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
-        let [n_rows, n_basis] = Phi.as_array().dim().into();
-        let values = copied(columns("Phi", &Phi)?)?;
-        let design =
-            DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))?;
-        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
         let target = vector("target", &target)?;
+        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        let design = side_by_side(&Phi, bias, target.len())?;
         Self::holding(Box::new(design), target, weights, likelihood, n_threads)
     }
 
