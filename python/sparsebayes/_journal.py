@@ -26,6 +26,8 @@ from ._types import FloatArray
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ._watch import Watch
+
 _MAGIC: Final = b"sparsebayes journal\n"
 _VERSION: Final = 1
 #: Bytes of a length, and of a digest.
@@ -65,7 +67,8 @@ class JournalledStatistics(PyStatistics):
     Notes
     -----
     An answer is in the file before it is used. The end of a record that was being written when the process
-    was killed is cut off. At a power failure a second of answers may be lost.
+    was killed is cut off. At a power failure a second of answers may be lost. Once a callback has asked to
+    stop, nothing more is kept: the next fit goes on from there.
 
     For one process at a time. Fits of several classes need a file each.
 
@@ -99,12 +102,13 @@ class JournalledStatistics(PyStatistics):
             self.n_samples = n_samples
         problem = {"n_basis": self.n_basis, "likelihood": self.likelihood, "identity": identity}
         self._journal = Journal(path, problem)
+        self._watch: Watch | None = None
 
     @classmethod
     def _within(cls, journal: Journal, provider: Any) -> Self:
         """Return a provider whose answers go to a file that others write to before or after."""
         this = cls.__new__(cls)
-        this._provider, this._journal = provider, journal
+        this._provider, this._journal, this._watch = provider, journal, None
         this.n_basis, this.likelihood = provider.n_basis, provider.likelihood
         return this
 
@@ -117,8 +121,16 @@ class JournalledStatistics(PyStatistics):
         if hasattr(self._provider, "listen"):
             self._provider.listen(cancelled)
 
+    def _end_with(self, watch: Watch) -> None:
+        """Leave the file alone once the user has stopped a fit: one that goes on asks other things."""
+        self._watch = watch
+
     def _ask(self, method: str, *arguments: Any) -> Any:
-        return self._journal.answer(method, arguments, lambda: getattr(self._provider, method)(*arguments))
+        def ask() -> Any:
+            return getattr(self._provider, method)(*arguments)
+
+        stopped = self._watch is not None and self._watch.stopped
+        return ask() if stopped else self._journal.answer(method, arguments, ask)
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return what the provider answers, or answered."""

@@ -14,6 +14,7 @@ from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._design import Layout
 from ._generate import check_generate
+from ._journal import JournalledStatistics
 from ._learning import check_optimize_kernel
 from ._multinomial import check_multi_class
 from ._numbers import any_array
@@ -178,6 +179,8 @@ def posteriors_of(
     )
     posteriors = []
     for provider in providers:
+        if isinstance(provider, JournalledStatistics):
+            provider._end_with(watch)
         with watch.fit() as step:
             posterior = _core.fit_provider(provider, callback=step, **settings.of_one_target())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)

@@ -17,7 +17,7 @@ class Watch:
     """Turns the core's steps into records for the callback, and tells the screen and the logger of them.
 
     Once the callback has asked to stop, the current fit ends, and so does each later one of the same
-    estimator after its first step. ``stopped``: it has asked before.
+    estimator after its first step. ``stopped``: it has asked, or had before.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Watch:
         self._n_rows = n_rows
         self._sweep_began = 0.0
         self._fit = 0
-        self._stopped = stopped
+        self.stopped = stopped
 
     @contextmanager
     def fit(self) -> Iterator[CoreCallback | None]:
@@ -84,7 +84,7 @@ class Watch:
         beta: float,
         swept: tuple[int, int] | None = None,
     ) -> bool:
-        if self._stopped:
+        if self.stopped:
             return True
         sweep = None if swept is None else self._sweep(*swept)
         if self._news.is_due or (sweep is not None and sweep.candidates == 0):
@@ -94,8 +94,8 @@ class Watch:
             index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / beta if self._has_noise else None
             record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, sweep)
-            self._stopped = asked_to_stop(self._callback, record)
-        return self._stopped
+            self.stopped = asked_to_stop(self._callback, record)
+        return self.stopped
 
     def _sweep(self, done: int, total: int) -> Sweep:
         if done == 0:

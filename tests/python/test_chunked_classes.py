@@ -117,6 +117,22 @@ def test_a_checkpoint_is_bound_to_rows_and_arguments(tmp_path):
     assert not path.exists()
 
 
+def test_a_fit_goes_on_from_where_it_was_stopped(tmp_path):
+    X, y, weights = problem(6, n_classes=3)
+    path, seen = tmp_path / "fit", []
+
+    def stop(step):
+        seen.append(step)
+        return step.action != "read" and len(seen) > 15
+
+    first = KINDS["number"](checkpoint=path, callback=stop).fit(in_chunks(1, X, y, weights))
+    assert first.status_ == "stopped"
+    assert path.exists()
+    model = KINDS["number"](checkpoint=path).fit(in_chunks(2, X, y, weights))
+    assert same_bits(model, KINDS["number"]().fit(in_chunks(1, X, y, weights)))
+    assert not path.exists()
+
+
 def test_what_cannot_be_read_part_by_part():
     X, y, weights = problem(7, n_classes=3)
     chunks = in_chunks(1, X, y, weights)

@@ -109,6 +109,28 @@ def test_an_exception_keeps_what_was_answered(tmp_path):
     assert same_bits(model, reference)
 
 
+@pytest.mark.parametrize("raising", [False, True])
+def test_a_stop_keeps_nothing_that_a_fit_that_goes_on_would_not_ask(tmp_path, raising):
+    reference, path = fitted(rows()), tmp_path / "journal"
+
+    class StopError(Exception):
+        pass
+
+    for at in [5, 3, 1, 2, 4, *range(6, reference.n_iter_)]:  # also before the end of what is in the file
+
+        def stop(step, at=at):
+            if raising and step.iteration >= at:
+                raise StopError
+            return step.iteration >= at
+
+        try:
+            model = fitted(JournalledStatistics(rows(), path), callback=stop)
+            assert model.status_ == "stopped"
+        except StopError:
+            assert raising
+    assert same_bits(fitted(JournalledStatistics(rows(), path)), reference)
+
+
 SCRIPT = """
 import sys, time
 sys.path.insert(0, sys.argv[1])

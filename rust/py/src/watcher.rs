@@ -98,17 +98,18 @@ impl Line {
 
     fn tell(&self, news: News) -> ControlFlow<()> {
         let (answer, word) = sync_channel(1);
-        if self
-            .reports
-            .send(Report {
-                news,
-                answer: Some(answer),
-            })
-            .is_err()
-        {
-            return ControlFlow::Break(());
-        }
-        word.recv().unwrap_or(ControlFlow::Break(()))
+        let report = Report {
+            news,
+            answer: Some(answer),
+        };
+        let heard = self.reports.send(report).is_ok();
+        let word = if heard { word.recv().ok() } else { None };
+        word.unwrap_or_else(|| {
+            // The other side left with an exception, and may not have said so yet: work that is only stopped would
+            // go on to its end, and ask providers what no fit that goes on asks here.
+            self.cancel.store(true, Ordering::Relaxed);
+            ControlFlow::Break(())
+        })
     }
 }
 
