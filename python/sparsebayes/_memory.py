@@ -6,6 +6,7 @@ import math
 import numbers
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -56,8 +57,9 @@ def _parsed(text: str, remedy: str) -> int:
     return int(n_bytes)
 
 
+@cache
 def _installed() -> int:
-    """Return the bytes of memory of the machine, or of the container that this runs in."""
+    """Return the bytes of memory of the machine, or of the container that this runs in, as first found."""
     try:
         found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
