@@ -47,6 +47,8 @@ pub struct Observations<'a> {
     pub(super) working: Vec<f64>,
     pub(super) residual: Vec<f64>,
     skew: Vec<f64>,
+    /// The weights last asked about, and the deviance there.
+    place: Option<Place>,
     constant_deviance: f64,
     target_scale: f64,
     /// Whether columns have the lengths given.
@@ -64,6 +66,13 @@ pub struct Observations<'a> {
     /// F^T W F for the weights of the moment, once it has been asked for.
     factor_gram: Option<Arc<DMatrix<f64>>>,
     cancel: Option<Arc<AtomicBool>>,
+}
+
+/// Weights of some functions, and the deviance there.
+struct Place {
+    active: Vec<usize>,
+    mu: Vec<f64>,
+    deviance: f64,
 }
 
 impl<'a> Observations<'a> {
@@ -159,6 +168,7 @@ impl<'a> Observations<'a> {
             working: vec![1.0; n],
             residual: vec![0.0; n],
             skew: vec![0.0; n],
+            place: None,
             constant_deviance,
             target_scale: 1.0,
             unscaled: false,
@@ -272,10 +282,15 @@ impl<'a> Observations<'a> {
         self.packed.bring_to(&*self.design, &self.norms, active);
     }
 
-    /// Brings `working` and `residual` to `mu` and returns the deviance.
+    /// Brings `working` and `residual` to `mu`, unless they are there, and returns the deviance.
     pub(super) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
         self.pack(active);
+        if let Some(place) = &self.place
+            && (&place.active[..], &place.mu[..]) == (active, mu)
+        {
+            return Ok(place.deviance);
+        }
         self.factor_gram = None;
         let n = self.target.len();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
@@ -297,6 +312,11 @@ impl<'a> Observations<'a> {
             self.residual.extend(piece.residual);
             deviance += piece.deviance.iter().sum::<f64>();
         }
+        self.place = Some(Place {
+            active: active.to_vec(),
+            mu: mu.to_vec(),
+            deviance,
+        });
         Ok(deviance)
     }
 
@@ -433,6 +453,7 @@ impl Statistics for Observations<'_> {
                 sigma,
                 self.cancel.as_deref(),
             )?);
+            self.place = None;
         }
         self.check_cancel()
     }
