@@ -1,8 +1,8 @@
 //! The Newton basis of a kernel at all rows and centres, with as many landmarks as these ask for.
 
 use super::design::Family;
-use super::factor::Grade;
-use super::newton::Newton;
+use super::factor::{Grade, MOST_OTHERS};
+use super::newton::{Newton, Seen};
 use super::table::Table;
 use crate::Points;
 use crate::linalg::parallel::map_pieces;
@@ -16,6 +16,16 @@ pub(super) struct At {
     pub(super) powers: Vec<f64>,
 }
 
+impl At {
+    /// What was seen of all points.
+    fn of(newton: &Newton, points: &Points, seen: &Seen) -> Self {
+        let mut values = with_room(points.n_points(), newton.len());
+        seen.functions.iter().for_each(|u| values.push(u));
+        let powers = newton.powers(points, &seen.left);
+        Self { values, powers }
+    }
+}
+
 /// Newton functions at all rows, and at the centres if these are others.
 pub(super) struct Everywhere {
     pub(super) newton: Newton,
@@ -24,15 +34,25 @@ pub(super) struct Everywhere {
 }
 
 impl Everywhere {
-    /// With more landmarks where those from a sample are too few.
-    pub(super) fn of(family: &Family<'_>, mut newton: Newton, grade: Grade) -> Option<Self> {
+    /// With more landmarks where those from a sample are too few; `seen`: what they say of the sample.
+    pub(super) fn of(
+        family: &Family<'_>,
+        mut newton: Newton,
+        seen: Seen,
+        grade: Grade,
+    ) -> Option<Self> {
         const ROUNDS: usize = 4;
-        let d = family.points.n_features();
-        let centres = (!family.is_about_its_rows())
-            .then(|| Points::from_rows(family.centres, family.len(), d));
+        let (n, d) = (family.points.n_points(), family.points.n_features());
+        let about_rows = family.is_about_its_rows();
+        let centres = (!about_rows).then(|| Points::from_rows(family.centres, family.len(), d));
+        // The sample may have been all there is.
+        let mut seen = (about_rows && seen.left.len() == n).then_some(seen);
         for _ in 0..ROUNDS {
             let this = Self {
-                rows: at_all(&newton, family.points),
+                rows: match seen.take() {
+                    Some(seen) => At::of(&newton, family.points, &seen),
+                    None => at_all(&newton, family.points),
+                },
                 centres: centres.as_ref().map(|centres| at_all(&newton, centres)),
                 newton,
             };
@@ -51,9 +71,8 @@ impl Everywhere {
             let function = |k| far.values.iter().skip(k).step_by(newton.len()).copied();
             let functions: Vec<Vec<f64>> =
                 (0..newton.len()).map(|k| function(k).collect()).collect();
-            if !newton.grow(&far.points, functions, far.powers, grade.tol, grade.most) {
-                return None;
-            }
+            let left = far.powers;
+            newton.grow(&far.points, Seen { functions, left }, grade.tol, grade.most)?;
         }
         None
     }
@@ -93,14 +112,18 @@ fn at_all(newton: &Newton, points: &Points) -> At {
         let powers = newton.at(points, rows, height, &mut out);
         (out, powers)
     });
-    let mut values = Table::zeros(n, newton.len());
-    let mut powers = Vec::with_capacity(n);
-    for (part, own) in parts {
-        let (start, height) = (powers.len(), own.len());
-        for (column, part) in values.columns_mut().zip(part.chunks_exact(height)) {
-            column[start..start + height].copy_from_slice(part);
-        }
-        powers.extend(own);
+    let mut values = with_room(n, newton.len());
+    for k in 0..newton.len() {
+        let pieces = parts
+            .iter()
+            .map(|(part, powers)| &part[k * powers.len()..(k + 1) * powers.len()]);
+        values.push_pieces(pieces);
     }
+    let powers = parts.into_iter().flat_map(|(_, powers)| powers).collect();
     At { values, powers }
+}
+
+/// A table for that many functions, and for the few that are their own features.
+fn with_room(n: usize, width: usize) -> Table {
+    Table::with_room(n, width + MOST_OTHERS)
 }

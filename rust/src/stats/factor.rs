@@ -12,7 +12,7 @@ use nalgebra::DMatrix;
 use super::blocks::{Sums, sum_over_rows};
 use super::design::{Design, Family};
 use super::everywhere::Everywhere;
-use super::newton::{Newton, sample};
+use super::newton::{Newton, Seen, sample};
 use super::table::{COLUMNS, Table};
 use crate::linalg::blas::{axpy, dot, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
@@ -29,7 +29,7 @@ const REST: f64 = 1e-11;
 /// Numbers in F at most: 32 MiB.
 const MOST_NUMBERS: usize = 1 << 22;
 /// Functions outside families at most; each is a feature of its own.
-const MOST_OTHERS: usize = 4;
+pub(super) const MOST_OTHERS: usize = 4;
 /// Rows and centres among which landmarks are chosen at first.
 const SAMPLE: usize = 1024;
 /// Rows, or functions, at a time: their features stay in the second-level cache.
@@ -87,23 +87,23 @@ impl Grade {
         self.tol >= COARSE
     }
 
-    /// Landmarks of this grade, and the grade they are of: where a few would do for a coarse one the kernel is so wide that
+    /// Landmarks of this grade, what they say of the points they were chosen from, and the grade they are of: where a few would do for a coarse one the kernel is so wide that
     /// functions are differences of large numbers, and all is wanted.
-    fn landmarks(self, family: &Family<'_>) -> Option<(Newton, Self)> {
+    fn landmarks(self, family: &Family<'_>) -> Option<(Newton, Seen, Self)> {
         /// What a kernel that says enough by a coarse grade has at least, and a wide one at most.
         const FEW: usize = 64;
         const MOST: usize = 200;
         let sample = sample(family, SAMPLE);
-        let newton = Newton::choose(family, &sample, self.tol, self.most)?;
+        let (newton, seen) = Newton::choose(family, &sample, self.tol, self.most)?;
         if !self.is_coarse() || newton.len() >= FEW {
-            return Some((newton, self));
+            return Some((newton, seen, self));
         }
         let wide = Self {
             tol: EXACT,
             most: self.most.min(MOST),
         };
-        let newton = Newton::choose(family, &sample, wide.tol, wide.most)?;
-        Some((newton, wide))
+        let (newton, seen) = Newton::choose(family, &sample, wide.tol, wide.most)?;
+        Some((newton, seen, wide))
     }
 }
 
@@ -140,12 +140,12 @@ impl Factor {
     ) -> Option<()> {
         let most = grade.most.checked_sub(self.rank())?;
         let grade = Grade { most, ..grade };
-        let (newton, grade) = grade.landmarks(family)?;
+        let (newton, seen, grade) = grade.landmarks(family)?;
         let Everywhere {
             newton,
             rows,
             centres,
-        } = Everywhere::of(family, newton, grade)?;
+        } = Everywhere::of(family, newton, seen, grade)?;
         let rest = match weights {
             None => dot(&rows.powers, &rows.powers),
             Some(w) => weighted_square(&rows.powers, w),

@@ -35,19 +35,28 @@ pub(super) struct Newton {
     largest: f64,
 }
 
+/// What landmarks say of some points.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// u, function after function.
+    pub(super) functions: Vec<Vec<f64>>,
+    /// k(x, x) less the squares of these.
+    pub(super) left: Vec<f64>,
+}
+
 impl Newton {
-    /// Landmarks for a family until P^2 is nowhere more than `tol` k(x, x) in a sample of points, row by row; `None` where that
-    /// takes more than `most`, or seems to.
+    /// Landmarks for a family until P^2 is nowhere more than `tol` k(x, x) in a sample of points, row by row, and what they say of
+    /// these; `None` where that takes more than `most`, or seems to.
     pub(super) fn choose(
         family: &Family<'_>,
         sample: &[f64],
         tol: f64,
         most: usize,
-    ) -> Option<Self> {
+    ) -> Option<(Self, Seen)> {
         let d = family.points.n_features();
         let own = |point: &[f64]| family.kernel.eval(point, point);
-        let power: Vec<f64> = sample.chunks_exact(d.max(1)).map(own).collect();
-        let largest = power.iter().copied().fold(0.0, f64::max);
+        let left: Vec<f64> = sample.chunks_exact(d.max(1)).map(own).collect();
+        let largest = left.iter().copied().fold(0.0, f64::max);
         if !(largest > 0.0 && largest.is_finite()) {
             return None;
         }
@@ -59,49 +68,50 @@ impl Newton {
             rounding: 0.0,
             largest,
         };
-        this.grow(sample, Vec::new(), power, tol, most)
-            .then_some(this)
+        let functions = Vec::new();
+        let seen = this.grow(sample, Seen { functions, left }, tol, most)?;
+        Some((this, seen))
     }
 
-    /// More landmarks out of these points, until P^2 is no more than `tol` k(x, x) there; whether that takes `most` at most. Given
-    /// are u and P^2 at the points.
+    /// More landmarks out of these points, until P^2 is no more than `tol` k(x, x) there, and what all then say of them; `None` if
+    /// that takes more than `most`.
     pub(super) fn grow(
         &mut self,
         sample: &[f64],
-        mut functions: Vec<Vec<f64>>,
-        mut power: Vec<f64>,
+        mut seen: Seen,
         tol: f64,
         most: usize,
-    ) -> bool {
-        let (size, d) = (power.len(), self.n_features);
+    ) -> Option<Seen> {
+        let Seen { functions, left } = &mut seen;
+        let (size, d) = (left.len(), self.n_features);
         let points = Points::from_rows(sample, size, d);
         let point = |i: usize| &sample[i * d..(i + 1) * d];
-        let (sum, before): (f64, usize) = (power.iter().sum(), functions.len());
+        let (sum, before): (f64, usize) = (left.iter().sum(), functions.len());
         loop {
-            let at = first_largest(&power);
-            if power[at] <= tol * self.largest {
+            let at = first_largest(left);
+            if left[at] <= tol * self.largest {
                 break;
             }
             if functions.len() == most
                 || is_hopeless(
                     functions.len() - before,
-                    power.iter().sum::<f64>() / sum,
+                    left.iter().sum::<f64>() / sum,
                     tol,
                     most,
                 )
             {
-                return false;
+                return None;
             }
-            let root = power[at].sqrt();
+            let root = left[at].sqrt();
             let row: Vec<f64> = functions.iter().map(|u| u[at]).collect();
             let minus: Vec<f64> = row.iter().map(|u| -u).collect();
             let mut u = vec![0.0; size];
             self.kernel.column_into(&points, point(at), 0..size, &mut u);
             let columns: Vec<&[f64]> = functions.iter().map(Vec::as_slice).collect();
             add_combination(&columns, &minus, &mut u);
-            for (u, power) in u.iter_mut().zip(&mut power) {
+            for (u, left) in u.iter_mut().zip(left.iter_mut()) {
                 *u /= root;
-                *power -= *u * *u;
+                *left -= *u * *u;
             }
             self.landmarks.extend_from_slice(point(at));
             self.lower.extend(row);
@@ -112,7 +122,20 @@ impl Newton {
         #[allow(clippy::cast_precision_loss)]
         let terms = functions.len() as f64 + 8.0;
         self.rounding = 4.0 * terms * 0.5 * f64::EPSILON;
-        true
+        Some(seen)
+    }
+
+    /// P at all points, of which that much is left.
+    pub(super) fn powers(&self, points: &Points, left: &[f64]) -> Vec<f64> {
+        let mut x = vec![0.0; self.n_features];
+        let power = |(row, left): (usize, &f64)| {
+            for (f, x) in x.iter_mut().enumerate() {
+                *x = points.feature(f)[row];
+            }
+            let own = self.kernel.eval(&x, &x);
+            (left.max(0.0) + self.rounding * own).sqrt()
+        };
+        left.iter().enumerate().map(power).collect()
     }
 
     /// The largest k(x, x) among the points they were chosen from.
@@ -242,9 +265,14 @@ mod tests {
                 points: &points,
             };
             for tol in [1e-2, 1e-6, 1e-11] {
-                let newton = Newton::choose(&family, &rows, tol, MOST).unwrap();
+                let (newton, seen) = Newton::choose(&family, &rows, tol, MOST).unwrap();
                 let mut u = Vec::new();
                 let power = newton.at(&points, 0..120, 123, &mut u);
+                let alike = |a: f64, b: f64, by: f64| assert!((a - b).abs() <= by, "{a} {b}");
+                for (u, seen) in u.chunks_exact(123).zip(&seen.functions) {
+                    let pairs = u.iter().zip(seen);
+                    pairs.for_each(|(a, b)| alike(*a, *b, 1e-8));
+                }
                 let point = |i: usize| &rows[2 * i..2 * i + 2];
                 let own = |i: usize| kernel.eval(point(i), point(i));
                 let largest = (0..120).map(own).fold(0.0, f64::max);

@@ -116,7 +116,8 @@ impl Observations<'_> {
             #[allow(clippy::cast_precision_loss)]
             let tol = (LITTLE / family.points.n_points() as f64).clamp(1e-12, 1e-7);
             self.prepared.push(Prepared {
-                newton: Newton::choose(family, &sample(family, SAMPLE), tol, MOST).map(Arc::new),
+                newton: Newton::choose(family, &sample(family, SAMPLE), tol, MOST)
+                    .map(|(newton, _)| Arc::new(newton)),
                 gram: None,
             });
         }

@@ -27,26 +27,24 @@ impl Table {
         }
     }
 
-    /// Zeros.
-    pub(super) fn zeros(height: usize, width: usize) -> Self {
+    /// None as yet, with room for so many: each that comes later would have all of them move.
+    pub(super) fn with_room(height: usize, width: usize) -> Self {
         Self {
             height,
-            width,
-            values: vec![0.0; (height + GAP) * width],
+            width: 0,
+            values: Vec::with_capacity((height + GAP) * width),
         }
     }
 
-    /// All columns, to be written.
-    pub(super) fn columns_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
-        let height = self.height;
-        let columns = self.values.chunks_exact_mut(height + GAP);
-        columns.map(move |column| &mut column[..height])
+    /// One more column, in pieces.
+    pub(super) fn push_pieces<'p>(&mut self, pieces: impl Iterator<Item = &'p [f64]>) {
+        pieces.for_each(|piece| self.values.extend_from_slice(piece));
+        self.values.extend([0.0; GAP]);
+        self.width += 1;
     }
 
     pub(super) fn push(&mut self, column: &[f64]) {
-        self.values.extend_from_slice(column);
-        self.values.extend([0.0; GAP]);
-        self.width += 1;
+        self.push_pieces(std::iter::once(column));
     }
 
     pub(super) fn extend(&mut self, other: Self) {
