@@ -61,15 +61,36 @@ pub fn with_threads<T: Send>(
 ) -> crate::Result<T> {
     #[cfg(feature = "parallel")]
     {
+        // The first thread starts the others, while the caller waits and its core is free. Started by the caller, two
+        // threads on two cores often shared one, and did so for the whole call: one that wakes goes where it was last, and
+        // systems look for a better place only where cores are mostly idle.
+        let mut others = Vec::new();
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(n_threads.unwrap_or(0))
+            .spawn_handler(|thread| {
+                if thread.index() == 0 {
+                    return start(thread);
+                }
+                others.push(thread);
+                Ok(())
+            })
             .build()
             .map_err(|e| crate::Error::Provider(Box::new(e)))?;
-        Ok(pool.install(f))
+        pool.install(|| {
+            let started = others.into_iter().try_for_each(start);
+            started.map_err(|e| crate::Error::Provider(Box::new(e)))?;
+            Ok(f())
+        })
     }
     #[cfg(not(feature = "parallel"))]
     {
         let _ = n_threads;
         Ok(f())
     }
+}
+
+#[cfg(feature = "parallel")]
+fn start(thread: rayon::ThreadBuilder) -> std::io::Result<()> {
+    std::thread::Builder::new().spawn(|| thread.run())?;
+    Ok(())
 }
