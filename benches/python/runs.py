@@ -15,6 +15,9 @@ import numpy as np
 from peers import Data
 
 WARM_UP_ROWS = 200
+#: Seconds before each fit: OpenMP threads, which scikit-learn uses, go on turning on their cores for some
+#: time when they are done, and who comes next would pay for it.
+SETTLE = 0.05
 
 
 @dataclass
@@ -38,6 +41,7 @@ def progress(*words):
 
 def seconds(method, data):
     gc.collect()  # no fit pays for what another has left behind
+    time.sleep(SETTLE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.perf_counter()
