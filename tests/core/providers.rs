@@ -2,10 +2,11 @@
 
 use std::ops::{ControlFlow, Range};
 
+use nalgebra::DMatrix;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Multinomial,
-    Observations, Points, Posterior, RowMajorDesign, Scheme, Settings, Status,
+    Observations, Points, Posterior, RowMajorDesign, Scheme, Settings, Statistics, Status,
     SufficientStatistics, Summary, fit,
 };
 
@@ -47,6 +48,45 @@ fn stored_and_lazy_designs_give_the_same_bits() {
         let (b, _) = fit_design(&stored, likelihood, t, None, Settings::default());
         assert_eq!(a.status, Status::Converged);
         assert_same_bits(&a, &b);
+    }
+}
+
+/// Rows keep what they found at the weights last asked about: of the same functions, under the same bounds.
+#[test]
+fn answers_do_not_hang_on_what_was_asked_before() {
+    let (x, t) = surface(300, 5);
+    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let design = design(&x);
+    let rows = || Observations::new(&design, Likelihood::Bernoulli, labels.clone(), None).unwrap();
+    let places = [
+        (vec![3, 8], vec![0.5, -1.0]),
+        (vec![3, 8], vec![0.5, -1.0]),
+        (vec![3, 9], vec![0.5, -1.0]),
+        (vec![3, 9], vec![0.5, 1.0]),
+        (vec![9, 3], vec![0.5, 1.0]),
+        (vec![], vec![]),
+        (vec![3, 9], vec![0.5, 1.0]),
+    ];
+    let look = |rows: &mut Observations<'_>, active: &[usize], mu: &[f64], bounded: bool| {
+        let m = active.len();
+        if bounded {
+            rows.bound(active, mu, &DMatrix::identity(m, m)).unwrap();
+        }
+        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+        let deviance = rows.local(active, mu, &mut gram, &mut gradient).unwrap();
+        let sweep = rows.sweep(active, mu, active).unwrap();
+        let mut all = vec![deviance, sweep.deviance];
+        all.extend(gradient.iter().chain(&gram).chain(&sweep.gradient));
+        all.extend(sweep.diag.iter().chain(sweep.gram.iter().flatten()));
+        all.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+    };
+    for bounded in [false, true] {
+        let mut one = rows();
+        look(&mut one, &places[0].0, &places[0].1, false);
+        for (active, mu) in &places {
+            let anew = look(&mut rows(), active, mu, bounded);
+            assert_eq!(look(&mut one, active, mu, bounded), anew);
+        }
     }
 }
 

@@ -87,8 +87,8 @@ impl Grade {
         self.tol >= COARSE
     }
 
-    /// Landmarks of this grade, what they say of the points they were chosen from, and the grade they are of: where a few would do for a coarse one the kernel is so wide that
-    /// functions are differences of large numbers, and all is wanted.
+    /// Landmarks of this grade, what they say of the points they were chosen from, and the grade they are of: where a few would
+    /// do for a coarse one the kernel is so wide that functions are differences of large numbers, and all is wanted.
     fn landmarks(self, family: &Family<'_>) -> Option<(Newton, Seen, Self)> {
         /// What a kernel that says enough by a coarse grade has at least, and a wide one at most.
         const FEW: usize = 64;

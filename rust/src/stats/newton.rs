@@ -36,7 +36,6 @@ pub(super) struct Newton {
 }
 
 /// What landmarks say of some points.
-#[derive(Default)]
 pub(super) struct Seen {
     /// u, function after function.
     pub(super) functions: Vec<Vec<f64>>,
@@ -127,15 +126,26 @@ impl Newton {
 
     /// P at all points, of which that much is left.
     pub(super) fn powers(&self, points: &Points, left: &[f64]) -> Vec<f64> {
+        let own = self.own(points, 0..left.len());
+        let pairs = left.iter().zip(own);
+        pairs.map(|(left, own)| self.power(*left, own)).collect()
+    }
+
+    /// k(x, x) at some points.
+    fn own(&self, points: &Points, rows: Range<usize>) -> Vec<f64> {
         let mut x = vec![0.0; self.n_features];
-        let power = |(row, left): (usize, &f64)| {
+        let own = |row| {
             for (f, x) in x.iter_mut().enumerate() {
                 *x = points.feature(f)[row];
             }
-            let own = self.kernel.eval(&x, &x);
-            (left.max(0.0) + self.rounding * own).sqrt()
+            self.kernel.eval(&x, &x)
         };
-        left.iter().enumerate().map(power).collect()
+        rows.map(own).collect()
+    }
+
+    /// P where so much of k(x, x) is left.
+    fn power(&self, left: f64, own: f64) -> f64 {
+        (left.max(0.0) + self.rounding * own).sqrt()
     }
 
     /// The largest k(x, x) among the points they were chosen from.
@@ -180,7 +190,7 @@ impl Newton {
         }
         let mut power = Vec::with_capacity(height);
         let mut v = vec![[0.0; LANES]; self.len()];
-        let mut x = vec![0.0; d];
+        let own = self.own(points, rows);
         for lanes in pieces(height, LANES) {
             for (v, values) in v.iter_mut().zip(out.chunks_exact(stride)) {
                 v[..lanes.len()].copy_from_slice(&values[lanes.clone()]);
@@ -190,13 +200,8 @@ impl Newton {
                 values[lanes.clone()].copy_from_slice(&v[..lanes.len()]);
             }
             let squares = square_lanes(&v);
-            for (lane, row) in lanes.enumerate() {
-                for (f, x) in x.iter_mut().enumerate() {
-                    *x = points.feature(f)[rows.start + row];
-                }
-                let own = self.kernel.eval(&x, &x);
-                power.push(((own - squares[lane]).max(0.0) + self.rounding * own).sqrt());
-            }
+            let pairs = own[lanes].iter().zip(squares);
+            power.extend(pairs.map(|(own, square)| self.power(own - square, *own)));
         }
         power
     }
@@ -268,11 +273,14 @@ mod tests {
                 let (newton, seen) = Newton::choose(&family, &rows, tol, MOST).unwrap();
                 let mut u = Vec::new();
                 let power = newton.at(&points, 0..120, 123, &mut u);
-                let alike = |a: f64, b: f64, by: f64| assert!((a - b).abs() <= by, "{a} {b}");
+                // What was seen on the way is what is asked for afterwards.
+                let alike = |a: &[f64], b: &[f64], by: f64| {
+                    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= by));
+                };
                 for (u, seen) in u.chunks_exact(123).zip(&seen.functions) {
-                    let pairs = u.iter().zip(seen);
-                    pairs.for_each(|(a, b)| alike(*a, *b, 1e-8));
+                    alike(u, seen, 1e-8);
                 }
+                alike(&power, &newton.powers(&points, &seen.left), 1e-5);
                 let point = |i: usize| &rows[2 * i..2 * i + 2];
                 let own = |i: usize| kernel.eval(point(i), point(i));
                 let largest = (0..120).map(own).fold(0.0, f64::max);
