@@ -42,6 +42,10 @@ _ACTIVE: Final = 100
 _VALUES: Final = 3 << 18
 
 
+def _rows_at_a_time(width: int) -> int:
+    return block_rows(width, _VALUES)
+
+
 class ChunkedClasses(InParts):
     """A classification that can read its rows anew at each question."""
 
@@ -133,7 +137,7 @@ class Survey:
 
     def _passing(self) -> Iterator[Rows]:
         chunk = 0
-        for block in self._chunks.blocks(block_rows(self._chunks.n_features, _VALUES)):
+        for block in self._chunks.blocks(_rows_at_a_time(self._chunks.n_features)):
             if self._digest is not None:
                 self._digest.write(block)
             counting = block.y if block.weights is None else block.y[block.weights > 0]
@@ -179,7 +183,7 @@ class Functions:
     @property
     def bytes_of_block(self) -> float:
         """About what a block of rows takes that is read, asked and forgotten."""
-        return 32.0 * block_rows(self.width, _VALUES) * self.width
+        return 32.0 * _rows_at_a_time(self.width) * self.width
 
     def bytes_of(self, n_rows: int) -> float:
         """Return about what rows take that are kept between questions."""
@@ -215,7 +219,7 @@ class Blocks:
         return self._held[1]
 
     def _read(self, label: Any) -> Iterator[RowPart]:
-        for block in self._chunks.blocks(block_rows(self._functions.width, _VALUES)):
+        for block in self._chunks.blocks(_rows_at_a_time(self._functions.width)):
             with located(block.chunk, block.first, len(block)):
                 block = block.copy() if self._kept else block
                 yield self._functions.part(block.X, (block.y == label).astype(np.float64), block.weights)

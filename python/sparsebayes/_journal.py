@@ -89,6 +89,9 @@ class JournalledStatistics(PyStatistics):
     array([1])
     """
 
+    #: What tells whether the user has stopped the fit.
+    _watch: Watch | None = None
+
     def __init__(self, provider: Any, path: str | os.PathLike[str], *, identity: str = "") -> None:
         path = check_file("path", path)
         if not isinstance(identity, str):
@@ -102,13 +105,12 @@ class JournalledStatistics(PyStatistics):
             self.n_samples = n_samples
         problem = {"n_basis": self.n_basis, "likelihood": self.likelihood, "identity": identity}
         self._journal = Journal(path, problem)
-        self._watch: Watch | None = None
 
     @classmethod
     def _within(cls, journal: Journal, provider: Any) -> Self:
         """Return a provider whose answers go to a file that others write to before or after."""
         this = cls.__new__(cls)
-        this._provider, this._journal, this._watch = provider, journal, None
+        this._provider, this._journal = provider, journal
         this.n_basis, this.likelihood = provider.n_basis, provider.likelihood
         return this
 

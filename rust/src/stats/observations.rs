@@ -26,8 +26,6 @@ use crate::{Likelihood, Result};
 
 /// Columns of a Gram matrix that one thread makes at a time: with fewer, less lies above the diagonal.
 const GRAM_COLUMNS: usize = 24;
-/// The same where columns are copied to be weighted: copies of fewer stay with the allocator, 20 MiB of them in fits of chunks.
-const WEIGHTED_COLUMNS: usize = 64;
 /// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches, where at a distance of a power of two they
 /// would share their places.
 pub(super) const GRAM_ROWS: usize = 504;
@@ -362,12 +360,7 @@ impl<'a> Observations<'a> {
     /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows alone.
     fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
         let m = columns.len();
-        let at_a_time = if self.is_plain() {
-            GRAM_COLUMNS
-        } else {
-            WEIGHTED_COLUMNS
-        };
-        fill_pieces(out, at_a_time * m, |start, out| {
+        fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
             if self.check_cancel().is_err() {
                 return;
             }
