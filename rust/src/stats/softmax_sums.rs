@@ -5,13 +5,11 @@ use std::ops::Range;
 use super::blocks::over_blocks;
 use super::by_class::ByClass;
 use super::design::Design;
+use super::observations::GRAM_COLUMNS;
 use super::softmax::Rows;
 use crate::Result;
 use crate::linalg::parallel::fill_pieces;
 use crate::linalg::product::{Tall, add_transpose_product};
-
-/// Columns of a Gram matrix that one thread makes at a time.
-const GRAM_COLUMNS: usize = 64;
 
 /// Sums of a pass over the design, over original columns.
 pub(super) struct Pass {
