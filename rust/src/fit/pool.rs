@@ -26,7 +26,7 @@ pub(super) struct Pool {
     pub(super) n_obs: f64,
     /// Those of the members.
     pub(super) priors: Priors,
-    /// Ones: every member is a unit-norm column.
+    /// Ones: members are in the units of the fit.
     norms: Vec<f64>,
     cancel: Option<Arc<AtomicBool>>,
 }
@@ -228,7 +228,7 @@ impl Statistics for &Pool {
             .map(|i| self.projections[i] - self.product(i, active, mu))
             .collect();
         Ok(Sweep {
-            diag: self.norms.clone(),
+            diag: self.gram.diagonal().as_slice().to_vec(),
             gradient,
             gram: wanted
                 .iter()

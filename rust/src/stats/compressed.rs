@@ -63,6 +63,13 @@ impl Compressed {
         })
     }
 
+    /// Whether the lengths of its columns are nearly those of the rows' own.
+    pub(super) fn has_lengths_of_rows(&self) -> bool {
+        /// Of a length, what features may leave out.
+        const SHARE: f64 = 0.5;
+        self.factor.leaves(SHARE, &self.norms)
+    }
+
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         check_flag(self.cancel.as_deref())?;
         let model = self.factor.combine(active, &self.norms, mu);
@@ -211,5 +218,47 @@ mod tests {
             all
         };
         near(&local(&mut part), &local(&mut rows));
+    }
+
+    /// Rows whose columns have their lengths from features say the same of them, pass after pass.
+    #[test]
+    fn nearly_right_lengths_do_as_units() {
+        const N: usize = 1300;
+        let square = |i: usize| (i * i) as f64;
+        let rows: Vec<f64> = (0..2 * N).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
+        let kernel = Kernel::Gaussian {
+            inverse_square_widths: vec![1.0],
+        };
+        let design = KernelDesign::new(&rows, &rows, 2, vec![kernel], true).unwrap();
+        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
+        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
+        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
+        let observations = |design| {
+            let (target, weights) = (target.clone(), Some(weights.clone()));
+            Observations::new(design, Likelihood::Gaussian, target, weights).unwrap()
+        };
+        let (mut nearly, mut exactly) =
+            (observations(&design as &dyn Design), observations(&dense));
+        let off = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
+        let worst = nearly.norms().iter().zip(exactly.norms()).map(off);
+        let worst = worst.fold(0.0, f64::max);
+        assert!(1e-9 < worst && worst < 0.1, "{worst}");
+        let (active, mu) = ([7, 900], [3.0, -2.0]);
+        for _ in 0..2 {
+            let mut answers = |stats: &mut Observations<'_>| {
+                let norms = stats.norms().to_vec();
+                let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
+                let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
+                let mut all = vec![sweep.deviance];
+                for (i, norm) in norms.iter().enumerate() {
+                    let gram = sweep.gram[0][i] * norms[900];
+                    all.extend([sweep.diag[i] * norm, sweep.gradient[i], gram].map(|v| v * norm));
+                }
+                all
+            };
+            for (a, b) in answers(&mut nearly).iter().zip(answers(&mut exactly)) {
+                assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
+            }
+        }
     }
 }

@@ -230,10 +230,15 @@ impl Factor {
 
     /// Whether all that is left of each column of these lengths is rounding.
     pub(super) fn is_close(&self, norms: &[f64]) -> bool {
+        self.leaves(REST, norms)
+    }
+
+    /// Whether what is left of each column of these lengths is no more than this share of it.
+    pub(super) fn leaves(&self, share: f64, norms: &[f64]) -> bool {
         self.parts.iter().all(|part| {
             let norms = &norms[part.functions.clone()];
             let mut functions = part.powers.iter().zip(norms);
-            functions.all(|(power, norm)| power * part.rest <= REST * norm)
+            functions.all(|(power, norm)| power * part.rest <= share * norm)
         })
     }
 

@@ -49,8 +49,10 @@ pub struct Observations<'a> {
     place: Option<Place>,
     constant_deviance: f64,
     target_scale: f64,
-    /// Whether columns have the lengths given.
-    unscaled: bool,
+    /// Whether columns divided by their `norms` have lengths of their own, rather than 1.
+    uneven: bool,
+    /// Their squares, for a Gaussian likelihood, once a pass has found them.
+    squares: Option<Vec<f64>>,
     /// Where the bound that stands for the log-likelihood touches it, row by row; `None`: nothing stands for it.
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
@@ -63,6 +65,8 @@ pub struct Observations<'a> {
     leading: Option<Arc<Factor>>,
     /// F^T W F for the weights of the moment, once it has been asked for.
     factor_gram: Option<Arc<DMatrix<f64>>>,
+    /// These rows in a few features that say almost the same, until they are asked for.
+    nearly: Option<Compressed>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -139,7 +143,7 @@ impl<'a> Observations<'a> {
         likelihood.check_targets(&target)?;
         let mut this = Self::assemble(Arc::from(design), likelihood, target, weights);
         this.norms = vec![1.0; this.design.n_basis()];
-        this.unscaled = true;
+        this.uneven = true;
         Ok(this)
     }
 
@@ -169,13 +173,15 @@ impl<'a> Observations<'a> {
             place: None,
             constant_deviance,
             target_scale: 1.0,
-            unscaled: false,
+            uneven: false,
+            squares: None,
             xi: None,
             start: None,
             prepared: Vec::new(),
             factor: None,
             leading: None,
             factor_gram: None,
+            nearly: None,
             target,
             cancel: None,
         }
@@ -200,7 +206,7 @@ impl<'a> Observations<'a> {
     /// One pass for the length of each column, and for what the empty model leaves to each.
     fn measure(&mut self) -> Result<()> {
         let deviance = self.move_to(&[], &[])?;
-        if self.measure_by_factor(deviance)? {
+        if self.measure_by_factor(deviance)? || self.measure_nearly()? {
             return Ok(());
         }
         let sums = over_blocks(
@@ -253,6 +259,26 @@ impl<'a> Observations<'a> {
             self.factor = Some(Arc::new(factor));
         }
         Ok(close)
+    }
+
+    /// [`Observations::measure`] through features that say almost what the rows do; whether they say enough.
+    ///
+    /// Any number near the length of a column will do for its unit: passes to come take the squares of columns along.
+    fn measure_nearly(&mut self) -> Result<bool> {
+        let factor = (Grade::coarse(&*self.design).filter(|_| self.is_linear()))
+            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
+        self.check_cancel()?;
+        let Some(factor) = factor else {
+            return Ok(false);
+        };
+        let (weights, cancel) = (self.weights.as_deref(), self.cancel.clone());
+        let part = Compressed::new(factor, &self.target, weights, self.target_scale, cancel)?;
+        self.uneven = part.has_lengths_of_rows();
+        if self.uneven {
+            self.norms = part.norms().to_vec();
+        }
+        self.nearly = Some(part);
+        Ok(self.uneven)
     }
 
     /// The sums of a pass at the `mu` last asked about, in the units of the columns given.
@@ -511,7 +537,7 @@ impl Statistics for Observations<'_> {
             return Ok(unit_columns(sums, &self.norms, false, deviance));
         }
         let columns = self.packed.columns(&*self.design, &self.norms, wanted);
-        let fixed = self.likelihood.is_linear() && !self.unscaled;
+        let fixed = self.is_linear() && (!self.uneven || self.squares.is_some());
         let sums = over_blocks(
             &*self.design,
             wanted.len() + 1,
@@ -533,7 +559,12 @@ impl Statistics for Observations<'_> {
                 }
             },
         )?;
-        Ok(unit_columns(sums, &self.norms, fixed, deviance))
+        let mut sweep = unit_columns(sums, &self.norms, fixed, deviance);
+        if self.is_linear() && self.uneven {
+            let squares = self.squares.get_or_insert_with(|| sweep.diag.clone());
+            sweep.diag.copy_from_slice(squares);
+        }
+        Ok(sweep)
     }
 
     fn on_fewer_rows(
@@ -558,19 +589,9 @@ impl Statistics for Observations<'_> {
         &mut self,
         see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
-        if !self.is_linear() {
-            return Ok(());
+        if let Some(mut part) = self.nearly.take() {
+            see(self, &mut part);
         }
-        let factor = Grade::coarse(&*self.design)
-            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
-        self.check_cancel()?;
-        let Some(factor) = factor else {
-            return Ok(());
-        };
-        let (weights, cancel) = (self.weights.as_deref(), self.cancel.clone());
-        let scale = self.target_scale;
-        let mut part = Compressed::new(factor, &self.target, weights, scale, cancel)?;
-        see(self, &mut part);
         Ok(())
     }
 
