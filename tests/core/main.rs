@@ -9,6 +9,8 @@ mod fits;
 #[cfg(feature = "fit")]
 mod invariants;
 #[cfg(feature = "fit")]
+mod nearly;
+#[cfg(feature = "fit")]
 mod outputs;
 mod predictor;
 #[cfg(feature = "fit")]

@@ -252,6 +252,7 @@ fn relinearise(
         let before = state.clone();
         let pool = Pool::nearly_about(stats, state, priors, stretch.others)?;
         let outcome = pool.within(state, recorder, |state, recorder| {
+            pool.take_up(state)?;
             climb(&pool, state, None, stretch.effort, recorder)?;
             if stretch.trials > 0 && search(&pool, state, None, stretch.trials, Opening::Plain)? {
                 recorder.step(Action::Search, None, state)?;

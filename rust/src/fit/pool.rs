@@ -105,6 +105,15 @@ impl Pool {
         self.members.len()
     }
 
+    /// Brings a state within to what the pool says of its functions. A [`Pool::nearly_about`] is that of a likelihood close to the
+    /// one of the rows; between the two the gradient of one could promise what the Gram matrix of the other does not bound.
+    pub(super) fn take_up(&self, state: &mut State) -> Result<()> {
+        let (size, reference) = (state.len(), state.reference().to_vec());
+        let (mut gram, mut gradient) = (DMatrix::zeros(size, size), vec![0.0; size]);
+        let deviance = (&mut &*self).local(&state.active, &reference, &mut gram, &mut gradient)?;
+        state.set_data(&reference, &gradient, deviance, Some(&gram))
+    }
+
     /// Each member with its product with member `j`, all by their own names.
     pub(super) fn products_with(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
         let column = head(&self.gram, self.place(j), self.len());

@@ -245,7 +245,7 @@ mod tests {
         assert!(1e-9 < worst && worst < 0.1, "{worst}");
         let (active, mu) = ([7, 900], [3.0, -2.0]);
         for _ in 0..2 {
-            let mut answers = |stats: &mut Observations<'_>| {
+            let answers = |stats: &mut Observations<'_>| {
                 let norms = stats.norms().to_vec();
                 let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
                 let sweep = stats.sweep(&active, &mu, &[900]).unwrap();

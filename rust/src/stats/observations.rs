@@ -649,7 +649,7 @@ impl Statistics for Observations<'_> {
         self.check_cancel()?;
         let gram = leading.gram(&self.working);
         self.check_cancel()?;
-        let among = leading.gram_among(&gram, js, &self.norms);
-        Ok((among, self.project(js)?))
+        let right = leading.project(&self.residual);
+        Ok(leading.among(&gram, &right, js, &self.norms))
     }
 }
