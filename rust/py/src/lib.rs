@@ -6,6 +6,8 @@ mod dictionary;
 mod errors;
 mod fit;
 mod kernel;
+#[cfg(not(feature = "system-allocator"))]
+mod memory;
 mod outputs;
 mod part;
 mod posterior;
@@ -16,11 +18,6 @@ mod retargeted;
 mod room;
 mod sufficient;
 mod watcher;
-
-/// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time.
-#[cfg(not(feature = "system-allocator"))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The compiled core of sparsebayes.
 #[pyo3::pymodule(gil_used = false)]
@@ -55,6 +52,8 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        #[cfg(not(feature = "system-allocator"))]
+        crate::memory::keep();
         module.add("PROBIT_NODES", sparsebayes::Probit::NODES)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

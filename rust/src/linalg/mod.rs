@@ -12,6 +12,8 @@ pub(crate) mod parallel;
 #[cfg(feature = "fit")]
 pub(crate) mod product;
 pub(crate) mod simd;
+#[cfg(feature = "parallel")]
+mod standby;
 #[cfg(feature = "fit")]
 pub(crate) mod twofold;
 

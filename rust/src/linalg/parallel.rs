@@ -5,6 +5,9 @@
 
 use std::ops::Range;
 
+#[cfg(feature = "parallel")]
+use super::standby;
+
 /// Cuts `0..len` into pieces of `size`, the last one shorter.
 pub(crate) fn pieces(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len)
@@ -21,6 +24,7 @@ pub(crate) fn map_pieces<T: Send>(
     #[cfg(feature = "parallel")]
     if len > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
+        standby::call();
         let ranges: Vec<_> = pieces(len, size).collect();
         return ranges.into_par_iter().map(f).collect();
     }
@@ -40,6 +44,7 @@ pub(crate) fn fill_pieces<T: Send>(
     #[cfg(feature = "parallel")]
     if values.len() > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
+        standby::call();
         let pieces = values.par_chunks_mut(size).enumerate();
         pieces.for_each(|(piece, values)| f(piece * size, values));
         return;
@@ -79,7 +84,7 @@ pub fn with_threads<T: Send>(
         pool.install(|| {
             let started = others.into_iter().try_for_each(start);
             started.map_err(|e| crate::Error::Provider(Box::new(e)))?;
-            Ok(f())
+            Ok(standby::during(f))
         })
     }
     #[cfg(not(feature = "parallel"))]

@@ -1,0 +1,69 @@
+//! Threads that stand by between two stretches of work in parallel.
+//!
+//! A thread that finds nothing to do sleeps within microseconds, and to wake it takes some fifty: as long as many a stretch of
+//! a fit of a few milliseconds, which has dozens of them. Threads that stand by look for work a while longer.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For how long after the last work: most stretches for one thread are over by then.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+thread_local! {
+    /// Of the thread that hands out the work: who stands by for it.
+    static OWN: RefCell<Option<Arc<Crew>>> = const { RefCell::new(None) };
+    static STANDS_BY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The other threads of a pool.
+struct Crew {
+    size: usize,
+    standing_by: AtomicUsize,
+}
+
+/// Runs `f`, a job of a pool of threads, the others of which may be [called](call) meanwhile.
+pub(super) fn during<T>(f: impl FnOnce() -> T) -> T {
+    OWN.set(Some(Arc::new(Crew {
+        size: rayon::current_num_threads() - 1,
+        standing_by: AtomicUsize::new(0),
+    })));
+    let out = f();
+    OWN.set(None);
+    out
+}
+
+/// Has all others stand by from now on; called where there is work for them.
+pub(super) fn call() {
+    OWN.with_borrow(|own| {
+        let Some(crew) = own else { return };
+        for _ in crew.standing_by.load(Ordering::Relaxed)..crew.size {
+            crew.standing_by.fetch_add(1, Ordering::Relaxed);
+            let crew = Arc::clone(crew);
+            rayon::spawn(move || {
+                stand_by();
+                crew.standing_by.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+}
+
+/// Works on whatever the pool has to do, until it has had nothing for some time.
+fn stand_by() {
+    // The thread that hands out the work has better to do, and to stand by twice is once too often.
+    if OWN.with_borrow(Option::is_some) || STANDS_BY.replace(true) {
+        return;
+    }
+    let mut last = Instant::now();
+    while last.elapsed() < PATIENCE {
+        if rayon::yield_now() == Some(rayon::Yield::Executed) {
+            last = Instant::now();
+        } else {
+            // Whoever else wants this core comes first.
+            thread::yield_now();
+        }
+    }
+    STANDS_BY.set(false);
+}
