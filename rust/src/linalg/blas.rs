@@ -2,6 +2,7 @@
 
 use nalgebra::DMatrix;
 
+use super::parallel::pieces;
 use super::simd::{Simd, WithSimd, dispatch};
 
 /// Inner product.
@@ -107,6 +108,22 @@ impl WithSimd for RankOne<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         for (j, &xj) in self.x.iter().enumerate() {
             axpy(self.c * xj, self.x, head_mut(self.matrix, j, self.x.len()));
+        }
+    }
+}
+
+/// Completes a symmetric matrix from its lower triangle, a tile at a time: a large one outgrows the caches by its rows.
+pub fn mirror(matrix: &mut DMatrix<f64>) {
+    const TILE: usize = 16;
+    let size = matrix.nrows();
+    let values = matrix.as_mut_slice();
+    for columns in pieces(size, TILE) {
+        for rows in pieces(size, TILE).skip(columns.start / TILE) {
+            for j in columns.clone() {
+                for i in rows.start.max(j + 1)..rows.end {
+                    values[i * size + j] = values[j * size + i];
+                }
+            }
         }
     }
 }

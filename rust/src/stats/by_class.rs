@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use nalgebra::DMatrix;
 
+use crate::linalg::blas::mirror;
+
 /// A list of expanded functions (`c * n_basis + j` adds function j to the logit of class c) in the order of its classes.
 ///
 /// Between calls: `places` are positions in the list, `functions` the j of each, and those of class c stand at
@@ -49,7 +51,7 @@ impl ByClass {
 
     /// A symmetric matrix over the functions, its lower triangle given in the order here, in the order of the list.
     pub(super) fn unsorted(&self, mut sorted: DMatrix<f64>) -> DMatrix<f64> {
-        sorted.fill_upper_triangle_with_lower_triangle();
+        mirror(&mut sorted);
         let m = self.len();
         let mut out = DMatrix::zeros(m, m);
         for (b, &to) in self.places.iter().enumerate() {

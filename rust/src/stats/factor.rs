@@ -14,7 +14,7 @@ use super::design::{Design, Family};
 use super::everywhere::Everywhere;
 use super::newton::{Newton, Seen, sample};
 use super::table::{COLUMNS, Table};
-use crate::linalg::blas::{axpy, dot, weighted_square};
+use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_product, add_transpose_product};
 
@@ -259,7 +259,7 @@ impl Factor {
                 add_transpose_product(below, right, height, out, r);
             }
         });
-        sum.fill_upper_triangle_with_lower_triangle();
+        mirror(&mut sum);
         sum
     }
 
@@ -267,11 +267,6 @@ impl Factor {
     pub(super) fn project(&self, values: &[f64]) -> Vec<f64> {
         let project = |k: usize| dot(self.features.column(k), values);
         (0..self.rank()).map(project).collect()
-    }
-
-    fn part(&self, j: usize) -> &Part {
-        let next = self.parts.partition_point(|part| part.functions.end <= j);
-        &self.parts[next]
     }
 
     /// Where row after row of C stands, in the features of a part.
@@ -284,15 +279,27 @@ impl Factor {
 
     /// Some rows of C, divided by these lengths, side by side.
     fn rows_of(&self, js: &[usize], norms: &[f64]) -> Vec<f64> {
-        let mut all = vec![0.0; js.len() * self.rank()];
-        for (row, &j) in all.chunks_exact_mut(self.rank()).zip(js) {
-            let (part, scale) = (self.part(j), 1.0 / norms[j]);
-            let (table, columns) = self.coordinates(part);
-            let place = j - part.functions.start;
-            for (value, k) in row[part.features.clone()].iter_mut().zip(columns) {
-                *value = scale * table.column(k)[place];
+        /// Rows that one thread gathers at a time, and columns that it reads side by side.
+        const ROWS: usize = 64;
+        const SIDE: usize = 8;
+        let r = self.rank();
+        let mut all = vec![0.0; js.len() * r];
+        fill_pieces(&mut all, ROWS * r.max(1), |start, all| {
+            let js = &js[start / r..];
+            for part in &self.parts {
+                let (table, columns) = self.coordinates(part);
+                for side in pieces(columns.len(), SIDE) {
+                    let rows = all.chunks_exact_mut(r).zip(js);
+                    for (row, &j) in rows.filter(|(_, j)| part.functions.contains(j)) {
+                        let (place, scale) = (j - part.functions.start, 1.0 / norms[j]);
+                        for k in side.clone() {
+                            let value = table.column(columns.start + k)[place];
+                            row[part.features.start + k] = scale * value;
+                        }
+                    }
+                }
             }
-        }
+        });
         all
     }
 
@@ -372,7 +379,7 @@ impl Factor {
             let turned = Tall::new(&turned[first * r..], r, width);
             add_transpose_product(below, turned, r, &mut out[first..], p);
         });
-        out.fill_upper_triangle_with_lower_triangle();
+        mirror(&mut out);
         out
     }
 

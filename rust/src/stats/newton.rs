@@ -15,6 +15,7 @@ use super::design::Family;
 use crate::linalg::lanes::{LANES, solve_lanes, square_lanes};
 use crate::linalg::parallel::pieces;
 use crate::linalg::product::add_combination;
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::{Kernel, Points};
 
 /// Landmarks at most.
@@ -85,20 +86,20 @@ impl Newton {
         let (size, d) = (left.len(), self.n_features);
         let points = Points::from_rows(sample, size, d);
         let point = |i: usize| &sample[i * d..(i + 1) * d];
-        let (sum, before): (f64, usize) = (left.iter().sum(), functions.len());
+        // Nothing is taken off: that is only looked at.
+        let mut sums = dispatch(TakeOff {
+            u: &mut vec![0.0; size],
+            left,
+            root: 1.0,
+        });
+        let (sum, before) = (sums.total, functions.len());
         loop {
-            let at = first_largest(left);
+            let at = left.iter().position(|&l| l >= sums.largest).unwrap_or(0);
             if left[at] <= tol * self.largest {
                 break;
             }
-            if functions.len() == most
-                || is_hopeless(
-                    functions.len() - before,
-                    left.iter().sum::<f64>() / sum,
-                    tol,
-                    most,
-                )
-            {
+            let so_far = functions.len() - before;
+            if functions.len() == most || is_hopeless(so_far, sums.total / sum, tol, most) {
                 return None;
             }
             let root = left[at].sqrt();
@@ -108,10 +109,11 @@ impl Newton {
             self.kernel.column_into(&points, point(at), 0..size, &mut u);
             let columns: Vec<&[f64]> = functions.iter().map(Vec::as_slice).collect();
             add_combination(&columns, &minus, &mut u);
-            for (u, left) in u.iter_mut().zip(left.iter_mut()) {
-                *u /= root;
-                *left -= *u * *u;
-            }
+            sums = dispatch(TakeOff {
+                u: &mut u,
+                left,
+                root,
+            });
             self.landmarks.extend_from_slice(point(at));
             self.lower.extend(row);
             self.lower.push(root);
@@ -207,10 +209,51 @@ impl Newton {
     }
 }
 
-/// The first of the largest.
-fn first_largest(values: &[f64]) -> usize {
-    let better = |best: usize, i: usize| if values[i] > values[best] { i } else { best };
-    (0..values.len()).fold(0, better)
+/// Divides u by a root, and takes its squares off what is left.
+struct TakeOff<'a> {
+    u: &'a mut [f64],
+    left: &'a mut [f64],
+    root: f64,
+}
+
+/// Of what is left.
+struct Left {
+    largest: f64,
+    total: f64,
+}
+
+impl WithSimd for TakeOff<'_> {
+    type Output = Left;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) -> Left {
+        let (mut largest, mut total) = ([f64::NEG_INFINITY; LANES], [0.0; LANES]);
+        let mut take_off = |lane: usize, u: &mut f64, left: &mut f64| {
+            *u /= self.root;
+            *left -= *u * *u;
+            largest[lane] = if *left > largest[lane] {
+                *left
+            } else {
+                largest[lane]
+            };
+            total[lane] += *left;
+        };
+        let (heads, tail) = self.u.as_chunks_mut::<LANES>();
+        let (left_heads, left_tail) = self.left.as_chunks_mut::<LANES>();
+        for (u, left) in heads.iter_mut().zip(left_heads) {
+            for lane in 0..LANES {
+                take_off(lane, &mut u[lane], &mut left[lane]);
+            }
+        }
+        for (lane, (u, left)) in tail.iter_mut().zip(left_tail).enumerate() {
+            take_off(lane, u, left);
+        }
+        Left {
+            largest: largest.into_iter().fold(f64::NEG_INFINITY, f64::max),
+            total: total.iter().sum(),
+        }
+    }
 }
 
 /// Whether P^2, of which this share is left in the mean, will hardly come down to `tol` with `most` landmarks.

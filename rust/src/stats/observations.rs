@@ -19,7 +19,7 @@ use super::skew::tilts;
 use super::thinned::Thinned;
 use super::{Statistics, Sweep, check_flag};
 use crate::likelihood::WorkingRows;
-use crate::linalg::blas::{axpy, dot, weighted_square};
+use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result};
@@ -453,7 +453,7 @@ impl Statistics for Observations<'_> {
             self.add_gram(&self.packed.at(&rows), &rows, out);
         });
         self.check_cancel()?;
-        sum.fill_upper_triangle_with_lower_triangle();
+        mirror(&mut sum);
         gram.view_mut((0, 0), (m, m)).copy_from(&sum);
         Ok(deviance)
     }
@@ -638,7 +638,7 @@ impl Statistics for Observations<'_> {
             }
         }
         self.check_cancel()?;
-        gram.fill_upper_triangle_with_lower_triangle();
+        mirror(&mut gram);
         Ok((gram, gradient))
     }
 
