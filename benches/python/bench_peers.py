@@ -52,7 +52,7 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="fewer sizes, repeats and seeds")
     parser.add_argument("--full", action="store_true", help="row 8 at 4000 rows too")
     parser.add_argument("--only", type=row_numbers, default=NUMBERS, help="rows of the table, such as 1,2,5")
-    parser.add_argument("--repeats", type=positive, help="runs of each (default 5, with --quick 3)")
+    parser.add_argument("--repeats", type=positive, help="runs of each (default 9, with --quick 3)")
     parser.add_argument("--scale", type=positive, default=1, help="divide all sizes, to try the script out")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     parser.add_argument("--json", type=Path, metavar="PATH", help="save all numbers")
@@ -61,7 +61,7 @@ def parse():
     options = parser.parse_args()
     if options.redraw and not options.plots:
         parser.error("--redraw goes with --plots")
-    options.repeats = options.repeats or (3 if options.quick else 5)
+    options.repeats = options.repeats or (3 if options.quick else 9)
     return options
 
 

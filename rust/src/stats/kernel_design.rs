@@ -82,7 +82,8 @@ impl KernelDesign {
         &self.centres[c * d..][..d]
     }
 
-    /// Evaluates everything once: faster where N x K values fit in memory, and the same model to the bit.
+    /// Evaluates everything once: faster where inputs are many and N x K values fit in memory. The same model to the bit, but where
+    /// a fit asks a design for its [`families`](Design::families), of which stored ones have none.
     ///
     /// # Errors
     /// As [`DenseDesign::new`]: a kernel value that is not finite.
