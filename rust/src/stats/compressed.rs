@@ -162,7 +162,7 @@ impl Statistics for Compressed {
 mod tests {
     use super::*;
     use crate::stats::factor::Grade;
-    use crate::stats::{DenseDesign, Design, Observations};
+    use crate::stats::{DenseDesign, Design, Observations, Partial};
     use crate::{Kernel, KernelDesign, Likelihood};
 
     /// It answers as rows do that have these functions: so well do wide kernels agree with their features.
@@ -257,6 +257,21 @@ mod tests {
                 all
             };
             for (a, b) in answers(&mut nearly).iter().zip(answers(&mut exactly)) {
+                assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
+            }
+        }
+        // Asked about some functions it keeps to its units.
+        let (whole, some) = (
+            nearly.sweep(&active, &mu, &[900]).unwrap(),
+            nearly.sweep_of(&[1, 900], &active, &mu, &[900]).unwrap(),
+        );
+        for (k, i) in [1, 900].into_iter().enumerate() {
+            let pairs = [
+                (some.diag[k], whole.diag[i]),
+                (some.gradient[k], whole.gradient[i]),
+                (some.gram[0][k], whole.gram[0][i]),
+            ];
+            for (a, b) in pairs {
                 assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
             }
         }

@@ -50,7 +50,7 @@ pub struct Observations<'a> {
     constant_deviance: f64,
     target_scale: f64,
     /// Whether columns divided by their `norms` have lengths of their own, rather than 1.
-    uneven: bool,
+    pub(super) uneven: bool,
     /// Their squares, for a Gaussian likelihood, once a pass has found them.
     squares: Option<Vec<f64>>,
     /// Where the bound that stands for the log-likelihood touches it, row by row; `None`: nothing stands for it.

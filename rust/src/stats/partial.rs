@@ -71,11 +71,11 @@ impl Partial for Observations<'_> {
             design: &*self.design,
             columns: functions,
         };
-        let fixed = self.is_linear();
+        let moves = !self.is_linear();
         // The products with W and the columns wanted, then those with the residuals; before them, where W moves, the squares
         // under it.
         let n_right = wanted.len() + 1;
-        let n_products = n_right + usize::from(!fixed);
+        let n_products = n_right + usize::from(moves);
         let mut sums = over_blocks(
             &design,
             n_products,
@@ -98,14 +98,18 @@ impl Partial for Observations<'_> {
                 add_transpose_product(values, right, rows.len(), products, n_columns);
             },
         )?;
-        let norms = lengths(&sums.diag)?;
-        if !fixed {
+        let mut norms = lengths(&sums.diag)?;
+        if moves {
             sums.diag = sums.products.remove(0);
         }
-        for (&j, &norm) in functions.iter().zip(&norms) {
-            self.norms[j] = norm;
+        for (&j, norm) in functions.iter().zip(&mut norms) {
+            let unit = &mut self.norms[j];
+            if unit.is_nan() {
+                *unit = *norm;
+            }
+            *norm = *unit;
         }
-        Ok(unit_columns(sums, &norms, fixed, deviance))
+        Ok(unit_columns(sums, &norms, !moves && !self.uneven, deviance))
     }
 
     fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {
