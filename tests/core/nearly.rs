@@ -19,7 +19,7 @@ fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
     let js: Vec<usize> = (0..1200).step_by(8).collect();
     let mut ask = |mu: &[f64]| {
         rows.deviance(&js[..2], mu).unwrap();
-        let (gram, gradient) = rows.nearly_among(&js).unwrap();
+        let (gram, gradient) = rows.nearly_among(&js).unwrap().unwrap();
         let (_, exactly) = rows.among(&js).unwrap();
         (
             gram,

@@ -6,7 +6,6 @@ mod dictionary;
 mod errors;
 mod fit;
 mod kernel;
-#[cfg(not(feature = "system-allocator"))]
 mod memory;
 mod outputs;
 mod part;
@@ -52,7 +51,6 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        #[cfg(not(feature = "system-allocator"))]
         crate::memory::keep();
         module.add("PROBIT_NODES", sparsebayes::Probit::NODES)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -13,6 +13,7 @@ use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
+use crate::memory::return_soon;
 use crate::provider::PyCancelled;
 use crate::room::{Size, reserve_numbers};
 
@@ -37,6 +38,7 @@ impl PyRowPart {
         likelihood: &str,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
+        return_soon();
         // What the questions of a sequential fit take here.
         let size = Size {
             n_rows: design.n_rows(),

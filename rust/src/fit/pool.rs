@@ -28,6 +28,8 @@ pub(super) struct Pool {
     pub(super) priors: Priors,
     /// Ones: members are in the units of the fit.
     norms: Vec<f64>,
+    /// Whether it is of a likelihood close to that of the rows, and not the same.
+    is_near: bool,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -42,9 +44,7 @@ impl Pool {
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        Self::gathered(stats, state, priors, others, |stats, members| {
-            stats.among(members)
-        })
+        Self::gathered(stats, state, priors, others, |_, _| Ok(None))
     }
 
     /// The same, to the digits that it takes to choose functions by.
@@ -64,7 +64,7 @@ impl Pool {
         state: &mut State,
         priors: &Priors,
         others: &[usize],
-        among: impl Fn(&mut dyn Statistics, &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>,
+        nearly: impl Fn(&mut dyn Statistics, &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>>,
     ) -> Result<Self> {
         if stats.is_linear() {
             state.centre(stats)?;
@@ -75,7 +75,12 @@ impl Pool {
         let mut members = [others, &state.active].concat();
         members.sort_unstable();
         members.dedup();
-        let (gram, gradient) = among(stats, &members)?;
+        let nearly = nearly(stats, &members)?;
+        let is_near = nearly.is_some();
+        let (gram, gradient) = match nearly {
+            Some(nearly) => nearly,
+            None => stats.among(&members)?,
+        };
         let mut pool = Self {
             gram,
             projections: gradient.clone(),
@@ -83,6 +88,7 @@ impl Pool {
             n_obs: state.n_noise(),
             priors: priors.among(&members),
             norms: vec![1.0; members.len()],
+            is_near,
             cancel: stats.cancel_flag(),
             members,
         };
@@ -108,6 +114,9 @@ impl Pool {
     /// Brings a state within to what the pool says of its functions. A [`Pool::nearly_about`] is that of a likelihood close to the
     /// one of the rows; between the two the gradient of one could promise what the Gram matrix of the other does not bound.
     pub(super) fn take_up(&self, state: &mut State) -> Result<()> {
+        if !self.is_near {
+            return Ok(());
+        }
         let (size, reference) = (state.len(), state.reference().to_vec());
         let (mut gram, mut gradient) = (DMatrix::zeros(size, size), vec![0.0; size]);
         let deviance = (&mut &*self).local(&state.active, &reference, &mut gram, &mut gradient)?;

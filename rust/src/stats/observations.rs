@@ -642,14 +642,14 @@ impl Statistics for Observations<'_> {
         Ok((gram, gradient))
     }
 
-    fn nearly_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
         let (Some(leading), None) = (self.leading.clone(), &self.factor_gram) else {
-            return self.among(js);
+            return Ok(None);
         };
         self.check_cancel()?;
         let gram = leading.gram(&self.working);
         self.check_cancel()?;
         let right = leading.project(&self.residual);
-        Ok(leading.among(&gram, &right, js, &self.norms))
+        Ok(Some(leading.among(&gram, &right, js, &self.norms)))
     }
 }
