@@ -17,17 +17,10 @@ fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
     let target = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
     let mut rows = Observations::new(&design, Likelihood::Bernoulli, target, None).unwrap();
     let js: Vec<usize> = (0..1200).step_by(8).collect();
-    let mut ask = |mu: &[f64]| {
-        rows.deviance(&js[..2], mu).unwrap();
-        let (gram, gradient) = rows.nearly_among(&js).unwrap().unwrap();
-        let (_, exactly) = rows.among(&js).unwrap();
-        (
-            gram,
-            DVector::from_vec(gradient),
-            DVector::from_vec(exactly),
-        )
-    };
-    let (gram, gradient, exactly) = ask(&[0.5, -0.2]);
+    rows.deviance(&js[..2], &[0.5, -0.2]).unwrap();
+    let (gram, gradient) = rows.nearly_among(&js).unwrap().unwrap();
+    let (_, exactly) = rows.among(&js).unwrap();
+    let (gradient, exactly) = (DVector::from_vec(gradient), DVector::from_vec(exactly));
     assert!((&gradient - &exactly).amax() < 1e-4 * exactly.amax());
     let singular = gram.clone().svd(true, true);
     let weights = singular.solve(&gradient, 1e-14 * gram.amax()).unwrap();

@@ -44,7 +44,7 @@ impl Pool {
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        Self::gathered(stats, state, priors, others, |_, _| Ok(None))
+        Self::gathered(stats, state, priors, others, false)
     }
 
     /// The same, to the digits that it takes to choose functions by.
@@ -54,9 +54,7 @@ impl Pool {
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        Self::gathered(stats, state, priors, others, |stats, members| {
-            stats.nearly_among(members)
-        })
+        Self::gathered(stats, state, priors, others, true)
     }
 
     fn gathered(
@@ -64,7 +62,7 @@ impl Pool {
         state: &mut State,
         priors: &Priors,
         others: &[usize],
-        nearly: impl Fn(&mut dyn Statistics, &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>>,
+        nearly: bool,
     ) -> Result<Self> {
         if stats.is_linear() {
             state.centre(stats)?;
@@ -75,7 +73,11 @@ impl Pool {
         let mut members = [others, &state.active].concat();
         members.sort_unstable();
         members.dedup();
-        let nearly = nearly(stats, &members)?;
+        let nearly = if nearly {
+            stats.nearly_among(&members)?
+        } else {
+            None
+        };
         let is_near = nearly.is_some();
         let (gram, gradient) = match nearly {
             Some(nearly) => nearly,
