@@ -67,6 +67,8 @@ pub(super) fn maximise(
         others: &sample,
         effort: FREE,
         trials: TRIALS,
+        // The mode has moved since the first functions came in, and with it what is best beside them.
+        opening: Opening::Restart,
     };
     relinearise(stats, state, priors, &first, recorder)?;
     let status = finish_or_go_back(stats, state, &mut dictionary, POOLS, rules, recorder)?;
@@ -178,6 +180,7 @@ fn finish_keeping(
                 others: &members,
                 effort: LATE,
                 trials,
+                opening: Opening::Plain,
             };
             if relinearise(stats, state, dictionary.priors(), &stretch, recorder)? {
                 fine = state.active == before;
@@ -232,6 +235,8 @@ struct Stretch<'a> {
     effort: Effort,
     /// Neighbourhoods to try.
     trials: usize,
+    /// What searches begin with.
+    opening: Opening,
 }
 
 /// The Gaussian scheme over a pool of candidates and the active functions, on the likelihood as it is linearised at the
@@ -254,7 +259,7 @@ fn relinearise(
         let outcome = pool.within(state, recorder, |state, recorder| {
             pool.take_up(state)?;
             climb(&pool, state, None, stretch.effort, recorder)?;
-            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, Opening::Plain)? {
+            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, stretch.opening)? {
                 recorder.step(Action::Search, None, state)?;
             }
             Ok(())
