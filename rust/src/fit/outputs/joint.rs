@@ -10,7 +10,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::super::action::ALPHA_FLOOR;
-use super::super::joint::{Damping, Local, MOST_DAMPING, hold};
+use super::super::joint::{Damping, Local, hold};
 use super::inner::Noise;
 use super::state::{Level, OutputState};
 use crate::Result;
@@ -30,8 +30,8 @@ pub(super) fn step(
     let local = at(state, &free);
     let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
     let norm = local.gradient.norm();
-    while damping.0 <= MOST_DAMPING {
-        if let Some(direction) = local.direction(damping.0) {
+    while let Some(value) = damping.value() {
+        if let Some(direction) = local.direction(value) {
             let moved = alpha.iter().zip(direction.iter());
             let new_alpha: Vec<f64> = moved.map(|(a, d)| (a * d.exp()).max(ALPHA_FLOOR)).collect();
             let mut new_betas = betas.clone();
@@ -46,9 +46,8 @@ pub(super) fn step(
                 }
             }
         }
-        damping.0 *= 10.0;
+        damping.raise();
     }
-    *damping = Damping::default();
     state.set_hyperparameters(&alpha, &betas)?;
     state.recentre(stats)?;
     Ok(false)
