@@ -16,7 +16,7 @@ pub(super) const ROW_BLOCK: usize = 2048;
 /// power of two would share their places.
 const BLOCK_ROWS: usize = 504;
 /// Columns handled at a time by one thread.
-const COLUMN_BLOCK: usize = 64;
+pub(super) const COLUMN_BLOCK: usize = 64;
 
 thread_local! {
     /// Where lazy designs evaluate their blocks; kept from one block to the next.

@@ -15,6 +15,7 @@ mod design;
 mod everywhere;
 mod factor;
 mod joined;
+mod kept;
 mod kernel_design;
 mod multinomial;
 mod newton;

@@ -13,6 +13,7 @@ use super::columns::{Packed, column_into, columns_into, lengths, squared_length,
 use super::compressed::Compressed;
 use super::design::Design;
 use super::factor::{Factor, Grade};
+use super::kept::Kept;
 use super::rows::{check_rows, spread};
 use super::screen::Prepared;
 use super::skew::tilts;
@@ -208,6 +209,9 @@ impl<'a> Observations<'a> {
         let deviance = self.move_to(&[], &[])?;
         if self.measure_by_factor(deviance)? || self.measure_nearly()? {
             return Ok(());
+        }
+        if let Some(kept) = Kept::of(&self.design) {
+            self.design = Arc::new(kept);
         }
         let sums = over_blocks(
             &*self.design,
