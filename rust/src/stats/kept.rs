@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::blocks::{BLOCK_BUFFER, COLUMN_BLOCK};
 use super::design::{Block, Design, Family};
+use crate::Result;
 use crate::linalg::parallel::{map_pieces, pieces};
 
 /// Columns evaluated at a time.
@@ -24,28 +25,33 @@ pub(super) struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// Of a design that evaluates what it is asked for, if it is small. (Stored ones have no families.)
-    pub(super) fn of(design: &Arc<dyn Design + Send + 'a>) -> Option<Self> {
+    /// Of a design that evaluates what it is asked for, if it is small. (Stored ones have no families.) An error of `check`, asked
+    /// now and then, ends it.
+    pub(super) fn of(
+        design: &Arc<dyn Design + Send + 'a>,
+        check: impl Fn() -> Result<()> + Sync + Send,
+    ) -> Result<Option<Self>> {
         let (n, k) = (design.n_rows(), design.n_basis());
         if design.families().is_empty() || n.saturating_mul(k) > MOST {
-            return None;
+            return Ok(None);
         }
         let strips = map_pieces(k, COLUMN_BLOCK, |columns| {
             let mut values = Vec::with_capacity(columns.len() * n);
-            BLOCK_BUFFER.with_borrow_mut(|buffer| {
-                for part in pieces(columns.len(), AT_A_TIME) {
-                    let part = columns.start + part.start..columns.start + part.end;
+            for part in pieces(columns.len(), AT_A_TIME) {
+                check()?;
+                BLOCK_BUFFER.with_borrow_mut(|buffer| {
                     let width = part.len();
+                    let part = columns.start + part.start..columns.start + part.end;
                     let block = design.block(0..n, part, buffer);
                     (0..width).for_each(|c| values.extend_from_slice(block.column(c, n)));
-                }
-            });
-            values
+                });
+            }
+            Ok(values)
         });
-        Some(Self {
+        Ok(Some(Self {
             design: design.clone(),
-            strips,
-        })
+            strips: strips.into_iter().collect::<Result<_>>()?,
+        }))
     }
 }
 
@@ -83,7 +89,7 @@ impl Design for Kept<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kernel, KernelDesign};
+    use crate::{Error, Kernel, KernelDesign};
 
     fn kernels(n: u32) -> KernelDesign {
         let x: Vec<f64> = (0..n).map(|i| 0.1 * f64::from(i)).collect();
@@ -96,7 +102,7 @@ mod tests {
     #[test]
     fn every_block_is_that_of_the_design() {
         let design: Arc<dyn Design + Send> = Arc::new(kernels(150));
-        let kept = Kept::of(&design).unwrap();
+        let kept = Kept::of(&design, || Ok(())).unwrap().unwrap();
         assert_eq!((kept.n_rows(), kept.n_basis()), (150, 151));
         let strip = COLUMN_BLOCK;
         for columns in [
@@ -120,8 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn it_is_given_up_when_told_so() {
+        let design: Arc<dyn Design + Send> = Arc::new(kernels(150));
+        let told = Kept::of(&design, || Err(Error::Interrupted)).err();
+        assert!(matches!(told, Some(Error::Interrupted)));
+    }
+
+    #[test]
     fn large_designs_are_not_kept() {
         let design: Arc<dyn Design + Send> = Arc::new(kernels(1300));
-        assert!(Kept::of(&design).is_none());
+        assert!(Kept::of(&design, || Ok(())).unwrap().is_none());
     }
 }

@@ -210,7 +210,7 @@ impl<'a> Observations<'a> {
         if self.measure_by_factor(deviance)? || self.measure_nearly()? {
             return Ok(());
         }
-        if let Some(kept) = Kept::of(&self.design) {
+        if let Some(kept) = Kept::of(&self.design, || self.check_cancel())? {
             self.design = Arc::new(kept);
         }
         let sums = over_blocks(
