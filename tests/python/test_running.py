@@ -164,6 +164,16 @@ def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
 
 
 @pytest.mark.alone
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_ctrl_c_is_heard_while_kernels_of_many_inputs_are_evaluated(n_outputs):
+    """Which takes half a minute, before the first step."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 1500))
+    y = X[:, :n_outputs].squeeze()
+    assert seconds_until_heard(lambda: RVR(gamma=1e-3).fit(X, y), 1.5) < 1.0
+
+
+@pytest.mark.alone
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("case", ["exact", "thorough"])
 def test_ctrl_c_ends_what_follows_the_classic_fit_within_a_second(case, watched):

@@ -73,7 +73,7 @@ pub(crate) fn fit_kernel_in_blocks(
     let sketch = resume.map(|dict| from_dict(&dict)).transpose()?;
     let posterior = run_kept(py, callback.as_ref(), keep.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            dictionary.solve(Some(true), |design| {
+            dictionary.solve(Some(true), None, |design| {
                 solve(&task, design, &sizes, sketch, line)
             })
         })?

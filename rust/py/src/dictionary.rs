@@ -1,5 +1,7 @@
 //! The dictionary of a kernel fit: kernels about centres, and the columns beside them.
 
+use std::sync::atomic::AtomicBool;
+
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use sparsebayes::{DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign};
@@ -53,10 +55,12 @@ impl<'a> KernelDictionary<'a> {
         self.x.n_points.saturating_mul(n_kernels) <= STORED
     }
 
-    /// Shows the design to `solve`, its kernels evaluated when asked or, unless `lazy`, once (None: what is faster).
+    /// Shows the design to `solve`, its kernels evaluated when asked or, unless `lazy`, once (None: what is faster). That is given up
+    /// once `stop` is raised.
     pub(crate) fn solve<T>(
         self,
         lazy: Option<bool>,
+        stop: Option<&AtomicBool>,
         solve: impl FnOnce(&dyn Design) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (x, z, d) = (self.x.values, self.centres.values, self.x.n_features);
@@ -69,7 +73,7 @@ impl<'a> KernelDictionary<'a> {
             let values = kernels.n_rows().saturating_mul(kernels.n_basis());
             let bytes = values.saturating_mul(size_of::<f64>());
             reserve(bytes, "the dictionary", "fewer candidates take less")?;
-            stored = kernels.materialise()?;
+            stored = kernels.materialise_unless(stop)?;
             &stored
         };
         let Some((values, (n_rows, n_columns))) = self.extra else {

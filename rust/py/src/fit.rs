@@ -307,7 +307,9 @@ pub(crate) fn fit_kernel(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(task.n_threads, || {
-            dictionary.solve(lazy, |design| task.solve(design, start.as_ref(), line))
+            dictionary.solve(lazy, Some(&line.cancel), |design| {
+                task.solve(design, start.as_ref(), line)
+            })
         })?
     })?;
     Ok(PyPosterior(posterior))

@@ -154,7 +154,9 @@ pub(crate) fn fit_kernel_outputs(
         with_threads(n_threads, || {
             // Every Gram column is a pass of its own here, so what fits in memory is worth keeping.
             let lazy = !dictionary.has_room();
-            dictionary.solve(Some(lazy), |design| task.solve(design, line))
+            dictionary.solve(Some(lazy), Some(&line.cancel), |design| {
+                task.solve(design, line)
+            })
         })?
     })?;
     Ok(PyOutputPosterior(posterior))

@@ -122,7 +122,7 @@ impl Source<'_> {
         match self {
             Self::RowByRow(design) => look(&design),
             Self::ColumnByColumn(design) => look(&design),
-            Self::Kernels(dictionary) => dictionary.solve(Some(true), look),
+            Self::Kernels(dictionary) => dictionary.solve(Some(true), None, look),
         }
     }
 }

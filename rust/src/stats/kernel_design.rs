@@ -1,7 +1,9 @@
 //! A design of kernel functions, evaluated block by block and never stored whole.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
+use super::check_flag;
 use super::dense::DenseDesign;
 use super::design::{Block, Design, Family};
 use crate::linalg::parallel::{map_pieces, pieces};
@@ -88,8 +90,16 @@ impl KernelDesign {
     /// # Errors
     /// As [`DenseDesign::new`]: a kernel value that is not finite.
     pub fn materialise(&self) -> Result<DenseDesign<'static>> {
-        DenseDesign::new(self.values()?, self.n_rows(), self.n_basis()).map_err(|error| match error
-        {
+        self.materialise_unless(None)
+    }
+
+    /// [`KernelDesign::materialise`], given up once `stop` is raised: it can take longer than the fit.
+    ///
+    /// # Errors
+    /// As there; [`Error::Interrupted`].
+    pub fn materialise_unless(&self, stop: Option<&AtomicBool>) -> Result<DenseDesign<'static>> {
+        let values = self.values_unless(stop)?;
+        DenseDesign::new(values, self.n_rows(), self.n_basis()).map_err(|error| match error {
             Error::NonFinite { .. } => {
                 let what = "a kernel value is not finite; rescale X or the kernel".into();
                 Error::Invalid { what }
@@ -103,6 +113,10 @@ impl KernelDesign {
     /// # Errors
     /// [`Error::Memory`].
     pub fn values(&self) -> Result<Vec<f64>> {
+        self.values_unless(None)
+    }
+
+    fn values_unless(&self, stop: Option<&AtomicBool>) -> Result<Vec<f64>> {
         const COLUMNS: usize = 64;
         // A few blocks at a time, so that the pieces never add up to a second copy.
         const PIECES: usize = 16;
@@ -113,13 +127,26 @@ impl KernelDesign {
             .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
         for batch in pieces(k, COLUMNS * PIECES) {
             let parts = map_pieces(batch.len(), COLUMNS, |columns| {
-                let mut buffer = Vec::new();
-                let columns = batch.start + columns.start..batch.start + columns.end;
-                self.fill(0..n, columns, &mut buffer);
-                buffer
+                self.strip(batch.start + columns.start..batch.start + columns.end, stop)
             });
-            for part in &parts {
-                values.extend_from_slice(part);
+            for part in parts {
+                values.extend_from_slice(&part?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// All rows of some columns.
+    fn strip(&self, columns: Range<usize>, stop: Option<&AtomicBool>) -> Result<Vec<f64>> {
+        /// Between two looks at `stop`: with ten thousand inputs these take a fraction of a second.
+        const ROWS: usize = 1 << 13;
+        let mut values = Vec::with_capacity(self.n_rows() * columns.len());
+        let mut buffer = Vec::new();
+        for column in columns {
+            for rows in pieces(self.n_rows(), ROWS) {
+                check_flag(stop)?;
+                self.fill(rows, column..column + 1, &mut buffer);
+                values.extend_from_slice(&buffer);
             }
         }
         Ok(values)
