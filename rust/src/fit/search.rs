@@ -5,22 +5,17 @@
 //! an active function with those most aligned with it and lets the ordinary scheme go on from there. A better result
 //! replaces the model. All of it happens on a [`Pool`], at no cost that grows with the rows or the dictionary.
 
-use std::sync::Arc;
-
 use super::climb::{Outside, climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::record::{Halt, Recorder};
 use super::settings::{
     FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, MOST_IN_VAIN, NEIGHBOURHOOD, START_NOISE, TRIAL,
+    TRIALS_AT_A_TIME,
 };
 use super::state::State;
 use crate::Error;
-use crate::linalg::relay::relay;
-
-/// Trials under way at a time. Each sets out from the best model of all but as many before it, so that with more of them
-/// what one finds comes too late for the next.
-const AHEAD: usize = 2;
+use crate::linalg::parallel::map_pieces;
 
 /// What a search begins with.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -54,64 +49,37 @@ pub(super) fn search(
         Opening::Settling => best.settled(pool, noise),
         Opening::Restart => best.restart(pool, noise),
     };
-    if let Some(better) = best.better(opened)? {
-        best = better;
+    best.keep_better(opened)?;
+    let (mut trials, mut in_vain) = (0, 0);
+    'rounds: loop {
+        let reached = best.evidence;
+        for batch in seeds(&best.state).chunks(TRIALS_AT_A_TIME) {
+            // All of a batch start from the same model, so threads do not show in the result.
+            let outcomes = map_pieces(batch.len(), 1, |range| {
+                best.without_neighbourhood(pool, batch[range.start], noise)
+            });
+            let standing = best.evidence;
+            for outcome in outcomes {
+                best.keep_better(outcome)?;
+            }
+            trials += batch.len();
+            in_vain += batch.len();
+            if best.evidence > standing {
+                in_vain = 0;
+            }
+            if trials >= most_trials || in_vain >= MOST_IN_VAIN {
+                break 'rounds;
+            }
+        }
+        if best.evidence <= reached {
+            break;
+        }
     }
-    let mut course = Course {
-        best: Arc::new(best),
-        trials_left: most_trials,
-        in_vain: 0,
-        failure: None,
-    };
-    let mut reached = f64::NEG_INFINITY;
-    while course.goes_on() && course.best.evidence > reached {
-        reached = course.best.evidence;
-        let seeds = seeds(&course.best.state);
-        let start = Arc::clone(&course.best);
-        let trial =
-            |i: usize, model: &Arc<Model>| model.without_neighbourhood(pool, seeds[i], noise);
-        let judge = |outcome| course.judge(outcome);
-        relay(seeds.len(), AHEAD, &start, trial, judge);
-    }
-    if let Some(halt) = course.failure {
-        return Err(halt);
-    }
-    let best = course.best;
     let found = best.evidence > before + LEAST_IMPROVEMENT;
     if found {
-        *state = best.state.clone();
+        *state = best.state;
     }
     Ok(found)
-}
-
-/// How far a search has come.
-struct Course {
-    best: Arc<Model>,
-    trials_left: usize,
-    /// Trials since there was a better model.
-    in_vain: usize,
-    failure: Option<Halt>,
-}
-
-impl Course {
-    /// Takes the outcome of the next trial; the best model, unless that is to be the last.
-    fn judge(&mut self, outcome: Result<Option<Model>, Halt>) -> Option<Arc<Model>> {
-        self.trials_left = self.trials_left.saturating_sub(1);
-        self.in_vain += 1;
-        match self.best.better(outcome) {
-            Ok(Some(better)) => {
-                self.best = Arc::new(better);
-                self.in_vain = 0;
-            }
-            Ok(None) => {}
-            Err(halt) => self.failure = Some(halt),
-        }
-        self.goes_on().then(|| Arc::clone(&self.best))
-    }
-
-    fn goes_on(&self) -> bool {
-        self.failure.is_none() && self.trials_left > 0 && self.in_vain < MOST_IN_VAIN
-    }
 }
 
 /// Where to look: the functions whose loss would cost least first, for there the model is loosest.
@@ -157,17 +125,15 @@ impl Model {
         }
     }
 
-    /// The other if that is better. One that lost its definiteness or its way to rounding is no better.
-    fn better(&self, other: Result<Option<Self>, Halt>) -> Result<Option<Self>, Halt> {
+    /// Becomes the other if that is better. One that lost its definiteness or its way to rounding is no
+    /// better.
+    fn keep_better(&mut self, other: Result<Option<Self>, Halt>) -> Result<(), Halt> {
         match other {
-            Ok(Some(other)) if other.evidence > self.evidence + LEAST_IMPROVEMENT => {
-                Ok(Some(other))
-            }
-            Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => {
-                Ok(None)
-            }
-            Err(halt) => Err(halt),
+            Ok(Some(other)) if other.evidence > self.evidence + LEAST_IMPROVEMENT => *self = other,
+            Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => {}
+            Err(halt) => return Err(halt),
         }
+        Ok(())
     }
 
     /// This model as trials are settled.

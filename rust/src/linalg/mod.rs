@@ -11,8 +11,6 @@ pub(crate) mod lanes;
 pub(crate) mod parallel;
 #[cfg(feature = "fit")]
 pub(crate) mod product;
-#[cfg(feature = "fit")]
-pub(crate) mod relay;
 pub(crate) mod simd;
 #[cfg(feature = "parallel")]
 mod standby;
