@@ -61,7 +61,7 @@ fn fits(c: &mut Criterion) {
     for n in [500, 1000, 2000] {
         let (x, t) = surface(n);
         let lazy = KernelDesign::new(&x, &x, 2, vec![gaussian()], true).expect("a design");
-        let stored = lazy.materialise().expect("memory");
+        let stored = lazy.materialise(None).expect("memory");
         let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
         group.bench_function(BenchmarkId::new("regression, stored", n), |b| {
             b.iter(|| run(black_box(&stored), Likelihood::Gaussian, &t));
@@ -174,7 +174,7 @@ fn passes(c: &mut Criterion) {
 fn inner(c: &mut Criterion) {
     let (x, t) = surface(400);
     let design = KernelDesign::new(&x, &x[..512], 2, vec![gaussian()], true)
-        .and_then(|lazy| lazy.materialise())
+        .and_then(|lazy| lazy.materialise(None))
         .expect("a design");
     c.bench_function("inner loop, 256 functions", |b| {
         b.iter(|| run(black_box(&design), Likelihood::Gaussian, &t));

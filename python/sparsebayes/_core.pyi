@@ -290,6 +290,7 @@ class RowPart:
         stored: bool = False,
         likelihood: str = "gaussian",
         n_threads: int | None = None,
+        cancelled: Cancelled | None = None,
     ) -> RowPart: ...
     @property
     def n_basis(self) -> int: ...

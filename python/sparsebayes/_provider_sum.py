@@ -115,8 +115,13 @@ class SummedStatistics(PyStatistics):
         return total
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
-        """Look between any two parts whether the fit was given up."""
+        """Look between any two parts whether the fit was given up; parts asked here look themselves."""
         self._cancelled = cancelled
+        if self._map is not None or not isinstance(self._parts, (list, tuple)):
+            return
+        for part in self._parts:
+            if hasattr(part, "listen"):
+                part.listen(cancelled)
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sum of what the parts answer."""

@@ -111,13 +111,13 @@ class RowPart(PyStatistics):
         per_row = n_columns if self._centres is None else len(self._kernels or ()) * len(self._centres)
         self.n_basis = int(self._bias) + per_row
 
-    def _part(self) -> _core.RowPart:
-        """Return the part of the core, made at the first question."""
+    def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
+        """Return the part of the core, made at the first question or by the fit that is to ask."""
         if self._answering is None:
-            self._answering = self._made()
+            self._answering = self._made(cancelled)
         return self._answering
 
-    def _made(self) -> _core.RowPart:
+    def _made(self, cancelled: _core.Cancelled | None) -> _core.RowPart:
         # What came from another process may lie anywhere in its message.
         X, target, weights = (
             None if a is None else np.require(a, np.float64, ("C", "A")) for a in self._rows
@@ -130,14 +130,15 @@ class RowPart(PyStatistics):
         centres = np.require(self._centres, np.float64, ("C", "A"))
         cores = [core for kernel in self._kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(self._kernels):
-            return _core.RowPart.kernel(X, centres, cores, target, weights, stored=self._store, **options)
+            options |= {"stored": self._store, "cancelled": cancelled}
+            return _core.RowPart.kernel(X, centres, cores, target, weights, **options)
         blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
         return _core.RowPart.dense(blocks, target, weights, **options)
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Have questions end early once the fit was given up."""
         if isinstance(cancelled, _core.Cancelled):
-            self._part().listen(cancelled)
+            self._part(cancelled).listen(cancelled)
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sums of `PyStatistics.target_moments` over these rows."""

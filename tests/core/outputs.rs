@@ -134,7 +134,7 @@ fn threads_and_lazy_designs_do_not_show() {
         inverse_square_widths: vec![0.16],
     };
     let design = KernelDesign::new(&x, &x, 2, vec![kernel], true).unwrap();
-    let stored = design.materialise().unwrap();
+    let stored = design.materialise(None).unwrap();
     let rules = Settings::default().check().unwrap();
     let fit = |design: &dyn sparsebayes::Design| {
         let mut observations = OutputObservations::new(design, targets.clone(), 2, None).unwrap();

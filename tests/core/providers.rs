@@ -42,7 +42,7 @@ fn stored_and_lazy_designs_give_the_same_bits() {
     let (x, t) = surface(300, 5);
     let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
     let lazy = design(&x);
-    let stored = lazy.materialise().unwrap();
+    let stored = lazy.materialise(None).unwrap();
     for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
         let (a, _) = fit_design(&lazy, likelihood, t, None, Settings::default());
         let (b, _) = fit_design(&stored, likelihood, t, None, Settings::default());
@@ -95,7 +95,7 @@ fn variational_fits_do_not_see_where_the_design_is_either() {
     let (x, t) = surface(150, 5);
     let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
     let lazy = design(&x);
-    let stored = lazy.materialise().unwrap();
+    let stored = lazy.materialise(None).unwrap();
     let settings = Settings {
         scheme: Scheme::Variational,
         ..Settings::default()

@@ -501,6 +501,30 @@ def test_ctrl_c_is_heard_inside_a_part():
     assert interrupted_after(0.7, part, RVR(Gaussian(1.0), candidates=centres)) < 1.0
 
 
+@pytest.mark.parametrize("summed", [False, True])
+def test_parts_answer_after_a_fit_that_was_given_up(summed):
+    def give_up(event):
+        raise ZeroDivisionError
+
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    parts = [RowPart(X[rows], X[rows, 0]) for rows in (slice(80), slice(80, None))]
+    provider = SummedStatistics(parts) if summed else parts[0]
+    with pytest.raises(ZeroDivisionError):
+        SparseBayesRegressor(callback=give_up).fit_provider(provider)
+    assert provider.deviance([], []) > 0.0
+
+
+@pytest.mark.alone
+def test_ctrl_c_is_heard_while_parts_store_kernels_of_many_inputs():
+    """Which takes a quarter of a minute."""
+    X = np.random.default_rng(0).normal(size=(6000, 1500))
+    options = {"kernels": Gaussian(1e-3), "centres": X, "fit_intercept": True, "store": True}
+    parts = [RowPart(X[rows], X[rows, 0], **options) for rows in (slice(4000), slice(4000, None))]
+    model = RVR(Gaussian(1e-3), candidates=X)
+    assert interrupted_after(1.5, SummedStatistics(parts), model) < 1.0
+    assert interrupted_after(1.5, parts[0], model) < 1.0
+
+
 def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / "providers.md").read_text()
     monkeypatch.chdir(tmp_path)

@@ -73,7 +73,7 @@ impl<'a> KernelDictionary<'a> {
             let values = kernels.n_rows().saturating_mul(kernels.n_basis());
             let bytes = values.saturating_mul(size_of::<f64>());
             reserve(bytes, "the dictionary", "fewer candidates take less")?;
-            stored = kernels.materialise_unless(stop)?;
+            stored = kernels.materialise(stop)?;
             &stored
         };
         let Some((values, (n_rows, n_columns))) = self.extra else {

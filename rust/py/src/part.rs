@@ -1,6 +1,6 @@
 //! Rows in memory that Python may ask for their share of the sums.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray,
@@ -23,11 +23,31 @@ type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 /// Some rows out of more, safe to ask from many threads, one after another.
 #[pyclass(frozen, name = "RowPart", module = "sparsebayes._core")]
 pub(crate) struct PyRowPart {
-    part: Mutex<Part<'static>>,
+    held: Mutex<Held>,
     n_basis: usize,
     n_rows: usize,
     likelihood: String,
     n_threads: Option<usize>,
+}
+
+/// A part, and the fit that it listens to.
+struct Held {
+    part: Part<'static>,
+    listening: Option<Weak<()>>,
+}
+
+impl Held {
+    /// Stops listening to a fit that is over: what is asked next has to be answered.
+    fn part(&mut self) -> &mut Part<'static> {
+        if self
+            .listening
+            .take_if(|fit| fit.strong_count() == 0)
+            .is_some()
+        {
+            self.part.cancelled_by(Arc::default());
+        }
+        &mut self.part
+    }
 }
 
 impl PyRowPart {
@@ -52,25 +72,29 @@ impl PyRowPart {
             .map_err(|error| to_python(&error))?;
         Ok(Self {
             n_rows: part.n_rows(),
-            part: Mutex::new(part),
+            held: Mutex::new(Held {
+                part,
+                listening: None,
+            }),
             n_basis,
             likelihood: likelihood.to_owned(),
             n_threads,
         })
     }
 
-    /// Asks with the interpreter released. What a question leaves behind is made anew by the next, so poison means nothing.
+    /// What a question leaves behind is made anew by the next, so poison means nothing.
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks with the interpreter released.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
         ask: impl FnOnce(&mut Part<'static>) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        py.detach(|| {
-            with_threads(self.n_threads, || {
-                ask(&mut self.part.lock().unwrap_or_else(PoisonError::into_inner))
-            })?
-        })
-        .map_err(|error| to_python(&error))
+        py.detach(|| with_threads(self.n_threads, || ask(self.held().part()))?)
+            .map_err(|error| to_python(&error))
     }
 }
 
@@ -140,10 +164,11 @@ impl PyRowPart {
         Self::holding(Box::new(design), target, weights, likelihood, n_threads)
     }
 
-    /// Kernels about `centres`, after a constant if `bias`: evaluated at each question, or once if `stored`.
+    /// Kernels about `centres`, after a constant if `bias`: evaluated at each question, or once if `stored`, unless
+    /// `cancelled`.
     #[staticmethod]
     #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, stored=false,
-        likelihood="gaussian", n_threads=None))]
+        likelihood="gaussian", n_threads=None, cancelled=None))]
     #[allow(clippy::too_many_arguments)] // the Python signature
     fn kernel(
         py: Python<'_>,
@@ -156,17 +181,21 @@ impl PyRowPart {
         stored: bool,
         likelihood: &str,
         n_threads: Option<usize>,
+        cancelled: Option<PyRef<'_, PyCancelled>>,
     ) -> PyResult<Self> {
         let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
         x.check_alike("centres", &z)?;
         let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
         let (points, centres, d) = (x.values, z.values, x.n_features);
+        let stop = cancelled.map(|cancelled| Arc::clone(cancelled.parts().0));
         let made = py.detach(|| -> Result<Box<dyn Design + Send>, Error> {
             let design = KernelDesign::new(points, centres, d, kernels, bias)?;
             if !stored {
                 return Ok(Box::new(design));
             }
-            Ok(Box::new(with_threads(n_threads, || design.materialise())??))
+            Ok(Box::new(with_threads(n_threads, || {
+                design.materialise(stop.as_deref())
+            })??))
         });
         let design = made.map_err(|error| to_python(&error))?;
         let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
@@ -194,8 +223,10 @@ impl PyRowPart {
 
     /// Ends questions early once the fit was given up.
     fn listen(&self, cancelled: &PyCancelled) {
-        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
-        part.cancelled_by(Arc::clone(&cancelled.0));
+        let (flag, fit) = cancelled.parts();
+        let mut held = self.held();
+        held.part.cancelled_by(Arc::clone(flag));
+        held.listening = Some(Weak::clone(fit));
     }
 
     /// Sums of w, w (t - centre) and w (t - centre)^2.

@@ -1,7 +1,7 @@
 //! Python objects that answer for rows: ask, check the shape of the answer, pass exceptions on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, ToPyArray,
@@ -15,7 +15,7 @@ use crate::errors::invalid;
 use crate::fit::{one_predictor, rules};
 use crate::posterior::PyPosterior;
 use crate::room::Size;
-use crate::watcher::run;
+use crate::watcher::{Line, run};
 
 /// [`RowSums`] of a Python object: an exception there comes through as [`Error::Provider`].
 struct Provider<'a> {
@@ -218,24 +218,38 @@ impl RowSums for Provider<'_> {
     }
 }
 
-/// Tells whether a fit was given up, as by Ctrl-C.
+/// Tells whether a fit that goes on was given up, as by Ctrl-C.
 #[pyclass(frozen, name = "Cancelled", module = "sparsebayes._core")]
-pub(crate) struct PyCancelled(pub(crate) Arc<AtomicBool>);
+pub(crate) struct PyCancelled {
+    flag: Arc<AtomicBool>,
+    going_on: Weak<()>,
+}
+
+impl PyCancelled {
+    /// What is raised then, and what there is as long as the fit goes on: an end says nothing of questions to come.
+    pub(crate) fn parts(&self) -> (&Arc<AtomicBool>, &Weak<()>) {
+        (&self.flag, &self.going_on)
+    }
+}
 
 #[pymethods]
 impl PyCancelled {
     /// Whether it was.
     fn __call__(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.going_on.strong_count() > 0 && self.flag.load(Ordering::Relaxed)
     }
 }
 
 /// Tells a provider that cares what to look at.
-fn have_listen(provider: &Py<PyAny>, cancel: &Arc<AtomicBool>) -> Result<(), Error> {
+fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
     Python::attach(|py| {
         let provider = provider.bind(py);
         if provider.hasattr("listen")? {
-            provider.call_method1("listen", (PyCancelled(Arc::clone(cancel)),))?;
+            let cancelled = PyCancelled {
+                flag: Arc::clone(&line.cancel),
+                going_on: Arc::downgrade(&line.going_on),
+            };
+            provider.call_method1("listen", (cancelled,))?;
         }
         Ok(())
     })
@@ -283,7 +297,7 @@ pub(crate) fn fit_provider(
     let posterior = run(py, callback.as_ref(), |line| {
         with_threads(n_threads, || {
             Size::of_dictionary(n_basis, rules.scheme).check()?;
-            have_listen(&provider, &line.cancel)?;
+            have_listen(&provider, line)?;
             let rows = Provider {
                 object: &provider,
                 n_basis,

@@ -60,6 +60,8 @@ impl Hearing {
 /// The fit's side: a flag it has to heed and a watch to call after each step.
 pub(crate) struct Line {
     pub(crate) cancel: Arc<AtomicBool>,
+    /// There as long as the fit.
+    pub(crate) going_on: Arc<()>,
     hearing: Hearing,
     with_keep: bool,
     /// Hanging up tells the interpreter's side that the work is done.
@@ -136,6 +138,7 @@ pub(crate) fn run_kept<T: Send>(
     thread::scope(|scope| {
         let line = Line {
             cancel: Arc::clone(&cancel),
+            going_on: Arc::default(),
             hearing,
             with_keep,
             reports,

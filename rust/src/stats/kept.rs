@@ -6,13 +6,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::blocks::{BLOCK_BUFFER, COLUMN_BLOCK};
+use super::blocks::{COLUMN_BLOCK, strip};
 use super::design::{Block, Design, Family};
 use crate::Result;
-use crate::linalg::parallel::{map_pieces, pieces};
-
-/// Columns evaluated at a time.
-const AT_A_TIME: usize = 8;
+use crate::linalg::parallel::map_pieces;
 
 /// Values that are worth keeping.
 const MOST: usize = 3 << 19;
@@ -35,19 +32,7 @@ impl<'a> Kept<'a> {
         if design.families().is_empty() || n.saturating_mul(k) > MOST {
             return Ok(None);
         }
-        let strips = map_pieces(k, COLUMN_BLOCK, |columns| {
-            let mut values = Vec::with_capacity(columns.len() * n);
-            for part in pieces(columns.len(), AT_A_TIME) {
-                check()?;
-                BLOCK_BUFFER.with_borrow_mut(|buffer| {
-                    let width = part.len();
-                    let part = columns.start + part.start..columns.start + part.end;
-                    let block = design.block(0..n, part, buffer);
-                    (0..width).for_each(|c| values.extend_from_slice(block.column(c, n)));
-                });
-            }
-            Ok(values)
-        });
+        let strips = map_pieces(k, COLUMN_BLOCK, |columns| strip(&**design, columns, &check));
         Ok(Some(Self {
             design: design.clone(),
             strips: strips.into_iter().collect::<Result<_>>()?,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
+use super::blocks::{COLUMN_BLOCK, strip};
 use super::check_flag;
 use super::dense::DenseDesign;
 use super::design::{Block, Design, Family};
@@ -85,19 +86,12 @@ impl KernelDesign {
     }
 
     /// Evaluates everything once: faster where inputs are many and N x K values fit in memory. The same model to the bit, but where
-    /// a fit asks a design for its [`families`](Design::families), of which stored ones have none.
+    /// a fit asks a design for its [`families`](Design::families), of which stored ones have none. It can take longer than the fit,
+    /// and is given up once `stop` is raised.
     ///
     /// # Errors
-    /// As [`DenseDesign::new`]: a kernel value that is not finite.
-    pub fn materialise(&self) -> Result<DenseDesign<'static>> {
-        self.materialise_unless(None)
-    }
-
-    /// [`KernelDesign::materialise`], given up once `stop` is raised: it can take longer than the fit.
-    ///
-    /// # Errors
-    /// As there; [`Error::Interrupted`].
-    pub fn materialise_unless(&self, stop: Option<&AtomicBool>) -> Result<DenseDesign<'static>> {
+    /// As [`DenseDesign::new`]: a kernel value that is not finite; [`Error::Memory`]; [`Error::Interrupted`].
+    pub fn materialise(&self, stop: Option<&AtomicBool>) -> Result<DenseDesign<'static>> {
         let values = self.values_unless(stop)?;
         DenseDesign::new(values, self.n_rows(), self.n_basis()).map_err(|error| match error {
             Error::NonFinite { .. } => {
@@ -117,7 +111,6 @@ impl KernelDesign {
     }
 
     fn values_unless(&self, stop: Option<&AtomicBool>) -> Result<Vec<f64>> {
-        const COLUMNS: usize = 64;
         // A few blocks at a time, so that the pieces never add up to a second copy.
         const PIECES: usize = 16;
         let (n, k) = (self.n_rows(), self.n_basis());
@@ -125,28 +118,13 @@ impl KernelDesign {
         values
             .try_reserve_exact(n * k)
             .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
-        for batch in pieces(k, COLUMNS * PIECES) {
-            let parts = map_pieces(batch.len(), COLUMNS, |columns| {
-                self.strip(batch.start + columns.start..batch.start + columns.end, stop)
+        for batch in pieces(k, COLUMN_BLOCK * PIECES) {
+            let parts = map_pieces(batch.len(), COLUMN_BLOCK, |columns| {
+                let columns = batch.start + columns.start..batch.start + columns.end;
+                strip(self, columns, || check_flag(stop))
             });
             for part in parts {
                 values.extend_from_slice(&part?);
-            }
-        }
-        Ok(values)
-    }
-
-    /// All rows of some columns.
-    fn strip(&self, columns: Range<usize>, stop: Option<&AtomicBool>) -> Result<Vec<f64>> {
-        /// Between two looks at `stop`: with ten thousand inputs these take a fraction of a second.
-        const ROWS: usize = 1 << 13;
-        let mut values = Vec::with_capacity(self.n_rows() * columns.len());
-        let mut buffer = Vec::new();
-        for column in columns {
-            for rows in pieces(self.n_rows(), ROWS) {
-                check_flag(stop)?;
-                self.fill(rows, column..column + 1, &mut buffer);
-                values.extend_from_slice(&buffer);
             }
         }
         Ok(values)

@@ -17,6 +17,7 @@ mod factor;
 mod joined;
 mod kept;
 mod kernel_design;
+mod measure;
 mod multinomial;
 mod newton;
 mod observations;

@@ -9,11 +9,10 @@ use nalgebra::DMatrix;
 
 use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use super::bound::{no_bound, tightest};
-use super::columns::{Packed, column_into, columns_into, lengths, squared_length, unit_columns};
+use super::columns::{Packed, column_into, columns_into, unit_columns};
 use super::compressed::Compressed;
 use super::design::Design;
-use super::factor::{Factor, Grade};
-use super::kept::Kept;
+use super::factor::Factor;
 use super::rows::{check_rows, spread};
 use super::screen::Prepared;
 use super::skew::tilts;
@@ -37,8 +36,8 @@ pub(super) const GRAM_ROWS: usize = 504;
 /// `mu` last asked about.
 pub struct Observations<'a> {
     pub(super) design: Arc<dyn Design + Send + 'a>,
-    likelihood: Likelihood,
-    target: Vec<f64>,
+    pub(super) likelihood: Likelihood,
+    pub(super) target: Vec<f64>,
     pub(super) weights: Option<Vec<f64>>,
     n_obs: f64,
     pub(super) norms: Vec<f64>,
@@ -49,7 +48,7 @@ pub struct Observations<'a> {
     /// The weights last asked about, and the deviance there.
     place: Option<Place>,
     constant_deviance: f64,
-    target_scale: f64,
+    pub(super) target_scale: f64,
     /// Whether columns divided by their `norms` have lengths of their own, rather than 1.
     pub(super) uneven: bool,
     /// Their squares, for a Gaussian likelihood, once a pass has found them.
@@ -57,18 +56,18 @@ pub struct Observations<'a> {
     /// Where the bound that stands for the log-likelihood touches it, row by row; `None`: nothing stands for it.
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
-    start: Option<Sweep>,
+    pub(super) start: Option<Sweep>,
     /// What bounds on the functions of each family of the design are made from.
     pub(super) prepared: Vec<Prepared>,
     /// The design as a product of two matrices with few columns, if it is one but for rounding.
-    factor: Option<Arc<Factor>>,
+    pub(super) factor: Option<Arc<Factor>>,
     /// Its leading features, if they are much fewer.
-    leading: Option<Arc<Factor>>,
+    pub(super) leading: Option<Arc<Factor>>,
     /// F^T W F for the weights of the moment, once it has been asked for.
     factor_gram: Option<Arc<DMatrix<f64>>>,
     /// These rows in a few features that say almost the same, until they are asked for.
-    nearly: Option<Compressed>,
-    cancel: Option<Arc<AtomicBool>>,
+    pub(super) nearly: Option<Compressed>,
+    pub(super) cancel: Option<Arc<AtomicBool>>,
 }
 
 /// Weights of some functions, and the deviance there.
@@ -204,89 +203,8 @@ impl<'a> Observations<'a> {
         check_flag(self.cancel.as_deref())
     }
 
-    /// One pass for the length of each column, and for what the empty model leaves to each.
-    fn measure(&mut self) -> Result<()> {
-        let deviance = self.move_to(&[], &[])?;
-        if self.measure_by_factor(deviance)? || self.measure_nearly()? {
-            return Ok(());
-        }
-        if let Some(kept) = Kept::of(&self.design, || self.check_cancel())? {
-            self.design = Arc::new(kept);
-        }
-        let sums = over_blocks(
-            &*self.design,
-            1,
-            || self.check_cancel(),
-            |block, squares, products| {
-                let rows = block.rows.clone();
-                for (c, square) in squares.iter_mut().enumerate() {
-                    let column = block.values.column(c, rows.len());
-                    let weights = self.weights.as_ref().map(|w| &w[rows.clone()]);
-                    *square += squared_length(column, weights);
-                    products[c] += dot(column, &self.residual[rows.clone()]);
-                }
-            },
-        )?;
-        self.norms = lengths(&sums.diag)?;
-        let mut start = unit_columns(sums, &self.norms, true, deviance);
-        let weight = self.first_weight();
-        start.diag.iter_mut().for_each(|d| *d *= weight);
-        self.start = Some(start);
-        Ok(())
-    }
-
-    /// At mu = 0 the working weights are the sample weights times this.
-    fn first_weight(&self) -> f64 {
-        self.likelihood.working(0.0, self.target[0]).weight
-    }
-
-    /// [`Observations::measure`] through the factor of the design; whether it has one.
-    ///
-    /// For a Gaussian likelihood its rest could matter: the noise may be a millionth of the targets.
-    fn measure_by_factor(&mut self, deviance: f64) -> Result<bool> {
-        if self.is_linear() {
-            return Ok(false);
-        }
-        let factor = Grade::exact(&*self.design)
-            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
-        let Some(factor) = factor else {
-            return Ok(false);
-        };
-        let sums = self.factor_sums(&factor, &[])?;
-        let weight = self.first_weight();
-        let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
-        self.norms = lengths(&squares)?;
-        let close = factor.is_close(&self.norms);
-        if close {
-            self.start = Some(unit_columns(sums, &self.norms, false, deviance));
-            self.leading = factor.leading().map(Arc::new);
-            self.factor = Some(Arc::new(factor));
-        }
-        Ok(close)
-    }
-
-    /// [`Observations::measure`] through features that say almost what the rows do; whether they say enough.
-    ///
-    /// Any number near the length of a column will do for its unit: passes to come take the squares of columns along.
-    fn measure_nearly(&mut self) -> Result<bool> {
-        let factor = (Grade::coarse(&*self.design).filter(|_| self.is_linear()))
-            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
-        self.check_cancel()?;
-        let Some(factor) = factor else {
-            return Ok(false);
-        };
-        let (weights, cancel) = (self.weights.as_deref(), self.cancel.clone());
-        let part = Compressed::new(factor, &self.target, weights, self.target_scale, cancel)?;
-        self.uneven = part.has_lengths_of_rows();
-        if self.uneven {
-            self.norms = part.norms().to_vec();
-        }
-        self.nearly = Some(part);
-        Ok(self.uneven)
-    }
-
     /// The sums of a pass at the `mu` last asked about, in the units of the columns given.
-    fn factor_sums(&mut self, factor: &Factor, wanted: &[usize]) -> Result<Sums> {
+    pub(super) fn factor_sums(&mut self, factor: &Factor, wanted: &[usize]) -> Result<Sums> {
         let gram = self.factor_gram(factor)?;
         let right = factor.project(&self.residual);
         let sums = factor.sums(&gram, &right, (wanted, &self.norms), true);

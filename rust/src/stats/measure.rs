@@ -1,0 +1,96 @@
+//! The first look at rows: the lengths of columns, and what the empty model leaves to each.
+
+use std::sync::Arc;
+
+use super::Statistics;
+use super::blocks::over_blocks;
+use super::columns::{lengths, squared_length, unit_columns};
+use super::compressed::Compressed;
+use super::factor::{Factor, Grade};
+use super::kept::Kept;
+use super::observations::Observations;
+use crate::Result;
+use crate::linalg::blas::dot;
+
+impl Observations<'_> {
+    /// One pass, where no features spare it.
+    pub(super) fn measure(&mut self) -> Result<()> {
+        let deviance = self.move_to(&[], &[])?;
+        if self.measure_by_factor(deviance)? || self.measure_nearly()? {
+            return Ok(());
+        }
+        if let Some(kept) = Kept::of(&self.design, || self.check_cancel())? {
+            self.design = Arc::new(kept);
+        }
+        let sums = over_blocks(
+            &*self.design,
+            1,
+            || self.check_cancel(),
+            |block, squares, products| {
+                let rows = block.rows.clone();
+                for (c, square) in squares.iter_mut().enumerate() {
+                    let column = block.values.column(c, rows.len());
+                    let weights = self.weights.as_ref().map(|w| &w[rows.clone()]);
+                    *square += squared_length(column, weights);
+                    products[c] += dot(column, &self.residual[rows.clone()]);
+                }
+            },
+        )?;
+        self.norms = lengths(&sums.diag)?;
+        let mut start = unit_columns(sums, &self.norms, true, deviance);
+        let weight = self.first_weight();
+        start.diag.iter_mut().for_each(|d| *d *= weight);
+        self.start = Some(start);
+        Ok(())
+    }
+
+    /// At mu = 0 the working weights are the sample weights times this.
+    fn first_weight(&self) -> f64 {
+        self.likelihood.working(0.0, self.target[0]).weight
+    }
+
+    /// [`Observations::measure`] through the factor of the design; whether it has one.
+    ///
+    /// For a Gaussian likelihood its rest could matter: the noise may be a millionth of the targets.
+    fn measure_by_factor(&mut self, deviance: f64) -> Result<bool> {
+        if self.is_linear() {
+            return Ok(false);
+        }
+        let factor = Grade::exact(&*self.design)
+            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
+        let Some(factor) = factor else {
+            return Ok(false);
+        };
+        let sums = self.factor_sums(&factor, &[])?;
+        let weight = self.first_weight();
+        let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
+        self.norms = lengths(&squares)?;
+        let close = factor.is_close(&self.norms);
+        if close {
+            self.start = Some(unit_columns(sums, &self.norms, false, deviance));
+            self.leading = factor.leading().map(Arc::new);
+            self.factor = Some(Arc::new(factor));
+        }
+        Ok(close)
+    }
+
+    /// [`Observations::measure`] through features that say almost what the rows do; whether they say enough.
+    ///
+    /// Any number near the length of a column will do for its unit: passes to come take the squares of columns along.
+    fn measure_nearly(&mut self) -> Result<bool> {
+        let factor = (Grade::coarse(&*self.design).filter(|_| self.is_linear()))
+            .and_then(|grade| Factor::of(&*self.design, self.weights.as_deref(), grade));
+        self.check_cancel()?;
+        let Some(factor) = factor else {
+            return Ok(false);
+        };
+        let (weights, cancel) = (self.weights.as_deref(), self.cancel.clone());
+        let part = Compressed::new(factor, &self.target, weights, self.target_scale, cancel)?;
+        self.uneven = part.has_lengths_of_rows();
+        if self.uneven {
+            self.norms = part.norms().to_vec();
+        }
+        self.nearly = Some(part);
+        Ok(self.uneven)
+    }
+}
