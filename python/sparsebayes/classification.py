@@ -291,7 +291,8 @@ class RVC(KernelClasses, _Classification):
         model change places with others, one or two for one and one for two, until no exchange gains a
         thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
         at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
-        approximation, without restarts.
+        approximation, without restarts. A few exchanges are tried anyway where there are at most 20
+        functions.
     laplace : {"classic", "exact"}, default="classic"
         What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
         counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation

@@ -229,6 +229,7 @@ class RVR(KernelSums, _Regression):
         model change places with others, one or two for one and one for two, until no exchange gains a
         thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
         at length, with restarts (``random_state``); takes tens of times as long. y has one column then.
+        Regressions of counts with at most 20 functions try a few exchanges anyway.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no function outside has anything to gain.

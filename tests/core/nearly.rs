@@ -1,21 +1,29 @@
 //! What is nearly so of a likelihood, for choosing functions by.
 
 use nalgebra::DVector;
-use sparsebayes::{Kernel, KernelDesign, Likelihood, Observations, Statistics};
+use sparsebayes::{Kernel, KernelDesign, Likelihood, Observations, Statistics, Sweep};
 
 use crate::problems::surface;
+
+fn rows_of<'a>(design: &'a KernelDesign, t: &[f64]) -> Observations<'a> {
+    let target = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    Observations::new(design, Likelihood::Bernoulli, target, None).unwrap()
+}
+
+fn gaussians(x: &[f64]) -> KernelDesign {
+    let kernel = Kernel::Gaussian {
+        inverse_square_widths: vec![0.002],
+    };
+    KernelDesign::new(x, x, 2, vec![kernel], false).unwrap()
+}
 
 /// Many functions that a few features stand for: were the gradient not made of these too, some weights would promise more the
 /// larger they are, without bound.
 #[test]
 fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
     let (x, t) = surface(1200, 3);
-    let kernel = Kernel::Gaussian {
-        inverse_square_widths: vec![0.002],
-    };
-    let design = KernelDesign::new(&x, &x, 2, vec![kernel], false).unwrap();
-    let target = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
-    let mut rows = Observations::new(&design, Likelihood::Bernoulli, target, None).unwrap();
+    let design = gaussians(&x);
+    let mut rows = rows_of(&design, &t);
     let js: Vec<usize> = (0..1200).step_by(8).collect();
     rows.deviance(&js[..2], &[0.5, -0.2]).unwrap();
     let (gram, gradient) = rows.nearly_among(&js).unwrap().unwrap();
@@ -26,4 +34,42 @@ fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
     let weights = singular.solve(&gradient, 1e-14 * gram.amax()).unwrap();
     let left = &gradient - &gram * weights;
     assert!(left.amax() < 1e-9 * gradient.amax(), "{}", left.amax());
+}
+
+#[test]
+fn a_pass_that_is_nearly_so_is_close_to_one_that_is() {
+    let (x, t) = surface(1200, 3);
+    let design = gaussians(&x);
+    let mut rows = rows_of(&design, &t);
+    let (active, mu) = ([3, 700], [0.5, -0.2]);
+    let nearly = rows.nearly_sweep(&active, &mu, &active).unwrap().unwrap();
+    let exactly = rows.sweep(&active, &mu, &active).unwrap();
+    assert_eq!(nearly.deviance.to_bits(), exactly.deviance.to_bits());
+    let columns = |sweep: &Sweep| {
+        [
+            &[sweep.diag.clone(), sweep.gradient.clone()],
+            &sweep.gram[..],
+        ]
+        .concat()
+    };
+    for (a, b) in columns(&nearly).iter().zip(&columns(&exactly)) {
+        let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        let largest = b.iter().fold(0.0, |most: f64, b| most.max(b.abs()));
+        let furthest = apart.fold(0.0, f64::max);
+        assert!(furthest < 1e-4 * largest, "{furthest} of {largest}");
+        assert!(furthest > 0.0);
+    }
+}
+
+/// Rows without features, and a Gaussian likelihood, which does without.
+#[test]
+fn not_everything_has_a_cheaper_pass() {
+    let (x, t) = surface(300, 3);
+    let design = gaussians(&x);
+    let mut few = rows_of(&design, &t);
+    assert!(few.nearly_sweep(&[], &[], &[]).unwrap().is_none());
+    let (x, t) = surface(1200, 3);
+    let design = gaussians(&x);
+    let mut linear = Observations::new(&design, Likelihood::Gaussian, t, None).unwrap();
+    assert!(linear.nearly_sweep(&[], &[], &[]).unwrap().is_none());
 }

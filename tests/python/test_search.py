@@ -190,7 +190,7 @@ def test_a_move_of_a_classifier_raises_the_laplace_evidence():
     gains = []
     for seed in range(4):
         X, y = two_classes(250, seed=250 + seed)
-        models = [RVC(gamma=1.0, search=s).fit(X, y) for s in ("greedy", "exchange")]
+        models = [RVC(gamma=150.0, search=s).fit(X, y) for s in ("greedy", "exchange")]
         evidences = []
         for model in models:
             (problem,) = model._problems(X, y)
@@ -202,6 +202,14 @@ def test_a_move_of_a_classifier_raises_the_laplace_evidence():
         gains.append(evidences[1] - evidences[0])
     assert min(gains) >= -1e-8
     assert max(gains) > 0.01
+
+
+def test_a_classifier_of_few_functions_exchanges_them_unasked():
+    for seed in range(4):
+        X, y = two_classes(250, seed=250 + seed)
+        greedy, better = (RVC(gamma=1.0, search=s).fit(X, y) for s in ("greedy", "exchange"))
+        assert len(greedy.active_) <= 20
+        assert 0.0 <= better.log_marginal_likelihood_ - greedy.log_marginal_likelihood_ < 0.01
 
 
 # --- how it is asked for ------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ pub(super) struct Dictionary {
     priors: Priors,
     /// What a function has to gain beyond [`Factors::gain_of_adding`] to be let in.
     toll: f64,
+    /// Part of its length (squared) that a candidate has outside the span of the model where S is more than the error of the last pass.
+    resolved: f64,
 }
 
 impl Dictionary {
@@ -45,6 +47,7 @@ impl Dictionary {
             entries: vec![0; n_basis],
             priors,
             toll: 0.0,
+            resolved: ALIGNED,
         }
     }
 
@@ -55,32 +58,10 @@ impl Dictionary {
 
     /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
     pub(super) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-        if !stats.is_linear() {
-            self.gram.clear();
-        }
-        self.forget_spare_columns(state);
-        let wanted: Vec<usize> = state
-            .active
-            .iter()
-            .copied()
-            .filter(|j| !self.gram.contains_key(j))
-            .collect();
-        let mu = state.mu.clone();
-        let Sweep {
-            diag,
-            gradient,
-            gram,
-            deviance,
-        } = stats.sweep(&state.active, &mu, &wanted)?;
-        self.seen = state
-            .active
-            .iter()
-            .copied()
-            .zip(mu.iter().copied())
-            .collect();
-        self.gram.extend(wanted.into_iter().zip(gram));
-        self.diag = diag;
-        self.gradient = gradient;
+        let (wanted, mu) = (self.columns_wanted(stats, state), state.mu.clone());
+        let sweep = stats.sweep(&state.active, &mu, &wanted)?;
+        let deviance = self.take(sweep, wanted, state);
+        self.resolved = ALIGNED;
         let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
         // Working weights are those at the new reference too: S is a difference, and its terms have to match.
         let gram = (!stats.is_linear()).then(|| {
@@ -91,6 +72,44 @@ impl Dictionary {
         state.set_data(&mu, &active_gradient, deviance, gram.as_ref())?;
         self.reprice(state);
         Ok(())
+    }
+
+    /// The same by [`Statistics::nearly_sweep`], if that is less work: to choose a pool by. The state is at a mode, and stays as it is.
+    pub(super) fn refresh_nearly(
+        &mut self,
+        stats: &mut dyn Statistics,
+        state: &mut State,
+    ) -> Result<()> {
+        /// Well above what such a pass leaves out.
+        const RESOLVED: f64 = 1e-5;
+        let wanted = self.columns_wanted(stats, state);
+        let Some(sweep) = stats.nearly_sweep(&state.active, &state.mu, &wanted)? else {
+            return self.refresh(stats, state);
+        };
+        self.take(sweep, wanted, state);
+        self.resolved = RESOLVED;
+        self.reprice(state);
+        Ok(())
+    }
+
+    /// Active functions whose Gram columns a pass has to bring.
+    fn columns_wanted(&mut self, stats: &dyn Statistics, state: &State) -> Vec<usize> {
+        if !stats.is_linear() {
+            self.gram.clear();
+        }
+        self.forget_spare_columns(state);
+        let known = |j: &&usize| self.gram.contains_key(j);
+        state.active.iter().filter(|j| !known(j)).copied().collect()
+    }
+
+    /// Keeps what a pass has brought, but for the deviance.
+    fn take(&mut self, sweep: Sweep, wanted: Vec<usize>, state: &State) -> f64 {
+        let weights = state.active.iter().copied().zip(state.mu.iter().copied());
+        self.seen = weights.collect();
+        self.gram.extend(wanted.into_iter().zip(sweep.gram));
+        self.diag = sweep.diag;
+        self.gradient = sweep.gradient;
+        sweep.deviance
     }
 
     /// Takes the Gram columns of the model out of a pool of all candidates, so that no pass has to bring them.
@@ -182,7 +201,12 @@ impl Dictionary {
 
     /// Whether S is more than the rounding that is left of an almost dependent function.
     pub(super) fn resolves(&self, i: usize, f: Factors, state: &State) -> bool {
-        f.s > ALIGNED * state.beta * self.diag[i]
+        f.s > self.least_sparsity(i, state)
+    }
+
+    /// S below which it is nothing but rounding, or the error of the last pass.
+    pub(super) fn least_sparsity(&self, i: usize, state: &State) -> f64 {
+        self.resolved * state.beta * self.diag[i]
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.

@@ -10,43 +10,24 @@
 //! themselves, with the motion of the mode and of B in the Jacobian.
 
 use super::Status;
-use super::climb::climb;
 use super::creep::creep;
 use super::dictionary::Dictionary;
 use super::inner::{self, Settled};
+use super::modal_pools::{Pools, first_model};
 use super::mode::find_mode;
-use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
-use super::search::{Opening, search};
-use super::settings::{
-    BLOCK, COARSE_GAIN, Effort, FINE_STEP, FREE, LEAST_GAIN, LOOSE_TOL, Rules, SMALL_SAMPLE, WHOLE,
-};
+use super::settings::{BLOCK, COARSE_GAIN, Effort, LOOSE_TOL, Rules};
 use super::settled::unless_indefinite;
 use super::state::State;
 use super::stationary::{Residual, polish, sharpen};
-use crate::Error;
 use crate::stats::Statistics;
 
 /// Rounds of mode and alphas between two passes over the dictionary.
 const ROUNDS: usize = 3;
 
-/// Passes after which pools are searched, and passes followed by a pool at all: most fits need two or three.
-const SEARCHES: usize = 3;
+/// Passes followed by a pool at all: most fits need two or three.
 const POOLS: usize = 12;
-
-/// Candidates that gain, and that might, in a pool: its Gram matrix is made anew at each mode.
-const CONTENDERS: usize = 64;
-
-/// Neighbourhoods tried in a pool.
-const TRIALS: usize = 16;
-
-/// For a pool about a model that has seen the whole dictionary.
-const LATE: Effort = Effort {
-    gain: LEAST_GAIN,
-    step: FINE_STEP,
-    tol: f64::INFINITY,
-};
 
 /// Runs from the state given, an empty model, to convergence.
 ///
@@ -62,15 +43,7 @@ pub(super) fn maximise(
     let empty = state.clone();
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
-    let sample = sample(&dictionary, stats.n_predictors());
-    let first = Stretch {
-        others: &sample,
-        effort: FREE,
-        trials: TRIALS,
-        // The mode has moved since the first functions came in, and with it what is best beside them.
-        opening: Opening::Restart,
-    };
-    relinearise(stats, state, priors, &first, recorder)?;
+    first_model(stats, state, &dictionary, recorder)?;
     let status = finish_or_go_back(stats, state, &mut dictionary, POOLS, rules, recorder)?;
     if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
@@ -147,47 +120,25 @@ fn finish_keeping(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    mut most_pools: usize,
+    most_pools: usize,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Halt> {
-    let mut pools = 0;
+    let mut pools = Pools::at_most(most_pools);
     let mut fine = false;
     loop {
-        let mut settled = None;
-        if fine {
-            settled = Some(settle(stats, state, rules.tol, recorder)?);
+        let settled = if fine {
+            Some(settle(stats, state, rules.tol, recorder)?)
         } else {
-            alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
-            // A pass costs more than the end of the active set; at worst that is done again when it matters.
-            if pools > 0 && most_pools > 0 {
-                if polish(stats, state, rules.tol, recorder)? == Settled::Converged {
-                    settled = Some(Settled::Converged);
-                }
-                find_mode(stats, state)?;
-                recorder.step(Action::Mode, None, state)?;
-            }
-        }
-        dictionary.refresh(stats, state)?;
+            approach(stats, state, pools.have_begun(), rules, recorder)?
+        };
+        let steering = !fine && pools.are_left();
+        let exchanging = steering && pools.may_exchange(state);
+        let gains = look(stats, state, dictionary, (steering, exchanging))?;
         recorder.step(Action::Mode, None, state)?;
         good.clone_from(state);
-        if !fine && pools < most_pools && dictionary.gains(state) {
-            pools += 1;
-            let before = state.active.clone();
-            let trials = if pools <= SEARCHES { TRIALS } else { 0 };
-            let members = members(dictionary, state, trials > 0);
-            let stretch = Stretch {
-                others: &members,
-                effort: LATE,
-                trials,
-                opening: Opening::Plain,
-            };
-            if relinearise(stats, state, dictionary.priors(), &stretch, recorder)? {
-                fine = state.active == before;
-            } else {
-                // The linearisation does not reach as far as the pool went: one block at a time, then.
-                most_pools = 0;
-            }
+        if steering && (gains || exchanging) {
+            fine = pools.next(stats, state, dictionary, (gains, exchanging), recorder)?;
             continue;
         }
         if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
@@ -205,82 +156,42 @@ fn finish_keeping(
     }
 }
 
-/// Candidates for a first model: functions from all over the dictionary, the same ones for each linear predictor, so that
-/// no class is served better than another.
-fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
-    let size = SMALL_SAMPLE.min(WHOLE / n_predictors).max(1);
-    let n_each = dictionary.n_basis() / n_predictors;
-    let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
-    if sample.len() > size {
-        sample = (0..size).map(|k| sample[k * sample.len() / size]).collect();
-    }
-    let of_each = |c| sample.iter().map(move |j| c * n_each + j);
-    (0..n_predictors).flat_map(of_each).collect()
-}
-
-/// Candidates for a pool about the state.
-fn members(dictionary: &Dictionary, state: &State, searching: bool) -> Vec<usize> {
-    let mut members = dictionary.gainers(state, CONTENDERS);
-    members.extend(dictionary.contenders(state, CONTENDERS));
-    if searching {
-        members.extend(dictionary.stand_ins(state));
-    }
-    members
-}
-
-/// What a stretch on pools is to do.
-struct Stretch<'a> {
-    /// Candidates beside the active functions.
-    others: &'a [usize],
-    effort: Effort,
-    /// Neighbourhoods to try.
-    trials: usize,
-    /// What searches begin with.
-    opening: Opening,
-}
-
-/// The Gaussian scheme over a pool of candidates and the active functions, on the likelihood as it is linearised at the
-/// mode, which is then found anew; until the choice of functions stays.
-fn relinearise(
+/// Nears the fixed point of the functions in the model, and ends at a mode; how it is settled if `polishing` has brought it there.
+fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
-    priors: &Priors,
-    stretch: &Stretch<'_>,
+    polishing: bool,
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
-) -> Result<bool, Halt> {
-    const MOST_MODES: usize = 8;
-    let mut useful = false;
-    // The pool and the state have to speak of the same linearisation.
+) -> Result<Option<Settled>, Halt> {
+    alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
+    if !polishing {
+        return Ok(None);
+    }
+    // A pass costs more than the end of the active set; at worst that is done again when it matters.
+    let settled = polish(stats, state, rules.tol, recorder)?;
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)?;
-    for _ in 0..MOST_MODES {
-        let before = state.clone();
-        let pool = Pool::nearly_about(stats, state, priors, stretch.others)?;
-        let outcome = pool.within(state, recorder, |state, recorder| {
-            pool.take_up(state)?;
-            climb(&pool, state, None, stretch.effort, recorder)?;
-            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, stretch.opening)? {
-                recorder.step(Action::Search, None, state)?;
-            }
-            Ok(())
-        });
-        match outcome.and_then(|()| Ok(find_mode(stats, state)?)) {
-            Ok(()) => {}
-            // Far from its mode a likelihood can be too steep for its linearisation.
-            Err(Halt::Failed(Error::NotPositiveDefinite(_))) => state.clone_from(&before),
-            Err(halt) => return Err(halt),
-        }
-        let risen = state.log_posterior() > before.log_posterior();
-        if !risen {
-            state.clone_from(&before);
-        }
-        recorder.step(Action::Mode, None, state)?;
-        useful |= risen;
-        if !risen || state.active == before.active {
-            break;
+    Ok((settled == Settled::Converged).then_some(settled))
+}
+
+/// Looks at the whole dictionary; whether something outside gains. That is near enough as long as it only says what pool to make,
+/// not where it says that there is none to make.
+fn look(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    dictionary: &mut Dictionary,
+    (steering, exchanging): (bool, bool),
+) -> Result<bool, Halt> {
+    if steering {
+        dictionary.refresh_nearly(stats, state)?;
+        let gains = dictionary.gains(state);
+        if gains || exchanging {
+            return Ok(gains);
         }
     }
-    Ok(useful)
+    dictionary.refresh(stats, state)?;
+    Ok(dictionary.gains(state))
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.

@@ -14,6 +14,7 @@ mod inner;
 mod joint;
 mod laplace;
 mod leap;
+mod modal_pools;
 mod mode;
 mod outputs;
 mod pool;

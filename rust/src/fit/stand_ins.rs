@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::dictionary::Dictionary;
-use super::settings::{ALIGNED, STAND_INS};
+use super::settings::STAND_INS;
 use super::state::State;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::parallel::map_pieces;
@@ -76,7 +76,7 @@ impl Candidates {
             let factors = dictionary.factors_of(i);
             this.s[lane] = factors.s;
             this.q[lane] = factors.q;
-            this.least[lane] = ALIGNED * state.beta * dictionary.diag(i);
+            this.least[lane] = dictionary.least_sparsity(i, state);
         }
         this
     }

@@ -236,6 +236,21 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>;
 
+    /// [`Statistics::sweep`] to six digits or so, if that is less work: to see where to look, not to end on. Its parts are those of the
+    /// likelihood of [`Statistics::nearly_among`].
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn nearly_sweep(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        wanted: &[usize],
+    ) -> Result<Option<Sweep>> {
+        let _ = (active, mu, wanted);
+        Ok(None)
+    }
+
     /// [`Statistics::among`] to six digits or so, if that is less work: to choose functions by, not to end on. Both parts of the
     /// answer are those of one likelihood close to that of the rows, of which a posterior never promises more than it has.
     ///

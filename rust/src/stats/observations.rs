@@ -65,6 +65,8 @@ pub struct Observations<'a> {
     pub(super) leading: Option<Arc<Factor>>,
     /// F^T W F for the weights of the moment, once it has been asked for.
     factor_gram: Option<Arc<DMatrix<f64>>>,
+    /// The same of the leading features.
+    leading_gram: Option<Arc<DMatrix<f64>>>,
     /// These rows in a few features that say almost the same, until they are asked for.
     pub(super) nearly: Option<Compressed>,
     pub(super) cancel: Option<Arc<AtomicBool>>,
@@ -181,6 +183,7 @@ impl<'a> Observations<'a> {
             factor: None,
             leading: None,
             factor_gram: None,
+            leading_gram: None,
             nearly: None,
             target,
             cancel: None,
@@ -223,6 +226,18 @@ impl<'a> Observations<'a> {
         Ok(gram)
     }
 
+    /// That of the leading features.
+    fn leading_gram(&mut self, leading: &Factor) -> Result<Arc<DMatrix<f64>>> {
+        self.check_cancel()?;
+        if let Some(gram) = &self.leading_gram {
+            return Ok(gram.clone());
+        }
+        let gram = Arc::new(leading.gram(&self.working));
+        self.leading_gram = Some(gram.clone());
+        self.check_cancel()?;
+        Ok(gram)
+    }
+
     /// Brings `packed` to the active columns.
     fn pack(&mut self, active: &[usize]) {
         self.packed.bring_to(&*self.design, &self.norms, active);
@@ -237,7 +252,7 @@ impl<'a> Observations<'a> {
         {
             return Ok(place.deviance);
         }
-        self.factor_gram = None;
+        (self.factor_gram, self.leading_gram) = (None, None);
         let n = self.target.len();
         let pieces = map_pieces(n, ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
@@ -564,13 +579,28 @@ impl Statistics for Observations<'_> {
         Ok((gram, gradient))
     }
 
+    fn nearly_sweep(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        wanted: &[usize],
+    ) -> Result<Option<Sweep>> {
+        let Some(leading) = self.leading.clone() else {
+            return Ok(None);
+        };
+        let deviance = self.move_to(active, mu)?;
+        let gram = self.leading_gram(&leading)?;
+        let right = leading.project(&self.residual);
+        let sums = leading.sums(&gram, &right, (wanted, &self.norms), true);
+        self.check_cancel()?;
+        Ok(Some(unit_columns(sums, &self.norms, false, deviance)))
+    }
+
     fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
         let (Some(leading), None) = (self.leading.clone(), &self.factor_gram) else {
             return Ok(None);
         };
-        self.check_cancel()?;
-        let gram = leading.gram(&self.working);
-        self.check_cancel()?;
+        let gram = self.leading_gram(&leading)?;
         let right = leading.project(&self.residual);
         Ok(Some(leading.among(&gram, &right, js, &self.norms)))
     }

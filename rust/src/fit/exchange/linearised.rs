@@ -53,7 +53,8 @@ fn search(
         for most_moves in TOGETHER {
             reach.moves_left = most_moves;
             better = attempt(stats, state, priors, rules, &mut reach, recorder)?;
-            if better.is_some() {
+            // One move has been tried alone then, or there was none.
+            if better.is_some() || most_moves - reach.moves_left <= 1 {
                 break;
             }
         }

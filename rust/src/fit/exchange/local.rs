@@ -26,7 +26,8 @@ impl Reach {
     pub(super) fn of(search: Search) -> Self {
         let (moves, trials) = match search {
             Search::Thorough => (Moves::All, 1000),
-            Search::Greedy | Search::Exchange => (Moves::All, 160),
+            Search::Exchange => (Moves::All, 160),
+            Search::Greedy => (Moves::All, 24),
         };
         Self {
             moves,

@@ -46,6 +46,11 @@ pub(super) fn go_on(
     keep_better(found, outcome, &greedy, stats, state, recorder)
 }
 
+/// Exchanges that a fit tries which asks for no search, where its functions are few: on the pool as it is, a quadratic likelihood.
+pub(super) fn exchange_few(pool: &Pool, state: &mut State) -> Result<bool, Halt> {
+    improve(pool, state, None, &mut Reach::of(Search::Greedy))
+}
+
 /// The better of two ends: that of the search, or where it set out from.
 fn keep_better(
     found: Status,
