@@ -37,8 +37,8 @@ fn asked(model: &Predictor, x: &[f64], one_by_one: bool) -> Vec<u64> {
     out.iter().map(|v| v.to_bits()).collect()
 }
 
-fn fitted(problem: &Problem) -> Vec<u64> {
-    let posterior = with_threads(Some(2), || {
+fn fitted(problem: &Problem, n_threads: usize) -> Vec<u64> {
+    let posterior = with_threads(Some(n_threads), || {
         let (posterior, _) = fit_design(
             &problem.design(),
             problem.likelihood,
@@ -86,10 +86,10 @@ fn many_threads_ask_one_model_while_others_fit() {
         for problem in &problems {
             let start = &start;
             scope.spawn(move || {
-                let alone = fitted(problem);
+                let alone = fitted(problem, 2);
                 start.wait();
                 for _ in 0..N_ROUNDS {
-                    assert_eq!(fitted(problem), alone);
+                    assert_eq!(fitted(problem, 2), alone);
                 }
             });
         }
@@ -126,4 +126,13 @@ fn a_fit_is_given_up_from_another_thread() {
         );
         assert!(matches!(ended, Err(Error::Interrupted)), "{n_steps} steps");
     });
+}
+
+#[test]
+fn the_number_of_threads_does_not_show_in_a_model_of_many_functions() {
+    // So many that each look at the candidates is cut into pieces.
+    let problem = columns(450, 420, 5);
+    let (one, three) = (fitted(&problem, 1), fitted(&problem, 3));
+    assert!(one.len() > 80, "{}", one.len());
+    assert_eq!(one, three);
 }

@@ -9,17 +9,36 @@ use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{
-    ALIGNED, BLOCK, BLOCK_RATIO, Effort, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES,
-};
+use super::settings::{ALIGNED, Effort, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::state::State;
 use crate::Error;
 use crate::linalg::blas::head;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::parallel::fill_pieces;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 
 /// Gains that differ by less than this fraction are the same.
 const TIE: f64 = 1e-7;
+
+/// Functions that come in together once single steps are over, and the part of the first one's gain that is the least of the others':
+/// after them all are settled anew.
+const TOGETHER: usize = 32;
+const LEAST_SHARE: f64 = 0.03;
+
+/// Members whose S is found by one thread at a time, and members times active functions squared from which there are several.
+const PIECE: usize = 8 * LANES;
+const MANY_PRODUCTS: usize = 2_000_000;
+
+impl Pool {
+    /// Whether one of these functions is all but the same as function `i`.
+    fn has_like(&self, i: usize, active: &[usize]) -> bool {
+        /// Squared cosine.
+        const LEAST: f64 = 0.999_999;
+        let gram = &self.gram;
+        let is_like = |j: usize| gram[(i, j)].powi(2) > LEAST * gram[(i, i)] * gram[(j, j)];
+        active.iter().any(|&j| is_like(j))
+    }
+}
 
 /// S and Q of every member of a pool: equations (24) and (25).
 ///
@@ -62,21 +81,27 @@ impl Outside {
         }
         self.q.iter_mut().for_each(|q| *q *= state.beta);
         let lower = pack_lower(state.chol());
-        let mut lanes = vec![[0.0; LANES]; state.len()];
-        for first in (0..pool.len()).step_by(LANES) {
-            let end = (first + LANES).min(pool.len());
-            for (lane, &j) in lanes.iter_mut().zip(&state.active) {
-                let column = &head(&pool.gram, j, pool.len())[first..end];
-                lane.iter_mut()
-                    .zip(column)
-                    .for_each(|(v, g)| *v = state.beta * g);
+        // Where they take little time, all of them in one piece: other threads have to be called.
+        let few = state.len() * state.len() * pool.len() < MANY_PRODUCTS;
+        let piece = if few { pool.len() } else { PIECE };
+        fill_pieces(&mut self.s, piece, |start, s| {
+            let mut lanes = vec![[0.0; LANES]; state.len()];
+            for (k, s) in s.chunks_mut(LANES).enumerate() {
+                let first = start + k * LANES;
+                let members = first..first + s.len();
+                for (lane, &j) in lanes.iter_mut().zip(&state.active) {
+                    let column = &head(&pool.gram, j, pool.len())[members.clone()];
+                    lane.iter_mut()
+                        .zip(column)
+                        .for_each(|(v, g)| *v = state.beta * g);
+                }
+                solve_lanes(&lower, &mut lanes);
+                let overlap = square_lanes(&lanes);
+                for ((s, i), overlap) in s.iter_mut().zip(members).zip(overlap) {
+                    *s = state.beta * pool.gram[(i, i)] - overlap;
+                }
             }
-            solve_lanes(&lower, &mut lanes);
-            let overlap = square_lanes(&lanes);
-            for (i, overlap) in (first..end).zip(overlap) {
-                self.s[i] = state.beta * pool.gram[(i, i)] - overlap;
-            }
-        }
+        });
     }
 
     /// The addition that gains most, if it gains `least`.
@@ -238,8 +263,7 @@ impl Outside {
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Halt> {
-        let gain = |&k: &usize| state.factors(k).gain_of_deleting(state.alpha[k]);
-        let Some(k) = (0..state.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))) else {
+        let Some(k) = state.cheapest() else {
             return Ok(());
         };
         let i = state.active[k];
@@ -453,12 +477,16 @@ fn add_several(
     recorder: &mut Recorder<'_>,
 ) -> Result<usize, Halt> {
     let mut least = effort.gain;
-    for added in 0..BLOCK {
+    for added in 0..TOGETHER {
         let Some((i, gain)) = outside.best_addition(state, least) else {
             return Ok(added);
         };
-        least = least.max(BLOCK_RATIO * gain);
+        // What its like has left to gain it shows once that is settled.
+        if added > 0 && pool.has_like(i, &state.active) {
+            return Ok(added);
+        }
+        least = least.max(LEAST_SHARE * gain);
         outside.add(pool, state, i, recorder)?;
     }
-    Ok(BLOCK)
+    Ok(TOGETHER)
 }

@@ -15,6 +15,7 @@ use super::settings::{
 };
 use super::state::State;
 use crate::Error;
+use crate::linalg::blas::head;
 use crate::linalg::parallel::map_pieces;
 
 /// What a search begins with.
@@ -53,7 +54,7 @@ pub(super) fn search(
     let (mut trials, mut in_vain) = (0, 0);
     'rounds: loop {
         let reached = best.evidence;
-        for batch in seeds(&best.state).chunks(TRIALS_AT_A_TIME) {
+        for batch in seeds(pool, &best.state).chunks(TRIALS_AT_A_TIME) {
             // All of a batch start from the same model, so threads do not show in the result.
             let outcomes = map_pieces(batch.len(), 1, |range| {
                 best.without_neighbourhood(pool, batch[range.start], noise)
@@ -82,10 +83,12 @@ pub(super) fn search(
     Ok(found)
 }
 
-/// Where to look: the functions whose loss would cost least first, for there the model is loosest.
-fn seeds(state: &State) -> Vec<usize> {
+/// Where to look: functions that others could stand in for, those whose loss would cost least first, for there the model is
+/// loosest.
+fn seeds(pool: &Pool, state: &State) -> Vec<usize> {
     let cost = |k: usize| -state.factors(k).gain_of_deleting(state.alpha[k]);
     let mut order: Vec<(f64, usize)> = (0..state.len())
+        .filter(|&k| pool.has_others_like(state.active[k], &state.active))
         .map(|k| (cost(k), state.active[k]))
         .collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -219,6 +222,18 @@ impl Model {
 }
 
 impl Pool {
+    /// Whether a function outside the model is so aligned with function `j` of it that it could do part of what that does. Of
+    /// columns that are all but orthogonal the same come back.
+    fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
+        /// Squared cosine.
+        const LEAST: f64 = 0.04;
+        let mut alike = head(&self.gram, j, self.len())
+            .iter()
+            .enumerate()
+            .filter(|&(i, g)| g * g > LEAST * self.gram[(i, i)] * self.gram[(j, j)]);
+        alike.any(|(i, _)| !active.contains(&i))
+    }
+
     /// The active functions most aligned with `seed`, itself among them; none if it is not active.
     fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
         if !active.contains(&seed) {
@@ -229,5 +244,48 @@ impl Pool {
         nearest.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
         nearest.truncate(NEIGHBOURHOOD);
         nearest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Likelihood;
+    use crate::fit::prior::{Gamma, Priors};
+    use crate::stats::{DenseDesign, Observations, Statistics};
+
+    const ROWS: usize = 4;
+
+    /// Three columns at right angles, and one between the first two.
+    const COLUMNS: [[f64; ROWS]; 4] = [
+        [2.0, 0.0, 0.0, 0.0],
+        [0.0, 1.0, 0.0, 0.0],
+        [0.0, 0.0, 3.0, 0.0],
+        [1.0, 0.5, 0.0, 0.0],
+    ];
+
+    #[test]
+    fn only_functions_that_others_could_stand_in_for_are_taken_out() {
+        let columns = COLUMNS.concat();
+        let design = DenseDesign::new(&columns, ROWS, COLUMNS.len()).unwrap();
+        let target = vec![3.0, -1.0, 2.0, 0.1];
+        let mut stats = Observations::new(&design, Likelihood::Gaussian, target, None).unwrap();
+        let deviance = stats.deviance(&[], &[]).unwrap();
+        let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.n_obs());
+        let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
+        let pool = Pool::about(&mut stats, &mut state, &priors, &[0, 1, 2, 3]).unwrap();
+        let mut outside = Outside::new(&pool, &state);
+        for i in 0..3 {
+            let silent = &mut Recorder::silent();
+            outside.add(&pool, &mut state, i, silent).unwrap();
+        }
+        let mut tried = seeds(&pool, &state);
+        tried.sort_unstable();
+        assert_eq!(tried, [0, 1]);
+        outside.delete(&pool, &mut state, 0);
+        outside.delete(&pool, &mut state, 0);
+        let silent = &mut Recorder::silent();
+        outside.add(&pool, &mut state, 3, silent).unwrap();
+        assert_eq!(seeds(&pool, &state), [3]);
     }
 }

@@ -55,7 +55,7 @@ pub enum Scheme {
 /// What is tried once the sequential scheme has come to an optimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Search {
-    /// Nothing.
+    /// Nothing, but for a few exchanges where a fit through the Laplace approximation has at most 20 functions.
     #[default]
     Greedy,
     /// Exchanges of a function for another, merges of two into one, splits of one into two.

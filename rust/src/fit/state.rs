@@ -174,6 +174,12 @@ impl State {
         )
     }
 
+    /// Where the function is that costs least to take out; none in an empty model.
+    pub(super) fn cheapest(&self) -> Option<usize> {
+        let gain = |&k: &usize| self.factors(k).gain_of_deleting(self.alpha[k]);
+        (0..self.len()).max_by(|a, b| gain(a).total_cmp(&gain(b)))
+    }
+
     /// gamma_k = 1 - alpha_k Sigma_kk: how well the data determine the weight.
     pub(crate) fn gamma(&self, k: usize) -> f64 {
         1.0 - self.alpha[k] * self.sigma[(k, k)]

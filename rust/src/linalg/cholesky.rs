@@ -1,11 +1,14 @@
 //! A Cholesky factor that grows, shrinks and changes in place.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
 use super::blas::{axpy, axpys, dot};
+use super::blocked;
+use super::parallel::pieces;
 use super::simd::{Simd, WithSimd, dispatch};
 
 /// Columns that a loop takes at a time, so that what they have to do with is read and written less often.
@@ -319,41 +322,57 @@ impl Cholesky {
         n: usize,
         a: impl Fn(usize, usize) -> f64,
     ) -> Result<(), NotPositiveDefinite> {
-        dispatch(Refactor { chol: self, n, a })
+        self.reserve(n);
+        self.len = n;
+        for panel in pieces(n, blocked::width(n)) {
+            let chol = &mut *self;
+            let outcome = dispatch(Refactor { chol, panel, a: &a });
+            if outcome.is_err() {
+                self.len = 0;
+                return outcome;
+            }
+        }
+        Ok(())
     }
 
+    /// Some columns, those before them being done.
     #[inline(always)]
     #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn refactor_here(
         &mut self,
-        n: usize,
-        a: impl Fn(usize, usize) -> f64,
+        panel: Range<usize>,
+        a: &impl Fn(usize, usize) -> f64,
     ) -> Result<(), NotPositiveDefinite> {
-        self.reserve(n);
-        self.len = n;
-        let stride = self.factor.nrows();
-        for j in 0..n {
-            let cancelled = self.is_cancelled();
-            let (done, rest) = self.factor.as_mut_slice().split_at_mut(j * stride);
-            let column = &mut rest[j..n];
+        let (n, first, stride) = (self.len, panel.start, self.factor.nrows());
+        let (done, rest) = self.factor.as_mut_slice().split_at_mut(first * stride);
+        for j in panel.clone() {
+            let column = &mut rest[(j - first) * stride..][j..n];
             for (i, l) in column.iter_mut().enumerate() {
                 *l = a(j + i, j);
             }
+        }
+        blocked::subtract_earlier(done, rest, stride, n, panel.clone());
+        for j in panel {
+            let cancelled = self
+                .cancel
+                .as_ref()
+                .is_some_and(|f| f.load(Ordering::Relaxed));
+            let (within, rest) = rest.split_at_mut((j - first) * stride);
+            let column = &mut rest[j..n];
             let term = |k: usize| {
-                let earlier = &done[k * stride + j..k * stride + n];
+                let earlier = &within[k * stride + j..k * stride + n];
                 (-earlier[0], earlier)
             };
-            let whole = j - j % TOGETHER;
+            let whole = (j - first) - (j - first) % TOGETHER;
             for k in (0..whole).step_by(TOGETHER) {
                 axpys(std::array::from_fn(|t| term(k + t)), column);
             }
-            for k in whole..j {
+            for k in whole..j - first {
                 let (c, earlier) = term(k);
                 axpy(c, earlier, column);
             }
             let pivot = column[0];
             if !(pivot > 0.0 && pivot.is_finite()) || cancelled {
-                self.len = 0;
                 return Err(NotPositiveDefinite { pivot: j });
             }
             let root = pivot.sqrt();
@@ -372,14 +391,15 @@ impl Cholesky {
         dispatch(SolveLower { chol: self, b });
     }
 
-    /// Solves with the trailing block of L that begins at row `start`.
+    /// Solves with a diagonal block of L that begins at row `start` and has as many as `b`.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `refactor_here`
     fn solve_lower_from(&self, start: usize, b: &mut [f64]) {
-        let whole = b.len() - b.len() % TOGETHER;
+        let b_len = b.len();
+        let whole = b_len - b_len % TOGETHER;
+        let column = |k: usize| &self.column(start + k)[..b_len - k];
         for first in (0..whole).step_by(TOGETHER) {
-            let columns: [&[f64]; TOGETHER] =
-                std::array::from_fn(|t| self.column(start + first + t));
+            let columns: [&[f64]; TOGETHER] = std::array::from_fn(|t| column(first + t));
             let (done, rest) = b[first..].split_at_mut(TOGETHER);
             for (t, column) in columns.iter().enumerate() {
                 done[t] /= column[0];
@@ -389,7 +409,7 @@ impl Cholesky {
             axpys(std::array::from_fn(below), rest);
         }
         for k in whole..b.len() {
-            let column = self.column(start + k);
+            let column = column(k);
             b[k] /= column[0];
             axpy(-b[k], &column[1..], &mut b[k + 1..]);
         }
@@ -440,12 +460,22 @@ impl Cholesky {
             out.nrows(),
             out.ncols()
         );
-        let stride = out.nrows();
-        dispatch(Inverse {
-            chol: self,
-            values: out.as_mut_slice(),
-            stride,
-        });
+        let (stride, values) = (out.nrows(), out.as_mut_slice());
+        if blocked::width(n) < n {
+            self.inverse_in_blocks(values, stride);
+        } else {
+            let chol = self;
+            dispatch(Inverse {
+                chol,
+                values,
+                stride,
+            });
+        }
+        for j in 0..n {
+            for i in j + 1..n {
+                values[i * stride + j] = values[j * stride + i];
+            }
+        }
     }
 
     #[inline(always)]
@@ -474,11 +504,34 @@ impl Cholesky {
                 values[j * stride + i] = product;
             }
         }
-        for j in 0..n {
-            for i in j + 1..n {
-                values[i * stride + j] = values[j * stride + i];
+    }
+
+    /// The lower triangle of the inverse.
+    fn inverse_in_blocks(&self, values: &mut [f64], stride: usize) {
+        let n = self.len;
+        for panel in pieces(n, blocked::width(n)) {
+            let columns = &mut values[panel.start * stride..];
+            for (j, column) in panel.clone().zip(columns.chunks_mut(stride)) {
+                column[panel.start..n].fill(0.0);
+                column[j] = 1.0;
+            }
+            for block in pieces(n, blocked::width(n)).skip_while(|block| block.end <= panel.start) {
+                if self.is_cancelled() {
+                    return;
+                }
+                for (j, column) in panel.clone().zip(columns.chunks_mut(stride)) {
+                    let start = block.start.max(j);
+                    dispatch(SolveBlock {
+                        chol: self,
+                        start,
+                        b: &mut column[start..block.end],
+                    });
+                }
+                let factor = (self.factor.as_slice(), self.factor.nrows());
+                blocked::subtract_block(factor, (columns, stride), n, block, panel.len());
             }
         }
+        blocked::square(values, stride, n, || self.is_cancelled());
     }
 
     /// The diagonal of the inverse of A.
@@ -534,6 +587,8 @@ vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } 
     |this| this.chol.downdate_here(this.start, this.x));
 vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_lower_from(0, this.b));
+vectorised!(SolveBlock { chol: &'a Cholesky, start: usize, b: &'a mut [f64] } -> (),
+    |this| this.chol.solve_lower_from(this.start, this.b));
 vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_transposed_here(this.b));
 vectorised!(Inverse { chol: &'a Cholesky, values: &'a mut [f64], stride: usize } -> (),
@@ -541,8 +596,8 @@ vectorised!(Inverse { chol: &'a Cholesky, values: &'a mut [f64], stride: usize }
 
 struct Refactor<'a, A> {
     chol: &'a mut Cholesky,
-    n: usize,
-    a: A,
+    panel: Range<usize>,
+    a: &'a A,
 }
 
 impl<A: Fn(usize, usize) -> f64> WithSimd for Refactor<'_, A> {
@@ -551,7 +606,7 @@ impl<A: Fn(usize, usize) -> f64> WithSimd for Refactor<'_, A> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // as the others
     fn with_simd<S: Simd>(self, _: S) -> Self::Output {
-        self.chol.refactor_here(self.n, self.a)
+        self.chol.refactor_here(self.panel, self.a)
     }
 }
 

@@ -257,12 +257,20 @@ impl WithSimd for Product<'_> {
                     }
                 }
             }
-            for (k, weights) in weights.iter().enumerate().take(width) {
-                let out = &mut self.out[(j + k) * self.out_stride + whole..][..tail];
-                for ((_, tails), w) in split.iter().zip(*weights) {
-                    for (out, v) in out.iter_mut().zip(*tails) {
-                        *out += w * v;
+            if tail > 0 {
+                // The last rows make a vector with zeros.
+                let mut sums = [simd.splat_f64s(0.0); W];
+                for (k, (_, tails)) in split.iter().enumerate() {
+                    let values = simd.partial_load_f64s(tails);
+                    for (sum, weights) in sums.iter_mut().zip(&weights) {
+                        let weight = simd.splat_f64s(weights[k]);
+                        *sum = simd.mul_add_e_f64s(weight, values, *sum);
                     }
+                }
+                for (k, sum) in sums.into_iter().enumerate().take(width) {
+                    let out = &mut self.out[(j + k) * self.out_stride + whole..][..tail];
+                    let sum = simd.add_f64s(simd.partial_load_f64s(out), sum);
+                    simd.partial_store_f64s(out, sum);
                 }
             }
         }
