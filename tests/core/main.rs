@@ -7,6 +7,8 @@ mod dense;
 #[cfg(feature = "fit")]
 mod fits;
 #[cfg(feature = "fit")]
+mod indefinite;
+#[cfg(feature = "fit")]
 mod invariants;
 #[cfg(feature = "fit")]
 mod nearly;

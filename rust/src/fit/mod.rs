@@ -238,7 +238,7 @@ fn outcome(
 ) -> Result<Status> {
     if !stats.is_linear() && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
         // Between two looks for the mode the state is a step ahead of it.
-        mode::find_mode(stats, state)?;
+        mode::find_some_mode(stats, state)?;
         recorder.amend(state);
     }
     status(stats, state, outcome)

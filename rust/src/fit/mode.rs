@@ -3,10 +3,10 @@
 use nalgebra::DMatrix;
 
 use super::state::State;
-use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::dot;
-use crate::stats::Statistics;
+use crate::stats::{Statistics, check_flag};
+use crate::{Error, Result};
 
 /// Moves the state's quadratic model to the mode of the posterior at its alphas: damped Newton on equation (10).
 ///
@@ -51,6 +51,25 @@ pub(super) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
         deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     }
     state.set_data(&mu, &gradient, deviance, Some(&gram))
+}
+
+/// [`find_mode`]; where rounding takes the definiteness of the posterior precision functions leave, the one that costs least
+/// first, until what is left has a mode.
+pub(super) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    loop {
+        let before = state.clone();
+        let outcome = find_mode(stats, state);
+        let Err(Error::NotPositiveDefinite(_)) = outcome else {
+            return outcome;
+        };
+        // A factorisation that was told to end early looks like one that broke down.
+        check_flag(stats.cancel_flag().as_deref())?;
+        state.clone_from(&before);
+        let Some(k) = state.cheapest() else {
+            return outcome;
+        };
+        state.delete(k);
+    }
 }
 
 /// The mean of the quadratic model, unless the likelihood itself is better off where that model was made, or at zero:
