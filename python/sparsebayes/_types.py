@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -147,7 +147,7 @@ class Settings:
 
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
-        keywords = asdict(self)
+        keywords = dict(vars(self))
         del keywords["noise_variances"]
         if self.laplace == "classic":
             # Not all fits know of another.

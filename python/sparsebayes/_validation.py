@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,15 +60,7 @@ def check_training(
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
     with naming("y"):
-        refuse_mask("y", y)
-        target = _columns(y) if outputs else column_or_1d(y, warn=True)
-        if labels:
-            assert_all_finite(target, input_name="y")
-            if not _are_few_integers(target):
-                check_classification_targets(target)
-        else:
-            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
-            target = as_float64("y", target).copy(order="C")
+        target = _check_target(y, labels=labels, outputs=outputs)
     n = len(values)
     if len(target) != n:
         raise ValueError(f"X and y must have the same number of rows, got {n} and {len(target)}")
@@ -79,6 +71,21 @@ def check_training(
     if weights is not None and (weights == 1.0).all():
         weights = None
     return Training(values, target, weights, rows, n)
+
+
+def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
+    """Check y alone: labels as they are, or finite numbers as float64."""
+    if not labels and _is_checked(y, 1):
+        return y.copy()
+    refuse_mask("y", y)
+    target = _columns(y) if outputs else column_or_1d(y, warn=True)
+    if not labels:
+        target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
+        return as_float64("y", target).copy(order="C")
+    assert_all_finite(target, input_name="y")
+    if not _are_few_integers(target):
+        check_classification_targets(target)
+    return target
 
 
 def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
@@ -136,18 +143,20 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
     """Check X and return it as finite float64 in C order; a view where it already is that."""
     with naming("X"):
         refuse_mask("X", X)
-        if _is_checked(X):
+        if _is_checked(X, 2):
             checked: FloatArray = validate_data(estimator, X, reset=reset, skip_check_array=True)
             return checked
         values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
         return as_float64("X", values, PLAIN)
 
 
-def _is_checked(X: ArrayLike) -> bool:
-    """Tell whether X is what checks would return; of a few rows they take longer than to look."""
-    if type(X) is not np.ndarray or X.ndim != 2 or X.size == 0 or X.dtype != np.float64:
+def _is_checked(values: ArrayLike, ndim: int) -> TypeGuard[FloatArray]:
+    """Tell whether these are what checks would return; of a few rows they take longer than to look."""
+    if type(values) is not np.ndarray or values.dtype != np.float64:
         return False
-    return X.flags.c_contiguous and X.flags.aligned and bool(np.isfinite(X.sum()))
+    if values.ndim != ndim or values.size == 0:
+        return False
+    return values.flags.c_contiguous and values.flags.aligned and bool(np.isfinite(values.sum()))
 
 
 def check_sizes(X: FloatArray) -> None:
