@@ -340,7 +340,13 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
             labels[:] = values
             return _frozen(labels)
         if dtype.kind in "biufU":
-            return _frozen(np.array(values, dtype=dtype))
+            # Left to itself NumPy makes floats of integers some of which are above 2**63.
+            widest = {"u": np.uint64, "i": np.int64}.get(dtype.kind)
+            labels = np.array(values, dtype=widest).astype(dtype)
+            # Older versions of it make numbers that do not fit into others.
+            if labels.tolist() != values:
+                raise ValueError(f"{dtype} cannot hold {values}")
+            return _frozen(labels)
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"the labels of the classes are not of their type: {error}") from None
     raise ValueError(f"labels of type {classes['dtype']!r} are none that a model can have")

@@ -67,8 +67,7 @@ def test_the_form_of_a_file_is_that_of_safetensors(predictor):
 
 
 def test_the_public_package_reads_a_file(predictor, tmp_path):
-    from safetensors import numpy as safetensors
-
+    safetensors = pytest.importorskip("safetensors.numpy")
     predictor.save(tmp_path / "model")
     tables = safetensors.load_file(tmp_path / "model")
     m = predictor.n_functions_
@@ -224,6 +223,9 @@ def test_labels_that_are_not_of_their_type_are_refused():
         ("O&", [0, 1, 2]),
         ("V8", [0, 1, 2]),
         ("<i1", [0, 1, 10**6]),
+        ("<i8", [0, 1, 2.5]),
+        ("<i8", ["0", "1", "2"]),
+        ("<U1", ["a", "b", "cd"]),
         ("|S1", [0, 1, 2]),
         ("<M8[D]", ["x", "y", "z"]),
     ):
