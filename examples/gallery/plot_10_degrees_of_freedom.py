@@ -13,6 +13,7 @@ which the data say most first.
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import NullLocator
 
 from sparsebayes import GREVM, LREVM, RVC, VGREVM
 from sparsebayes.kernels import Gaussian
@@ -80,6 +81,6 @@ axes[0].set(ylabel="degrees of freedom", ylim=(0, None))
 axes[0].legend(fontsize="small")
 axes[1].set(xscale="log", xlabel="width of the Gaussian", ylabel="errors, per cent")
 axes[1].set_xticks(widths, [f"{width:g}" for width in widths], minor=False)
-axes[1].xaxis.minorticks_off()
+axes[1].xaxis.set_minor_locator(NullLocator())
 axes[1].legend(fontsize="small")
 plt.show()

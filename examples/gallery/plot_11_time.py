@@ -16,6 +16,7 @@ import time
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import NullLocator
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.svm import SVC, SVR
 
@@ -94,7 +95,7 @@ for (name, found), marker in zip(fits.items(), "os^", strict=True):
 ax.axhline(1.0, ls="--", color="0.4", lw=1)
 ax.set(xlabel="rows", ylabel="time of fit, ours / libsvm")
 ax.set_xticks(numbers, numbers)
-ax.xaxis.minorticks_off()
+ax.xaxis.set_minor_locator(NullLocator())
 ax.legend(fontsize="small")
 
 # %%
@@ -114,6 +115,6 @@ axes[1].axhline(1.0, ls="--", color="0.4", lw=1)
 for ax, label in zip(axes, ("vectors", "time to predict, ours / libsvm"), strict=True):
     ax.set(xlabel="rows", ylabel=label)
     ax.set_xticks(numbers, numbers)
-    ax.xaxis.minorticks_off()
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.legend(fontsize="small")
 plt.show()

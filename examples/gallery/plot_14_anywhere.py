@@ -56,7 +56,7 @@ ax.plot(*X.T, ".", color="0.8", ms=4, label="rows")
 for model, style, name in ((rows, "o", "at rows"), (anywhere, ".", "anywhere")):
     label = f"{name}: {len(model.relevance_)} functions, {model.log_marginal_likelihood_:.1f} nats"
     ax.plot(*model.relevance_vectors_.T, style, mfc="none" if style == "o" else None, ms=9, label=label)
-fig.legend(loc="outside lower center")
+ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08))
 plt.show()
 
 found = certificate(anywhere, X, y)

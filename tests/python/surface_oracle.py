@@ -114,6 +114,9 @@ def assert_are_fair(said):
     for category, message in said:
         if issubclass(category, UserWarning) and re.search("feature names|least populated", message):
             continue
+        if issubclass(category, FutureWarning) and "labels represented as bytes" in message:
+            # scikit-learn before 1.7.
+            continue
         assert issubclass(category, (ConvergenceWarning, DataConversionWarning)), (category, message)
 
 
