@@ -3,8 +3,6 @@
 #[cfg(feature = "fit")]
 pub mod blas;
 #[cfg(feature = "fit")]
-mod blocked;
-#[cfg(feature = "fit")]
 mod cholesky;
 #[cfg(feature = "fit")]
 pub(crate) mod gram;

@@ -1,12 +1,12 @@
 //! What a Cholesky factor of many rows spends its time on, by blocks: products of matrices, which go through the tiles of
-//! [`product`](super::product) where single columns would be read again and again.
+//! [`product`](super::super::product) where single columns would be read again and again.
 //!
 //! All matrices are column-major and share their number of rows, n, with the factor.
 
 use std::ops::Range;
 
-use super::parallel::pieces;
-use super::product::{Tall, add_product, add_transpose_product};
+use super::super::parallel::pieces;
+use super::super::product::{Tall, add_product, add_transpose_product};
 
 /// Columns of a block.
 const WIDTH: usize = 24;

@@ -1,0 +1,273 @@
+//! A Cholesky factor that grows, shrinks and changes in place.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nalgebra::DMatrix;
+
+use super::blas::{axpy, axpys, dot};
+use super::parallel::pieces;
+use super::simd::{Simd, WithSimd, dispatch};
+
+/// Makes a loop over a factor work for [`dispatch`].
+macro_rules! vectorised {
+    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
+        struct $name<'a> { $($field: $type),* }
+
+        impl WithSimd for $name<'_> {
+            type Output = $output;
+
+            #[inline(always)]
+            #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+            fn with_simd<S: Simd>(self, _: S) -> $output {
+                let $this = self;
+                $body
+            }
+        }
+    };
+}
+
+mod blocked;
+mod solve;
+#[cfg(test)]
+mod tests;
+mod update;
+
+/// Columns that a loop takes at a time, so that what they have to do with is read and written less often.
+const TOGETHER: usize = 4;
+
+/// The matrix is not positive definite (to working precision): this squared pivot is not a positive number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the matrix is not positive definite: pivot {pivot} is not a positive number")]
+pub struct NotPositiveDefinite {
+    /// Index of the row at which it shows.
+    pub pivot: usize,
+}
+
+/// Lower factor L of a symmetric positive definite matrix A = L L^T that gains and loses rows.
+///
+/// Between calls: the leading `len` x `len` block of `factor` holds L in its lower triangle, with a positive
+/// diagonal; what lies above the diagonal or beyond is of no meaning. Storage is column-major with room to spare, and
+/// doubles when a push needs more; nothing else allocates.
+#[derive(Debug)]
+pub struct Cholesky {
+    factor: DMatrix<f64>,
+    len: usize,
+    /// Two vectors with as much room as the factor has rows.
+    work: Vec<f64>,
+    spare: Vec<f64>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+/// Without most of the room to spare.
+impl Clone for Cholesky {
+    fn clone(&self) -> Self {
+        const ROOM: usize = 8;
+        let mut copy = Self::with_capacity(self.len + ROOM);
+        copy.len = self.len;
+        copy.cancel.clone_from(&self.cancel);
+        for j in 0..self.len {
+            copy.column_mut(j).copy_from_slice(self.column(j));
+        }
+        copy
+    }
+}
+
+impl Cholesky {
+    /// The factor of a 0 x 0 matrix, with room for `capacity` rows.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            factor: DMatrix::zeros(capacity, capacity),
+            len: 0,
+            work: Vec::with_capacity(capacity),
+            spare: Vec::with_capacity(capacity),
+            cancel: None,
+        }
+    }
+
+    /// Has what takes n^3 operations end early once the flag is raised: [`Cholesky::refactor`] with an error, and
+    /// [`Cholesky::inverse_into`] with values of no meaning.
+    pub fn cancelled_by(&mut self, flag: Option<Arc<AtomicBool>>) {
+        self.cancel = flag;
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        self.cancel.as_ref().is_some_and(raised)
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Removes all rows.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Element (i, j) of L, for j <= i < len.
+    #[must_use]
+    pub fn get(&self, i: usize, j: usize) -> f64 {
+        self.factor[(i, j)]
+    }
+
+    /// Column j of L from its diagonal down.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
+    fn column(&self, j: usize) -> &[f64] {
+        let stride = self.factor.nrows();
+        &self.factor.as_slice()[j * stride + j..j * stride + self.len]
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `refactor_here`
+    fn column_mut(&mut self, j: usize) -> &mut [f64] {
+        let stride = self.factor.nrows();
+        &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]
+    }
+
+    fn reserve(&mut self, len: usize) {
+        if len > self.factor.nrows() {
+            let capacity = (self.factor.nrows() + self.factor.nrows() / 2).max(len);
+            self.factor.resize_mut(capacity, capacity, 0.0);
+            self.work = Vec::with_capacity(capacity);
+            self.spare = Vec::with_capacity(capacity);
+        }
+    }
+
+    /// Appends a row and column to A: `column` above `diagonal`. Returns the new squared pivot, the Schur complement.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`] if that is not positive; the factor is then as before.
+    ///
+    /// # Panics
+    /// If `column` is shorter than `len`.
+    pub fn push(&mut self, column: &[f64], diagonal: f64) -> Result<f64, NotPositiveDefinite> {
+        self.reserve(self.len + 1);
+        let mut row = std::mem::take(&mut self.work);
+        row.clear();
+        row.extend_from_slice(&column[..self.len]);
+        self.solve_lower_in_place(&mut row);
+        let pivot = diagonal - dot(&row, &row);
+        let pushed = self.push_solved(&row, pivot);
+        self.work = row;
+        pushed.map(|()| pivot)
+    }
+
+    /// [`Cholesky::push`] for a caller who has the new row of L already, L^-1 times the column, and the squared pivot.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then as before.
+    ///
+    /// # Panics
+    /// If `row` is shorter than `len`.
+    pub fn push_solved(&mut self, row: &[f64], pivot: f64) -> Result<(), NotPositiveDefinite> {
+        let n = self.len;
+        let row = &row[..n];
+        if !(pivot > 0.0 && pivot.is_finite()) {
+            return Err(NotPositiveDefinite { pivot: n });
+        }
+        self.reserve(n + 1);
+        for (j, l) in row.iter().enumerate() {
+            self.factor[(n, j)] = *l;
+        }
+        self.factor[(n, n)] = pivot.sqrt();
+        self.len = n + 1;
+        Ok(())
+    }
+
+    /// Factors an n x n matrix from scratch; `a(i, j)` is asked for j <= i.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`] with the offending row; the factor is then empty.
+    pub fn refactor(
+        &mut self,
+        n: usize,
+        a: impl Fn(usize, usize) -> f64,
+    ) -> Result<(), NotPositiveDefinite> {
+        self.reserve(n);
+        self.len = n;
+        for panel in pieces(n, blocked::width(n)) {
+            let chol = &mut *self;
+            let outcome = dispatch(Refactor { chol, panel, a: &a });
+            if outcome.is_err() {
+                self.len = 0;
+                return outcome;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some columns, those before them being done.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
+    fn refactor_here(
+        &mut self,
+        panel: Range<usize>,
+        a: &impl Fn(usize, usize) -> f64,
+    ) -> Result<(), NotPositiveDefinite> {
+        let (n, first, stride) = (self.len, panel.start, self.factor.nrows());
+        let (done, rest) = self.factor.as_mut_slice().split_at_mut(first * stride);
+        for j in panel.clone() {
+            let column = &mut rest[(j - first) * stride..][j..n];
+            for (i, l) in column.iter_mut().enumerate() {
+                *l = a(j + i, j);
+            }
+        }
+        blocked::subtract_earlier(done, rest, stride, n, panel.clone());
+        for j in panel {
+            let cancelled = self
+                .cancel
+                .as_ref()
+                .is_some_and(|f| f.load(Ordering::Relaxed));
+            let (within, rest) = rest.split_at_mut((j - first) * stride);
+            let column = &mut rest[j..n];
+            let term = |k: usize| {
+                let earlier = &within[k * stride + j..k * stride + n];
+                (-earlier[0], earlier)
+            };
+            let whole = (j - first) - (j - first) % TOGETHER;
+            for k in (0..whole).step_by(TOGETHER) {
+                axpys(std::array::from_fn(|t| term(k + t)), column);
+            }
+            for k in whole..j - first {
+                let (c, earlier) = term(k);
+                axpy(c, earlier, column);
+            }
+            let pivot = column[0];
+            if !(pivot > 0.0 && pivot.is_finite()) || cancelled {
+                return Err(NotPositiveDefinite { pivot: j });
+            }
+            let root = pivot.sqrt();
+            column[0] = root;
+            column[1..].iter_mut().for_each(|l| *l /= root);
+        }
+        Ok(())
+    }
+}
+
+struct Refactor<'a, A> {
+    chol: &'a mut Cholesky,
+    panel: Range<usize>,
+    a: &'a A,
+}
+
+impl<A: Fn(usize, usize) -> f64> WithSimd for Refactor<'_, A> {
+    type Output = Result<(), NotPositiveDefinite>;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as the others
+    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+        self.chol.refactor_here(self.panel, self.a)
+    }
+}

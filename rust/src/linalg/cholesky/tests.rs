@@ -1,0 +1,271 @@
+//! Any sequence of changes against dense matrices.
+
+use super::*;
+use proptest::prelude::*;
+
+/// One change to the matrix; the fractions say where, the vectors are cut to length.
+#[derive(Debug, Clone)]
+enum Change {
+    Push(Vec<f64>, f64),
+    Remove(f64),
+    Update(Vec<f64>),
+    Downdate(Vec<f64>),
+    Diagonal(f64, f64),
+}
+
+const MOST: usize = 24;
+
+fn vector() -> impl Strategy<Value = Vec<f64>> {
+    prop::collection::vec(-1.0..1.0_f64, MOST)
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (vector(), 0.1..20.0_f64).prop_map(|(v, d)| Change::Push(v, d)),
+        1 => (0.0..1.0_f64).prop_map(Change::Remove),
+        1 => vector().prop_map(Change::Update),
+        2 => vector().prop_map(Change::Downdate),
+        2 => (0.0..1.0_f64, -6.0..6.0_f64).prop_map(|(at, delta)| Change::Diagonal(at, delta)),
+    ]
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a fraction of a small count
+fn place(fraction: f64, n: usize) -> usize {
+    (fraction * n as f64) as usize
+}
+
+/// The matrix after `change`, by the definition.
+fn changed(a: &DMatrix<f64>, change: &Change) -> DMatrix<f64> {
+    let n = a.nrows();
+    let outer = |v: &[f64]| DMatrix::from_fn(n, n, |i, j| v[i] * v[j]);
+    match change {
+        Change::Push(v, d) => {
+            let mut grown = a.clone().resize(n + 1, n + 1, *d);
+            for (i, v) in v.iter().enumerate().take(n) {
+                grown[(i, n)] = *v;
+                grown[(n, i)] = *v;
+            }
+            grown
+        }
+        Change::Remove(at) => a
+            .clone()
+            .remove_row(place(*at, n))
+            .remove_column(place(*at, n)),
+        Change::Update(v) => a + outer(v),
+        Change::Downdate(v) => a - outer(v),
+        Change::Diagonal(at, delta) => {
+            let mut moved = a.clone();
+            moved[(place(*at, n), place(*at, n))] += delta;
+            moved
+        }
+    }
+}
+
+fn apply(factor: &mut Cholesky, change: &Change) -> Result<(), NotPositiveDefinite> {
+    let n = factor.len();
+    match change {
+        Change::Push(v, d) => factor.push(&v[..n], *d).map(|pivot| assert!(pivot > 0.0)),
+        Change::Remove(at) => {
+            factor.remove(place(*at, n));
+            Ok(())
+        }
+        Change::Update(v) => {
+            factor.rank_one_update(&mut v[..n].to_vec());
+            Ok(())
+        }
+        Change::Downdate(v) => factor.rank_one_downdate(&mut v[..n].to_vec()),
+        Change::Diagonal(at, delta) => factor.update_diagonal(place(*at, n), *delta),
+    }
+}
+
+fn lower(factor: &Cholesky) -> DMatrix<f64> {
+    DMatrix::from_fn(factor.len(), factor.len(), |i, j| {
+        if j <= i { factor.get(i, j) } else { 0.0 }
+    })
+}
+
+fn smallest_eigenvalue(a: &DMatrix<f64>) -> f64 {
+    if a.is_empty() {
+        1.0
+    } else {
+        a.symmetric_eigenvalues().min()
+    }
+}
+
+fn assert_close(got: &DMatrix<f64>, expected: &DMatrix<f64>, tolerance: f64) {
+    let (off, size) = ((got - expected).abs().max(), expected.abs().max());
+    assert!(
+        got.is_empty() || off <= tolerance * size,
+        "off by {off:e} of {size:e}"
+    );
+}
+
+/// Applies the changes that keep the matrix well inside the cone, and insists that the others fail or, within
+/// rounding of its edge, are not tried.
+fn run(changes: &[Change]) -> (Cholesky, DMatrix<f64>) {
+    let mut factor = Cholesky::with_capacity(2);
+    let mut a = DMatrix::zeros(0, 0);
+    for change in changes {
+        let growing = matches!(change, Change::Push(..));
+        if (a.is_empty() && !growing) || (a.nrows() == MOST && growing) {
+            continue;
+        }
+        let next = changed(&a, change);
+        let edge = smallest_eigenvalue(&next);
+        if edge > 1e-3 {
+            apply(&mut factor, change).unwrap();
+            a = next;
+            assert_close(&(lower(&factor) * lower(&factor).transpose()), &a, 1e-10);
+        } else if edge < -1e-3 {
+            let before = lower(&factor);
+            assert!(apply(&mut factor, change).is_err(), "{change:?}");
+            assert_eq!(lower(&factor), before, "{change:?}");
+        }
+    }
+    (factor, a)
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_changes_leaves_the_factor_of_the_changed_matrix(
+        changes in prop::collection::vec(change(), 1..60)
+    ) {
+        run(&changes);
+    }
+
+    #[test]
+    fn answers_agree_with_dense_ones(changes in prop::collection::vec(change(), 1..60), b in vector()) {
+        let (mut factor, a) = run(&changes);
+        let n = factor.len();
+        let Some(dense) = nalgebra::linalg::Cholesky::new(a.clone()).filter(|_| n > 0) else { return Ok(()) };
+        let inverse = dense.inverse();
+        // Entries of the inverse are known to the condition number, which `run` holds below about 1e6.
+        let tolerance = 1e-9;
+
+        let right = DMatrix::from_column_slice(n, 1, &b[..n]);
+        let mut x = b[..n].to_vec();
+        factor.solve_in_place(&mut x);
+        assert_close(&DMatrix::from_column_slice(n, 1, &x), &dense.solve(&right), tolerance);
+
+        let mut y = b[..n].to_vec();
+        factor.solve_lower_in_place(&mut y);
+        assert_close(&(lower(&factor) * DMatrix::from_column_slice(n, 1, &y)), &right, 1e-9);
+        let mut y = b[..n].to_vec();
+        factor.solve_lower_transpose_in_place(&mut y);
+        assert_close(&(lower(&factor).transpose() * DMatrix::from_column_slice(n, 1, &y)), &right, 1e-9);
+
+        let ln_det = 2.0 * dense.l().diagonal().map(f64::ln).sum();
+        prop_assert!((factor.ln_det() - ln_det).abs() <= 1e-9 * (1.0 + ln_det.abs()));
+
+        // A larger matrix, of which only the leading block may be written.
+        let mut out = DMatrix::repeat(n + 2, n + 1, f64::MAX);
+        factor.inverse_into(&mut out);
+        let written = out.view((0, 0), (n, n)).into_owned();
+        assert_close(&written, &inverse, tolerance);
+        prop_assert_eq!(&written, &written.transpose());
+        prop_assert!((0..n + 2).all(|i| (0..=n).all(|j| (i < n && j < n) || out[(i, j)] >= f64::MAX)));
+
+        let mut values = vec![0.0; n];
+        factor.inverse_diagonal_into(&mut values);
+        assert_close(&DMatrix::from_column_slice(n, 1, &values), &DMatrix::from_column_slice(n, 1, inverse.diagonal().as_slice()), tolerance);
+        for j in 0..n {
+            factor.inverse_column_into(j, &mut values);
+            for (i, value) in values.iter().enumerate() {
+                prop_assert!((value - inverse[(i, j)]).abs() <= tolerance * inverse.abs().max());
+            }
+        }
+    }
+
+    #[test]
+    fn refactoring_agrees_with_changing(changes in prop::collection::vec(change(), 1..60)) {
+        let (changed, a) = run(&changes);
+        let mut fresh = Cholesky::with_capacity(1);
+        fresh.refactor(a.nrows(), |i, j| if j <= i { a[(i, j)] } else { f64::NAN }).unwrap();
+        assert_close(&lower(&changed), &lower(&fresh), 1e-8);
+    }
+}
+
+fn factor_of(a: &DMatrix<f64>) -> Result<Cholesky, NotPositiveDefinite> {
+    let mut factor = Cholesky::with_capacity(0);
+    factor
+        .refactor(a.nrows(), |i, j| a[(i, j)])
+        .map(|()| factor)
+}
+
+#[test]
+fn the_schur_complement_is_returned() {
+    let mut factor = Cholesky::with_capacity(0);
+    assert_eq!(factor.push(&[], 4.0), Ok(4.0));
+    assert_eq!(factor.push(&[2.0], 5.0), Ok(4.0));
+    assert_eq!(
+        (factor.get(0, 0), factor.get(1, 0), factor.get(1, 1)),
+        (2.0, 1.0, 2.0)
+    );
+}
+
+#[test]
+fn a_failed_refactoring_names_the_pivot_and_leaves_nothing() {
+    let mut a = DMatrix::identity(4, 4);
+    a[(2, 2)] = -1.0;
+    let mut factor = Cholesky::with_capacity(4);
+    assert_eq!(
+        factor.refactor(4, |i, j| a[(i, j)]),
+        Err(NotPositiveDefinite { pivot: 2 })
+    );
+    assert!(factor.is_empty());
+    a[(2, 2)] = 1.0;
+    a[(3, 1)] = f64::NAN;
+    assert_eq!(
+        factor_of(&a).map(|f| f.len()),
+        Err(NotPositiveDefinite { pivot: 3 })
+    );
+}
+
+#[test]
+fn what_is_not_finite_is_refused_and_changes_nothing() {
+    let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 2.0)).unwrap();
+    let before = lower(&factor);
+    for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(factor.push(&[0.0, odd, 0.0], 1.0).is_err());
+        assert!(factor.push(&[0.0; 3], odd).is_err());
+        assert!(factor.update_diagonal(1, odd).is_err());
+        assert!(factor.rank_one_downdate(&mut [0.0, odd, 0.0]).is_err());
+        assert_eq!(lower(&factor), before);
+    }
+}
+
+#[test]
+fn a_singular_result_is_refused() {
+    let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 4.0)).unwrap();
+    let before = lower(&factor);
+    assert!(factor.push(&[4.0, 0.0, 0.0], 4.0).is_err());
+    assert!(factor.update_diagonal(2, -4.0).is_err());
+    assert!(factor.rank_one_downdate(&mut [2.0, 0.0, 0.0]).is_err());
+    assert_eq!(lower(&factor), before);
+}
+
+#[test]
+fn nothing_moves_in_memory_within_the_capacity() {
+    let mut factor = Cholesky::with_capacity(8);
+    let places = |f: &Cholesky| {
+        (
+            f.factor.as_ptr(),
+            f.work.as_ptr(),
+            f.work.capacity(),
+            f.spare.as_ptr(),
+        )
+    };
+    let before = places(&factor);
+    for n in 0..8 {
+        factor.push(&vec![0.1; n], 2.0).unwrap();
+    }
+    factor.update_diagonal(3, -0.5).unwrap();
+    factor.rank_one_update(&mut [0.2; 8]);
+    factor.rank_one_downdate(&mut [0.1; 8]).unwrap();
+    factor.inverse_diagonal_into(&mut [0.0; 8]);
+    factor.remove(0);
+    factor
+        .refactor(8, |i, j| f64::from(u8::from(i == j)))
+        .unwrap();
+    assert_eq!(places(&factor), before);
+}
