@@ -1,0 +1,191 @@
+//! Kernels, over points stored feature by feature.
+
+mod points;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+pub use points::Points;
+use values::{CHUNK, Run};
+
+/// A kernel k(x, z). A closed set: what the loop evaluates lazily and a predictor without Python has to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Kernel {
+    /// `exp(-sum_d w_d (x_d - z_d)^2)`, w being one weight for all inputs or one for each.
+    Gaussian {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+    },
+    /// `exp(-gamma sum_d |x_d - z_d|)`.
+    Laplacian {
+        /// Inverse width.
+        gamma: f64,
+    },
+    /// `(gamma x.z + coef0)^degree`.
+    Polynomial {
+        /// Degree.
+        degree: u32,
+        /// Factor of the inner product.
+        gamma: f64,
+        /// Constant term.
+        coef0: f64,
+    },
+    /// `x.z`.
+    Linear,
+    /// `tanh(gamma x.z + coef0)`.
+    Sigmoid {
+        /// Factor of the inner product.
+        gamma: f64,
+        /// Constant term.
+        coef0: f64,
+    },
+    /// `prod_d [1 + xz + xz m - (x + z) m^2 / 2 + m^3 / 3]` with m = min(x, z): Tipping (2001), section 4.
+    LinearSpline,
+    /// The sum of kernels.
+    Sum(Vec<Kernel>),
+    /// The product of kernels.
+    Product(Vec<Kernel>),
+    /// Another kernel on some of the features, which may repeat; it holds no `OnColumns` itself.
+    OnColumns {
+        /// Positions of the features.
+        columns: Vec<usize>,
+        /// The kernel that sees these alone.
+        kernel: Box<Kernel>,
+    },
+}
+
+impl Kernel {
+    /// Checks the parameters against the number of inputs; the message names the parameter and the remedy.
+    ///
+    /// # Errors
+    /// The message.
+    pub fn validate(&self, n_features: usize) -> Result<(), String> {
+        let finite = |name: &str, value: f64| {
+            if value.is_finite() {
+                Ok(())
+            } else {
+                Err(format!(
+                    "kernel parameter {name} must be finite, got {value}"
+                ))
+            }
+        };
+        match self {
+            Self::Gaussian {
+                inverse_square_widths: w,
+            } => {
+                if w.len() != 1 && w.len() != n_features {
+                    let got = w.len();
+                    return Err(format!(
+                        "kernel width must be one number or one for each of {n_features} inputs, got {got}"
+                    ));
+                }
+                if w.iter().any(|w| !w.is_finite() || *w < 0.0) {
+                    return Err(
+                        "kernel width must be positive, and not so small that its square vanishes"
+                            .into(),
+                    );
+                }
+                Ok(())
+            }
+            Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!(
+                "kernel parameter gamma must not be negative, got {gamma}"
+            )),
+            Self::Laplacian { gamma } => finite("gamma", *gamma),
+            Self::Polynomial { gamma, coef0, .. } | Self::Sigmoid { gamma, coef0 } => {
+                finite("gamma", *gamma)?;
+                finite("coef0", *coef0)
+            }
+            Self::Linear | Self::LinearSpline => Ok(()),
+            Self::Sum(parts) | Self::Product(parts) => {
+                if parts.is_empty() {
+                    return Err("a sum or product of kernels needs at least one".into());
+                }
+                parts.iter().try_for_each(|part| part.validate(n_features))
+            }
+            Self::OnColumns { columns, kernel } => {
+                if columns.is_empty() {
+                    return Err("a kernel on columns needs at least one".into());
+                }
+                if let Some(column) = columns.iter().find(|&&column| column >= n_features) {
+                    return Err(format!(
+                        "a kernel takes column {column}, counted from 0, of {n_features}"
+                    ));
+                }
+                if kernel.has_columns() {
+                    return Err(
+                        "a kernel on columns cannot hold another; give positions in x".into(),
+                    );
+                }
+                kernel.validate(columns.len())
+            }
+        }
+    }
+
+    /// Whether every matrix k(x_i, x_j) is positive semidefinite, as far as parameters alone can tell. (A linear spline is
+    /// for inputs that are not negative.)
+    #[must_use]
+    pub fn is_positive_definite(&self) -> bool {
+        match self {
+            Self::Gaussian { .. } | Self::Laplacian { .. } | Self::Linear => true,
+            Self::Polynomial { gamma, coef0, .. } => *gamma >= 0.0 && *coef0 >= 0.0,
+            Self::Sigmoid { .. } | Self::LinearSpline => false,
+            Self::Sum(parts) | Self::Product(parts) => parts.iter().all(Self::is_positive_definite),
+            Self::OnColumns { kernel, .. } => kernel.is_positive_definite(),
+        }
+    }
+
+    /// Whether there is an [`Kernel::OnColumns`] in it.
+    fn has_columns(&self) -> bool {
+        match self {
+            Self::OnColumns { .. } => true,
+            Self::Sum(parts) | Self::Product(parts) => parts.iter().any(Self::has_columns),
+            _ => false,
+        }
+    }
+
+    /// k(x, z) for one pair.
+    ///
+    /// # Panics
+    /// If the two differ in length.
+    #[must_use]
+    pub fn eval(&self, x: &[f64], z: &[f64]) -> f64 {
+        assert_eq!(x.len(), z.len(), "features of x and z");
+        let mut out = [0.0];
+        let x = Run {
+            values: x,
+            stride: 1,
+            start: 0,
+            len: 1,
+        };
+        self.values_into(x, z, &mut out);
+        out[0]
+    }
+
+    /// `k(x_n, centre)` for the points in `rows`; to the bit what [`Kernel::eval`] gives for each.
+    ///
+    /// # Panics
+    /// If `rows` reaches beyond the points, `centre` has not as many features as they, or `out` is shorter than `rows`.
+    pub fn column_into(
+        &self,
+        points: &Points,
+        centre: &[f64],
+        rows: Range<usize>,
+        out: &mut [f64],
+    ) {
+        let (n_points, n_features) = (points.n_points(), points.n_features());
+        assert!(rows.end <= n_points, "rows {rows:?} of {n_points}");
+        assert_eq!(centre.len(), n_features, "features of the centre");
+        let chunks = rows
+            .clone()
+            .step_by(CHUNK)
+            .zip(out[..rows.len()].chunks_mut(CHUNK));
+        for (start, out) in chunks {
+            self.values_into(points.run(start, out.len()), centre, out);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Values against formulas; what is refused.
+
+use super::*;
+
+fn kernels() -> Vec<Kernel> {
+    let gaussian = Kernel::Gaussian {
+        inverse_square_widths: vec![0.3],
+    };
+    let spline = Kernel::LinearSpline;
+    vec![
+        gaussian.clone(),
+        Kernel::Gaussian {
+            inverse_square_widths: vec![0.3, 0.1, 2.0],
+        },
+        Kernel::Laplacian { gamma: 0.7 },
+        Kernel::Polynomial {
+            degree: 3,
+            gamma: 0.5,
+            coef0: 1.0,
+        },
+        Kernel::Linear,
+        Kernel::Sigmoid {
+            gamma: 0.2,
+            coef0: -0.3,
+        },
+        spline.clone(),
+        Kernel::Sum(vec![gaussian.clone(), Kernel::Linear]),
+        Kernel::Product(vec![
+            gaussian.clone(),
+            Kernel::Sum(vec![Kernel::Linear, spline]),
+        ]),
+        on_columns(
+            &[2, 0],
+            Kernel::Gaussian {
+                inverse_square_widths: vec![0.3, 2.0],
+            },
+        ),
+        on_columns(
+            &[1],
+            Kernel::Sum(vec![Kernel::LinearSpline, Kernel::Linear]),
+        ),
+    ]
+}
+
+fn on_columns(columns: &[usize], kernel: Kernel) -> Kernel {
+    Kernel::OnColumns {
+        columns: columns.to_vec(),
+        kernel: Box::new(kernel),
+    }
+}
+
+fn naive(kernel: &Kernel, x: &[f64], z: &[f64]) -> f64 {
+    let pairs = || x.iter().copied().zip(z.iter().copied());
+    let inner: f64 = pairs().map(|(x, z)| x * z).sum();
+    match kernel {
+        Kernel::Gaussian {
+            inverse_square_widths: w,
+        } => {
+            let weighted = pairs()
+                .enumerate()
+                .map(|(d, (x, z))| w[d.min(w.len() - 1)] * (x - z).powi(2));
+            (-weighted.sum::<f64>()).exp()
+        }
+        Kernel::Laplacian { gamma } => {
+            (-gamma * pairs().map(|(x, z)| (x - z).abs()).sum::<f64>()).exp()
+        }
+        Kernel::Polynomial {
+            degree,
+            gamma,
+            coef0,
+        } => (gamma * inner + coef0).powi((*degree).try_into().unwrap()),
+        Kernel::Linear => inner,
+        Kernel::Sigmoid { gamma, coef0 } => (gamma * inner + coef0).tanh(),
+        Kernel::LinearSpline => pairs()
+            .map(|(x, z)| {
+                let m = x.min(z);
+                1.0 + x * z + x * z * m - 0.5 * (x + z) * m.powi(2) + m.powi(3) / 3.0
+            })
+            .product(),
+        Kernel::Sum(parts) => parts.iter().map(|k| naive(k, x, z)).sum(),
+        Kernel::Product(parts) => parts.iter().map(|k| naive(k, x, z)).product(),
+        Kernel::OnColumns { columns, kernel } => {
+            let select = |x: &[f64]| columns.iter().map(|&d| x[d]).collect::<Vec<_>>();
+            naive(kernel, &select(x), &select(z))
+        }
+    }
+}
+
+fn points(n: usize) -> Vec<f64> {
+    (0..n * 3)
+        .map(|i| (f64::from(u32::try_from(i).unwrap()) * 0.7).sin() * 2.0)
+        .collect()
+}
+
+#[test]
+fn every_kernel_agrees_with_its_formula_and_is_symmetric() {
+    let x = points(20);
+    for kernel in kernels() {
+        for pair in x.chunks_exact(6) {
+            let (a, b) = pair.split_at(3);
+            let expected = naive(&kernel, a, b);
+            assert!(
+                (kernel.eval(a, b) - expected).abs() <= 1e-13 * (1.0 + expected.abs()),
+                "{kernel:?}"
+            );
+            assert!(
+                (kernel.eval(b, a) - expected).abs() <= 1e-13 * (1.0 + expected.abs()),
+                "{kernel:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn columns_agree_with_single_pairs_to_the_bit_in_any_range() {
+    let n = 1100;
+    let rows = points(n);
+    let stored = Points::from_rows(&rows, n, 3);
+    let centre = [0.3, -0.2, 1.1];
+    for kernel in kernels() {
+        for range in [0..n, 3..n - 2, 511..514, 7..7] {
+            let mut out = vec![f64::NAN; range.len()];
+            kernel.column_into(&stored, &centre, range.clone(), &mut out);
+            for (i, value) in range.zip(out) {
+                assert_eq!(
+                    value.to_bits(),
+                    kernel.eval(&rows[i * 3..i * 3 + 3], &centre).to_bits(),
+                    "{kernel:?} {i}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "rows 1..6 of 5")]
+fn rows_beyond_the_points_are_not_read() {
+    Kernel::Linear.column_into(
+        &Points::from_rows(&points(5), 5, 3),
+        &[0.0; 3],
+        1..6,
+        &mut [0.0; 5],
+    );
+}
+
+#[test]
+#[should_panic(expected = "features of the centre")]
+fn a_centre_with_other_features_is_refused() {
+    Kernel::Linear.column_into(
+        &Points::from_rows(&points(5), 5, 3),
+        &[0.0; 2],
+        0..5,
+        &mut [0.0; 5],
+    );
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    for kernel in [
+        Kernel::Gaussian {
+            inverse_square_widths: vec![1.0, 2.0],
+        },
+        Kernel::Gaussian {
+            inverse_square_widths: vec![-1.0],
+        },
+        Kernel::Laplacian { gamma: -1.0 },
+        Kernel::Polynomial {
+            degree: 2,
+            gamma: f64::NAN,
+            coef0: 0.0,
+        },
+        Kernel::Sum(vec![]),
+        Kernel::Product(vec![Kernel::Laplacian {
+            gamma: f64::INFINITY,
+        }]),
+        on_columns(&[], Kernel::Linear),
+        on_columns(&[0, 3], Kernel::Linear),
+        on_columns(
+            &[0],
+            Kernel::Gaussian {
+                inverse_square_widths: vec![1.0, 2.0],
+            },
+        ),
+        on_columns(&[0], Kernel::Sum(vec![on_columns(&[0], Kernel::Linear)])),
+    ] {
+        assert!(kernel.validate(3).is_err(), "{kernel:?}");
+    }
+    for kernel in kernels() {
+        assert_eq!(kernel.validate(3), Ok(()));
+    }
+}
