@@ -1,5 +1,7 @@
 //! Rows in memory: a design, its targets, and a likelihood.
 
+mod statistics;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,20 +9,16 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use super::blocks::{ROW_BLOCK, Sums, over_blocks, sum_over_rows};
-use super::bound::{no_bound, tightest};
-use super::columns::{Packed, column_into, columns_into, unit_columns};
+use super::blocks::{ROW_BLOCK, Sums};
+use super::columns::Packed;
 use super::compressed::Compressed;
 use super::design::Design;
 use super::factor::Factor;
 use super::rows::{check_rows, spread};
 use super::screen::Prepared;
-use super::skew::tilts;
-use super::thinned::Thinned;
-use super::{Statistics, Sweep, check_flag};
+use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
-use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
-use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
+use crate::linalg::parallel::{fill_pieces, map_pieces};
 use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result};
 
@@ -30,7 +28,7 @@ pub(super) const GRAM_COLUMNS: usize = 24;
 /// would share their places.
 pub(super) const GRAM_ROWS: usize = 504;
 
-/// [`Statistics`] of rows that this process can see.
+/// [`Statistics`](super::Statistics) of rows that this process can see.
 ///
 /// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
 /// `mu` last asked about.
@@ -343,265 +341,5 @@ impl<'a> Observations<'a> {
     /// Whether all working weights are 1, whatever mu.
     fn is_plain(&self) -> bool {
         self.weights.is_none() && self.likelihood.is_linear()
-    }
-}
-
-impl Statistics for Observations<'_> {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.design.n_basis()
-    }
-
-    fn is_linear(&self) -> bool {
-        self.likelihood.is_linear()
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
-    }
-
-    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        self.move_to(active, mu)
-    }
-
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviance = self.move_to(active, mu)?;
-        self.packed.products(&self.residual, gradient);
-        let m = active.len();
-        let n = self.target.len();
-        let mut sum = sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
-            self.add_gram(&self.packed.at(&rows), &rows, out);
-        });
-        self.check_cancel()?;
-        mirror(&mut sum);
-        gram.view_mut((0, 0), (m, m)).copy_from(&sum);
-        Ok(deviance)
-    }
-
-    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
-        if !self.likelihood.has_bound() {
-            return Err(no_bound());
-        }
-        if !self.is_linear() {
-            self.pack(active);
-            let n = self.target.len();
-            self.xi = Some(tightest(
-                &self.packed.at(&(0..n)),
-                n,
-                mu,
-                sigma,
-                self.cancel.as_deref(),
-            )?);
-            self.place = None;
-        }
-        self.check_cancel()
-    }
-
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        let deviance = self.move_to(active, mu)?;
-        self.packed.products(&self.residual, gradient);
-        Ok(deviance)
-    }
-
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.check_cancel()?;
-        self.pack(active);
-        let (n, m) = (self.target.len(), active.len());
-        let sigma = sigma.view((0, 0), (m, m));
-        Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
-            let columns = self.packed.at(&rows);
-            let height = rows.len();
-            let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
-            let squares = t.map(|v| v * v);
-            let skewed = DMatrix::from_fn(height, m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
-            let (a, b) = (squares.as_slice(), skewed.as_slice());
-            let (a, b) = (Tall::new(a, height, m), Tall::new(b, height, m));
-            add_transpose_product(a, b, height, out, m);
-        }))
-    }
-
-    fn skew_projections(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        factor: &DMatrix<f64>,
-    ) -> Result<Vec<f64>> {
-        self.move_to(active, mu)?;
-        let tilts = tilts(&self.packed, factor, &self.skew);
-        let sums = over_blocks(
-            &*self.design,
-            1,
-            || self.check_cancel(),
-            |block, _, products| {
-                for (c, product) in products.iter_mut().enumerate() {
-                    let column = block.values.column(c, block.rows.len());
-                    *product += dot(column, &tilts[block.rows.clone()]);
-                }
-            },
-        )?;
-        Ok(unit_columns(sums, &self.norms, true, 0.0).gradient)
-    }
-
-    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        if active.is_empty()
-            && wanted.is_empty()
-            && self.xi.is_none()
-            && let Some(start) = self.start.take()
-        {
-            self.move_to(active, mu)?;
-            return Ok(start);
-        }
-        let deviance = self.move_to(active, mu)?;
-        if let Some(factor) = self.factor.clone() {
-            let sums = self.factor_sums(&factor, wanted)?;
-            return Ok(unit_columns(sums, &self.norms, false, deviance));
-        }
-        let columns = self.packed.columns(&*self.design, &self.norms, wanted);
-        let fixed = self.is_linear() && (!self.uneven || self.squares.is_some());
-        let sums = over_blocks(
-            &*self.design,
-            wanted.len() + 1,
-            || self.check_cancel(),
-            |block, diag, products| {
-                let rows = &block.rows;
-                let values = Tall::new(block.values.data, block.values.stride, diag.len());
-                // Made anew for each block: of N rows it would be as large as the active columns.
-                let right = self.right(&columns, rows);
-                let right = Tall::new(&right, rows.len(), wanted.len() + 1);
-                add_transpose_product(values, right, rows.len(), products, diag.len());
-                if !fixed {
-                    for (c, diag) in diag.iter_mut().enumerate() {
-                        *diag += weighted_square(
-                            block.values.column(c, rows.len()),
-                            &self.working[rows.clone()],
-                        );
-                    }
-                }
-            },
-        )?;
-        let mut sweep = unit_columns(sums, &self.norms, fixed, deviance);
-        if self.is_linear() && self.uneven {
-            let squares = self.squares.get_or_insert_with(|| sweep.diag.clone());
-            sweep.diag.copy_from_slice(squares);
-        }
-        Ok(sweep)
-    }
-
-    fn on_fewer_rows(
-        &mut self,
-        share: usize,
-        least: usize,
-        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let design = Arc::clone(&self.design);
-        let Some(thinned) = Thinned::of(&*design, share, least) else {
-            return Ok(());
-        };
-        let target = thinned.pick(&self.target);
-        let weights = self.weights.as_ref().map(|w| thinned.pick(w));
-        let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
-        let mut part = Observations::cancellable(&thinned, likelihood, target, weights, cancel)?;
-        see(self, &mut part);
-        Ok(())
-    }
-
-    fn on_few_features(
-        &mut self,
-        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        if let Some(mut part) = self.nearly.take() {
-            see(self, &mut part);
-        }
-        Ok(())
-    }
-
-    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        if let Some(factor) = &self.factor {
-            let right = factor.project(&self.residual);
-            return Ok(factor.projections(&right, js, &self.norms));
-        }
-        let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
-            self.check_cancel()?;
-            let mut column = vec![0.0; rows.len()];
-            let residual = &self.residual[rows.clone()];
-            let of = |&j: &usize| {
-                column_into(&*self.design, &self.norms, j, &rows, &mut column);
-                dot(&column, residual)
-            };
-            Ok(js.iter().map(of).collect())
-        });
-        let mut sum = vec![0.0; js.len()];
-        for part in parts {
-            axpy(1.0, &part?, &mut sum);
-        }
-        Ok(sum)
-    }
-
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.check_cancel()?;
-        if let Some(factor) = self.factor.clone() {
-            let gram = self.factor_gram(&factor)?;
-            let right = factor.project(&self.residual);
-            return Ok(factor.among(&gram, &right, js, &self.norms));
-        }
-        let m = js.len();
-        let mut gram = DMatrix::zeros(m, m);
-        // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut columns = Vec::new();
-        let mut gradient = vec![0.0; m];
-        for rows in pieces(self.target.len(), GRAM_ROWS) {
-            columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
-            let columns: Vec<&[f64]> = columns.chunks_exact(rows.len()).collect();
-            self.add_gram(&columns, &rows, gram.as_mut_slice());
-            for (g, column) in gradient.iter_mut().zip(&columns) {
-                *g += dot(column, &self.residual[rows.clone()]);
-            }
-        }
-        self.check_cancel()?;
-        mirror(&mut gram);
-        Ok((gram, gradient))
-    }
-
-    fn nearly_sweep(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        wanted: &[usize],
-    ) -> Result<Option<Sweep>> {
-        let Some(leading) = self.leading.clone() else {
-            return Ok(None);
-        };
-        let deviance = self.move_to(active, mu)?;
-        let gram = self.leading_gram(&leading)?;
-        let right = leading.project(&self.residual);
-        let sums = leading.sums(&gram, &right, (wanted, &self.norms), true);
-        self.check_cancel()?;
-        Ok(Some(unit_columns(sums, &self.norms, false, deviance)))
-    }
-
-    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
-        let (Some(leading), None) = (self.leading.clone(), &self.factor_gram) else {
-            return Ok(None);
-        };
-        let gram = self.leading_gram(&leading)?;
-        let right = leading.project(&self.residual);
-        Ok(Some(leading.among(&gram, &right, js, &self.norms)))
     }
 }
