@@ -232,8 +232,9 @@ mod tests {
             let prior = Gamma { shape: ln_shape.exp(), rate: ln_rate.exp() };
             let f = Factors { s, q: (ratio * s).sqrt(), prior };
             let scan = (-4000..4000).map(|k| l(f, s * (0.005 * f64::from(k)).exp())).fold(0.0, f64::max);
-            // Beyond what counts as infinite a function is worth less than this.
-            prop_assert!(f.gain_of_adding() >= scan - 1e-7 * (1.0 + scan));
+            // At most this a function is worth where its alpha counts as infinite.
+            let least = 0.5 * ratio / INFINITE;
+            prop_assert!(f.gain_of_adding() >= scan - least - 1e-9 * (1.0 + scan));
             if let Some(best) = f.optimal_alpha() {
                 prop_assert!((f.gain_of_adding() - l(f, best)).abs() < 1e-9 * (1.0 + ratio));
                 let slope = 0.5 * (s / (best + s) - best * f.q * f.q / (best + s).powi(2)) + prior.slope(best);
