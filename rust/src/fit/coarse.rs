@@ -5,9 +5,9 @@
 //! where the fit on all rows sets out from, and the end is that fit's own. Features that leave out what the targets ask for
 //! show, for the rows have more to gain then; such a model is dropped.
 
-use super::climb::Outside;
 use super::dictionary::Dictionary;
 use super::joint::NoiseRange;
+use super::outside::Outside;
 use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};

@@ -17,6 +17,7 @@ mod leap;
 mod modal_pools;
 mod mode;
 mod outputs;
+mod outside;
 mod pool;
 mod prior;
 mod range;

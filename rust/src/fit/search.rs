@@ -5,8 +5,9 @@
 //! an active function with those most aligned with it and lets the ordinary scheme go on from there. A better result
 //! replaces the model. All of it happens on a [`Pool`], at no cost that grows with the rows or the dictionary.
 
-use super::climb::{Outside, climb, climb_from, step_greedily};
+use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
+use super::outside::Outside;
 use super::pool::Pool;
 use super::record::{Halt, Recorder};
 use super::settings::{

@@ -1,7 +1,7 @@
 //! Which functions of a pool could change places with others, and what that gains.
 
 use super::super::action::Factors;
-use super::super::climb::Outside;
+use super::super::outside::Outside;
 use super::super::pool::Pool;
 use super::super::record::{Halt, Recorder};
 use super::super::search::Model;

@@ -1,7 +1,8 @@
 //! Other ways through a pool: from models of which a random part is missing, and from none.
 
-use super::super::climb::{Outside, climb, climb_from};
+use super::super::climb::{climb, climb_from};
 use super::super::joint::NoiseRange;
+use super::super::outside::Outside;
 use super::super::pool::Pool;
 use super::super::record::{Halt, Recorder};
 use super::super::search::{Model, levels};

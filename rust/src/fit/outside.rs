@@ -1,0 +1,350 @@
+//! What the members of a pool outside a model have to gain, step by step.
+
+use super::action::Factors;
+use super::inner::Proposal;
+use super::pool::Pool;
+use super::prior::Priors;
+use super::record::{Action, Halt, Recorder};
+use super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
+use super::state::State;
+use crate::linalg::blas::head;
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::parallel::fill_pieces;
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+
+/// Gains that differ by less than this fraction are the same.
+pub(super) const TIE: f64 = 1e-7;
+
+/// Members whose S is found by one thread at a time, and members times active functions squared from which there are several.
+const PIECE: usize = 8 * LANES;
+const MANY_PRODUCTS: usize = 2_000_000;
+
+/// S and Q of every member of a pool: equations (24) and (25).
+///
+/// Between calls they belong to the state as it is; for functions in the model they mean nothing.
+#[derive(Clone)]
+pub(super) struct Outside {
+    s: Vec<f64>,
+    q: Vec<f64>,
+    inside: Vec<bool>,
+    entries: Vec<u8>,
+    priors: Priors,
+    /// One value for each member.
+    work: Vec<f64>,
+}
+
+impl Outside {
+    pub(super) fn new(pool: &Pool, state: &State) -> Self {
+        let mut this = Self {
+            s: vec![0.0; pool.len()],
+            q: vec![0.0; pool.len()],
+            inside: vec![false; pool.len()],
+            entries: vec![0; pool.len()],
+            priors: pool.priors.clone(),
+            work: vec![0.0; pool.len()],
+        };
+        this.refresh(pool, state);
+        this
+    }
+
+    /// Everything from scratch.
+    pub(super) fn refresh(&mut self, pool: &Pool, state: &State) {
+        self.inside.fill(false);
+        state.active.iter().for_each(|&j| self.inside[j] = true);
+        self.q.copy_from_slice(&pool.projections);
+        for (&j, &mu) in state.active.iter().zip(&state.mu) {
+            let column = head(&pool.gram, j, pool.len());
+            for (q, g) in self.q.iter_mut().zip(column) {
+                *q -= mu * g;
+            }
+        }
+        self.q.iter_mut().for_each(|q| *q *= state.beta);
+        let lower = pack_lower(state.chol());
+        // Where they take little time, all of them in one piece: other threads have to be called.
+        let few = state.len() * state.len() * pool.len() < MANY_PRODUCTS;
+        let piece = if few { pool.len() } else { PIECE };
+        fill_pieces(&mut self.s, piece, |start, s| {
+            let mut lanes = vec![[0.0; LANES]; state.len()];
+            for (k, s) in s.chunks_mut(LANES).enumerate() {
+                let first = start + k * LANES;
+                let members = first..first + s.len();
+                for (lane, &j) in lanes.iter_mut().zip(&state.active) {
+                    let column = &head(&pool.gram, j, pool.len())[members.clone()];
+                    lane.iter_mut()
+                        .zip(column)
+                        .for_each(|(v, g)| *v = state.beta * g);
+                }
+                solve_lanes(&lower, &mut lanes);
+                let overlap = square_lanes(&lanes);
+                for ((s, i), overlap) in s.iter_mut().zip(members).zip(overlap) {
+                    *s = state.beta * pool.gram[(i, i)] - overlap;
+                }
+            }
+        });
+    }
+
+    /// The addition that gains most, if it gains `least`.
+    pub(super) fn best_addition(&mut self, state: &State, least: f64) -> Option<(usize, f64)> {
+        if !self.priors.are_flat() {
+            return self.best_addition_of_all(state, least);
+        }
+        // Gains rise with q^2 / s, so no logarithm is needed to rank them.
+        dispatch(Ratios {
+            s: &self.s,
+            q: &self.q,
+            resolved: ALIGNED * state.beta,
+            out: &mut self.work,
+        });
+        let (mut best, mut bar) = (None, 1.0);
+        for (i, &ratio) in self.work.iter().enumerate() {
+            // Of ties the lower index wins: rounding must not choose the model.
+            if ratio > bar && !self.inside[i] && self.gain(i) > self.least_gain(i).max(least) {
+                best = Some(i);
+                bar = ratio * (1.0 + TIE);
+            }
+        }
+        best.map(|i| (i, self.gain(i)))
+    }
+
+    /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
+    fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
+        let resolved = ALIGNED * state.beta;
+        (0..self.s.len())
+            .filter(|&i| !self.inside[i] && self.s[i] > resolved)
+            .map(|i| (i, self.gain(i)))
+            .filter(|&(i, gain)| gain > self.least_gain(i).max(least))
+            .fold(None, |best: Option<(usize, f64)>, next| match best {
+                Some(best) if next.1 <= best.1 * (1.0 + TIE) => Some(best),
+                _ => Some(next),
+            })
+    }
+
+    fn gain(&self, i: usize) -> f64 {
+        self.factors_of(i).gain_of_adding()
+    }
+
+    /// A function that keeps coming back for next to nothing must not keep the loop alive.
+    fn least_gain(&self, i: usize) -> f64 {
+        match self.entries[i] {
+            0..LEAST_ENTRIES => LEAST_GAIN,
+            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// `S += c w^2` and `Q += d w` with `w_i = beta Sigma_k^T Phi^T phi_i`: appendix A, all of its updates.
+    fn shift(&mut self, pool: &Pool, state: &State, k: usize, c: f64, d: f64) {
+        dispatch(Shift {
+            gram: pool.gram.as_slice(),
+            active: &state.active,
+            covariance: head(&state.sigma, k, state.len()),
+            beta: state.beta,
+            c,
+            d,
+            s: &mut self.s,
+            q: &mut self.q,
+            w: &mut self.work,
+        });
+    }
+
+    /// `beta Sigma_k^T Phi^T phi_i` of every member i: how what is left of it goes with active function `k`.
+    pub(super) fn covariances(&mut self, pool: &Pool, state: &State, k: usize) -> Vec<f64> {
+        self.shift(pool, state, k, 0.0, 0.0);
+        self.work.iter().map(|w| state.beta * w).collect()
+    }
+
+    /// S and Q of member `i`.
+    pub(super) fn factors_of(&self, i: usize) -> Factors {
+        Factors {
+            s: self.s[i],
+            q: self.q[i],
+            prior: self.priors.of(i),
+        }
+    }
+
+    /// Whether member `i` is outside and has not been kept there.
+    pub(super) fn may_enter(&self, i: usize) -> bool {
+        !self.inside[i] && self.entries[i] < MOST_ENTRIES
+    }
+
+    /// Keeps member `i` outside.
+    pub(super) fn keep_out(&mut self, i: usize) {
+        self.entries[i] = MOST_ENTRIES;
+    }
+
+    /// Adds member `i` with the alpha that is best for it: appendix A.2.
+    pub(super) fn add(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        i: usize,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Halt> {
+        let mut products = Vec::with_capacity(state.len());
+        let entrant = pool.entrant(i, state, &mut products);
+        let factors = state.factors_outside(&entrant);
+        self.entries[i] = self.entries[i].saturating_add(1);
+        let Some(alpha) = factors.optimal_alpha() else {
+            // The updates had drifted so far as to have it wrong.
+            self.refresh(pool, state);
+            return Ok(());
+        };
+        state.add(&entrant, alpha)?;
+        self.inside[i] = true;
+        let k = state.len() - 1;
+        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
+        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
+        state.recentre(&mut &*pool)?;
+        recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)
+    }
+
+    /// Re-estimates or deletes an active function.
+    pub(super) fn apply(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        step: Proposal,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Halt> {
+        let Proposal { k, alpha, gain } = step;
+        let i = state.active[k];
+        let action = if alpha.is_finite() {
+            self.reestimate(pool, state, k, alpha)?;
+            Action::Reestimate(i)
+        } else {
+            self.delete(pool, state, k);
+            Action::Delete(i)
+        };
+        state.recentre(&mut &*pool)?;
+        recorder.step(action, Some(gain), state)
+    }
+
+    /// Moves the alpha of active function `k`: appendix A.3.
+    fn reestimate(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        k: usize,
+        alpha: f64,
+    ) -> Result<(), Halt> {
+        let delta = alpha - state.alpha[k];
+        let kappa = delta / (1.0 + delta * state.sigma[(k, k)]);
+        self.shift(pool, state, k, kappa, kappa * state.mu[k]);
+        state.reestimate(k, alpha)?;
+        Ok(())
+    }
+
+    /// Takes the function out that costs least, and keeps it out: functions are so alike that rounding took the
+    /// definiteness of the posterior precision on the way from this state.
+    pub(super) fn make_do(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Halt> {
+        let Some(k) = state.cheapest() else {
+            return Ok(());
+        };
+        let i = state.active[k];
+        self.refresh(pool, state);
+        self.delete(pool, state, k);
+        self.entries[i] = MOST_ENTRIES;
+        state.recompute()?;
+        self.refresh(pool, state);
+        recorder.step(Action::Delete(i), None, state)
+    }
+
+    /// Takes active function `k` out: appendix A.4.
+    pub(super) fn delete(&mut self, pool: &Pool, state: &mut State, k: usize) {
+        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
+        self.shift(pool, state, k, 1.0 / variance, mean / variance);
+        let i = state.active[k];
+        self.inside[i] = false;
+        state.delete(k);
+        // Its own factors went through a cancellation of everything.
+        let mut products = Vec::with_capacity(state.len());
+        let factors = state.factors_outside(&pool.entrant(i, state, &mut products));
+        (self.s[i], self.q[i]) = (factors.s, factors.q);
+    }
+}
+
+/// q^2 / s of each candidate that the model has not all but explained, and zero for the others.
+struct Ratios<'a> {
+    s: &'a [f64],
+    q: &'a [f64],
+    resolved: f64,
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Ratios<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        for ((out, s), q) in self.out.iter_mut().zip(self.s).zip(self.q) {
+            let ratio = q * q / s;
+            *out = if *s > self.resolved { ratio } else { 0.0 };
+        }
+    }
+}
+
+/// Columns of the Gram matrix that [`Shift`] takes at a time.
+const COLUMNS: usize = 8;
+
+struct Shift<'a> {
+    gram: &'a [f64],
+    active: &'a [usize],
+    covariance: &'a [f64],
+    beta: f64,
+    c: f64,
+    d: f64,
+    s: &'a mut [f64],
+    q: &'a mut [f64],
+    w: &'a mut [f64],
+}
+
+impl WithSimd for Shift<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        let n = self.w.len();
+        self.w.fill(0.0);
+        let column = |j: usize| &self.gram[j * n..(j + 1) * n];
+        let mut terms = self.active.iter().zip(self.covariance);
+        // Several columns at a time, so that w is read and written less often.
+        while terms.len() >= COLUMNS {
+            let mut columns = [(&[][..], 0.0); COLUMNS];
+            for (slot, (&j, &c)) in columns.iter_mut().zip(&mut terms) {
+                *slot = (&column(j)[..n], c);
+            }
+            let [
+                (g0, c0),
+                (g1, c1),
+                (g2, c2),
+                (g3, c3),
+                (g4, c4),
+                (g5, c5),
+                (g6, c6),
+                (g7, c7),
+            ] = columns;
+            for (i, w) in self.w.iter_mut().enumerate() {
+                let first = (c0 * g0[i] + c1 * g1[i]) + (c2 * g2[i] + c3 * g3[i]);
+                let second = (c4 * g4[i] + c5 * g5[i]) + (c6 * g6[i] + c7 * g7[i]);
+                *w += first + second;
+            }
+        }
+        for (&j, &c) in terms {
+            for (w, g) in self.w.iter_mut().zip(column(j)) {
+                *w += c * g;
+            }
+        }
+        let (c, d) = (self.c * self.beta * self.beta, self.d * self.beta);
+        for ((s, q), w) in self.s.iter_mut().zip(self.q.iter_mut()).zip(self.w.iter()) {
+            *s += c * (w * w);
+            *q += d * w;
+        }
+    }
+}
