@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::random::Random;
 
-/// A case that takes longer hangs: time of the processor where the system tells, for others may be using it too.
-pub(crate) const HANG: Duration = Duration::from_secs(5);
+/// A case that takes longer hangs: time of the processor where the system tells, for others may be using it too. The longest
+/// known that ends well take three, and on a processor that others share twice that.
+pub(crate) const HANG: Duration = Duration::from_secs(15);
 
 /// Seconds of the processor that this process has taken, or this thread of it.
 fn processor_seconds(of: &str) -> Option<f64> {

@@ -5,7 +5,7 @@
 //! those that fail into a folder, from where they go to `corpus/TARGET`, which every run and the tests begin with. `--name`
 //! keeps and says which were the first to end in some way, as with "stalled" or "outputs: stalled".
 //!
-//! A defect is a panic, an abort, a case of more than five seconds, memory out of proportion to a file, a model that is not
+//! A defect is a panic, an abort, a case of more than fifteen seconds, memory out of proportion to a file, a model that is not
 //! the one of its file, or a fit that ends with an attribute that is not finite.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a program, whose counts are read
 

@@ -38,15 +38,37 @@ pub(crate) fn fill_pieces<T: Send>(
     size: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    if values.is_empty() {
-        return;
-    }
     #[cfg(feature = "parallel")]
     if values.len() > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
         standby::call();
         let pieces = values.par_chunks_mut(size).enumerate();
         pieces.for_each(|(piece, values)| f(piece * size, values));
+        return;
+    }
+    fill_alone(values, size, f);
+}
+
+#[cfg(feature = "fit")]
+/// [`fill_pieces`] that take so many multiplications in all: by this thread alone where another one takes longer to come.
+pub(crate) fn fill_pieces_of<T: Send>(
+    multiplications: usize,
+    values: &mut [T],
+    size: usize,
+    f: impl Fn(usize, &mut [T]) + Sync + Send,
+) {
+    /// Some ten microseconds: a thread that sleeps takes longer to wake, one that stands by a tenth of it.
+    const WORTH_A_CALL: usize = 1 << 18;
+    if multiplications < WORTH_A_CALL {
+        fill_alone(values, size, f);
+    } else {
+        fill_pieces(values, size, f);
+    }
+}
+
+#[cfg(feature = "fit")]
+fn fill_alone<T>(values: &mut [T], size: usize, f: impl Fn(usize, &mut [T])) {
+    if values.is_empty() {
         return;
     }
     for (piece, values) in values.chunks_mut(size).enumerate() {

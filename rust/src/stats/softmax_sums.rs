@@ -8,7 +8,7 @@ use super::design::Design;
 use super::observations::GRAM_COLUMNS;
 use super::softmax::Rows;
 use crate::Result;
-use crate::linalg::parallel::fill_pieces;
+use crate::linalg::parallel::fill_pieces_of;
 use crate::linalg::product::{Tall, add_transpose_product};
 
 /// Sums of a pass over the design, over original columns.
@@ -41,7 +41,7 @@ impl Rows {
                 .of(c)
                 .for_each(|k| extend_product(&mut left, column(k), p, 1.0));
         }
-        fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
+        fill_pieces_of(m * m * height, out, GRAM_COLUMNS * m, |start, out| {
             let mine = start / m..(start + out.len()) / m;
             for c in 0..self.n_classes() {
                 let Range { start: first, end } = groups.of(c);

@@ -18,7 +18,7 @@ use super::rows::{check_rows, spread};
 use super::screen::Prepared;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
-use crate::linalg::parallel::{fill_pieces, map_pieces};
+use crate::linalg::parallel::{fill_pieces_of, map_pieces};
 use crate::linalg::product::{Tall, add_combination, add_transpose_product};
 use crate::{Likelihood, Result};
 
@@ -321,7 +321,8 @@ impl<'a> Observations<'a> {
     /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows alone.
     fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
         let m = columns.len();
-        fill_pieces(out, GRAM_COLUMNS * m, |start, out| {
+        let work = m * m * rows.len();
+        fill_pieces_of(work, out, GRAM_COLUMNS * m, |start, out| {
             if self.check_cancel().is_err() {
                 return;
             }
