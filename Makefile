@@ -85,8 +85,9 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
+# Two runs at a time and a BLAS of two threads each: these wait for each other, and some tests took ten times as long.
 test-python: install ## Run the Python tests and doctests, two at a time but for those that hold something to the clock
-	$(BIN)/python -m pytest -m "not alone" -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not alone" -n 2 --dist worksteal
 	$(BIN)/python -m pytest -m alone
 
 lint: install ## Lint Rust, Python and the Rust documentation
@@ -116,6 +117,8 @@ typecheck: install ## Check the types of the Python package, and of what example
 stubs: install ## Check the stubs of the extension against the binary
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
 
+# Who builds once writes nothing for a next build.
+ci: export CARGO_INCREMENTAL = 0
 ci: format-check lint typecheck stubs test ## Everything CI runs
 
 # --- the rest --------------------------------------------------------------------------------------------------------
