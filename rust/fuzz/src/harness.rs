@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::random::Random;
 
 /// A case that takes longer hangs: time of the processor where the system tells, for others may be using it too. The longest
-/// known that ends well take three, and on a processor that others share twice that.
+/// known that end well take three to five, and more on a slower processor.
 pub(crate) const HANG: Duration = Duration::from_secs(15);
 
 /// Seconds of the processor that this process has taken, or this thread of it.

@@ -68,6 +68,7 @@ pub(crate) fn fill_pieces_of<T: Send>(
 
 #[cfg(feature = "fit")]
 fn fill_alone<T>(values: &mut [T], size: usize, f: impl Fn(usize, &mut [T])) {
+    // Matrices of no columns come in pieces of no size.
     if values.is_empty() {
         return;
     }
