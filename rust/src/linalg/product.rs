@@ -137,11 +137,13 @@ fn tile<S: Simd, const C: usize>(simd: S, left: [&[f64]; P], right: [&[f64]; C])
     let (right_heads, right_tails) = split::<S, C>(right);
     let mut sums = [[simd.splat_f64s(0.0); P]; C];
     for k in 0..left_heads[0].len() {
-        let l: [S::f64s; P] = std::array::from_fn(|i| left_heads[i][k]);
-        for (sums, head) in sums.iter_mut().zip(&right_heads) {
-            let r = head[k];
-            for (sum, l) in sums.iter_mut().zip(l) {
-                *sum = simd.mul_add_e_f64s(l, r, *sum);
+        // The few on the right stay while those on the left go by: the other way round takes one register too many, and
+        // a sum in memory makes every step wait for the one before it.
+        let r: [S::f64s; C] = std::array::from_fn(|j| right_heads[j][k]);
+        for (i, head) in left_heads.iter().enumerate() {
+            let l = head[k];
+            for (sums, r) in sums.iter_mut().zip(r) {
+                sums[i] = simd.mul_add_e_f64s(l, r, sums[i]);
             }
         }
     }
@@ -241,11 +243,12 @@ impl WithSimd for Product<'_> {
                 let places: [usize; V] = std::array::from_fn(|v| (first + v).min(n_vectors - 1));
                 let mut sums = [[simd.splat_f64s(0.0); V]; W];
                 for (k, (heads, _)) in split.iter().enumerate() {
-                    let values: [S::f64s; V] = std::array::from_fn(|v| heads[places[v]]);
-                    for (sums, weights) in sums.iter_mut().zip(&weights) {
-                        let weight = simd.splat_f64s(weights[k]);
-                        for (sum, value) in sums.iter_mut().zip(values) {
-                            *sum = simd.mul_add_e_f64s(weight, value, *sum);
+                    // As in `tile`.
+                    let weights = weights.map(|w| simd.splat_f64s(w[k]));
+                    for (v, place) in places.into_iter().enumerate() {
+                        let value = heads[place];
+                        for (sums, weight) in sums.iter_mut().zip(weights) {
+                            sums[v] = simd.mul_add_e_f64s(weight, value, sums[v]);
                         }
                     }
                 }
