@@ -9,6 +9,8 @@ pub(crate) mod gram;
 #[cfg(feature = "fit")]
 pub(crate) mod lanes;
 pub(crate) mod parallel;
+#[cfg(feature = "parallel")]
+mod placement;
 #[cfg(feature = "fit")]
 pub(crate) mod product;
 pub(crate) mod simd;

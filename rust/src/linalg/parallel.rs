@@ -4,6 +4,8 @@
 //! the order of the pieces. So the same input gives the same bits, however many threads there are.
 
 use std::ops::Range;
+#[cfg(feature = "parallel")]
+use std::sync::Arc;
 
 #[cfg(feature = "parallel")]
 use super::standby;
@@ -97,7 +99,7 @@ pub fn with_threads<T: Send>(
             .num_threads(n_threads.unwrap_or(0))
             .spawn_handler(|thread| {
                 if thread.index() == 0 {
-                    return start(thread);
+                    return start(|| thread.run());
                 }
                 others.push(thread);
                 Ok(())
@@ -105,9 +107,18 @@ pub fn with_threads<T: Send>(
             .build()
             .map_err(|e| crate::Error::Provider(Box::new(e)))?;
         pool.install(|| {
-            let started = others.into_iter().try_for_each(start);
+            let crew = standby::Crew::new(others.len());
+            let started = others.into_iter().try_for_each(|thread| {
+                let crew = Arc::clone(&crew);
+                start(move || {
+                    crew.enter();
+                    thread.run();
+                })
+            });
             started.map_err(|e| crate::Error::Provider(Box::new(e)))?;
-            Ok(standby::during(f))
+            // One that is on this core goes to another before it is needed.
+            std::thread::yield_now();
+            Ok(standby::during(crew, f))
         })
     }
     #[cfg(not(feature = "parallel"))]
@@ -118,7 +129,7 @@ pub fn with_threads<T: Send>(
 }
 
 #[cfg(feature = "parallel")]
-fn start(thread: rayon::ThreadBuilder) -> std::io::Result<()> {
-    std::thread::Builder::new().spawn(|| thread.run())?;
+fn start(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().spawn(run)?;
     Ok(())
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::placement::Placement;
+
 /// For how long after the last work: most stretches for one thread are over by then.
 const PATIENCE: Duration = Duration::from_micros(200);
 
@@ -19,17 +21,31 @@ thread_local! {
 }
 
 /// The other threads of a pool.
-struct Crew {
+pub(super) struct Crew {
     size: usize,
     standing_by: AtomicUsize,
+    placement: Placement,
+}
+
+impl Crew {
+    /// Of so many; called by the thread that hands out the work.
+    pub(super) fn new(size: usize) -> Arc<Self> {
+        Arc::new(Self {
+            size,
+            standing_by: AtomicUsize::new(0),
+            placement: Placement::new(size),
+        })
+    }
+
+    /// Called by each of them as it begins.
+    pub(super) fn enter(&self) {
+        self.placement.enter();
+    }
 }
 
 /// Runs `f`, a job of a pool of threads, the others of which may be [called](call) meanwhile.
-pub(super) fn during<T>(f: impl FnOnce() -> T) -> T {
-    OWN.set(Some(Arc::new(Crew {
-        size: rayon::current_num_threads() - 1,
-        standing_by: AtomicUsize::new(0),
-    })));
+pub(super) fn during<T>(crew: Arc<Crew>, f: impl FnOnce() -> T) -> T {
+    OWN.set(Some(crew));
     let out = f();
     OWN.set(None);
     out
@@ -39,6 +55,7 @@ pub(super) fn during<T>(f: impl FnOnce() -> T) -> T {
 pub(super) fn call() {
     OWN.with_borrow(|own| {
         let Some(crew) = own else { return };
+        crew.placement.follow();
         for _ in crew.standing_by.load(Ordering::Relaxed)..crew.size {
             crew.standing_by.fetch_add(1, Ordering::Relaxed);
             let crew = Arc::clone(crew);
