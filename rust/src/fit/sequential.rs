@@ -223,11 +223,12 @@ pub(super) fn rough(
     loop {
         let pool = Pool::about(stats, state, dictionary.priors(), &members)?;
         first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
-        let is_whole = dictionary.n_candidates() == pool.len();
-        look_again(stats, state, dictionary, is_whole.then_some(&pool))?;
-        if is_whole {
+        if dictionary.n_candidates() == pool.len() {
+            // What candidates gain the pool says itself; the rows, what the model leaves of the targets.
+            state.centre(stats)?;
             return Ok(Some(pool));
         }
+        look_again(stats, state, dictionary, None)?;
         if dictionary.most_to_gain(state) <= LITTLE {
             return Ok(None);
         }
