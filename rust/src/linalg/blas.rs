@@ -24,6 +24,12 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)) + tail
 }
 
+/// [`dot`] of columns: what calls it need not be vector code.
+#[must_use]
+pub fn column_dot(a: &[f64], b: &[f64]) -> f64 {
+    dispatch(|| dot(a, b))
+}
+
 /// The sum of `w x^2`.
 #[must_use]
 pub fn weighted_square(x: &[f64], w: &[f64]) -> f64 {

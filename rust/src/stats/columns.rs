@@ -7,14 +7,14 @@ use std::ops::Range;
 use super::Sweep;
 use super::blocks::{BLOCK_BUFFER, Sums};
 use super::design::Design;
-use crate::linalg::blas::{dot, weighted_square};
+use crate::linalg::blas::{column_dot, weighted_square};
 use crate::linalg::parallel::fill_pieces;
 use crate::{Error, Result};
 
 /// The squared length of a column under the sample weights of its rows.
 pub(super) fn squared_length(column: &[f64], weights: Option<&[f64]>) -> f64 {
     match weights {
-        None => dot(column, column),
+        None => column_dot(column, column),
         Some(w) => weighted_square(column, w),
     }
 }
@@ -127,7 +127,7 @@ impl Packed {
         let size = at_a_time(right.len());
         fill_pieces(out, size, |start, out| {
             for (out, column) in out.iter_mut().zip(&self.values[start..]) {
-                *out = dot(column, right);
+                *out = column_dot(column, right);
             }
         });
     }

@@ -10,7 +10,7 @@ use super::factor::{Factor, Grade};
 use super::kept::Kept;
 use super::observations::Observations;
 use crate::Result;
-use crate::linalg::blas::dot;
+use crate::linalg::blas::column_dot;
 
 impl Observations<'_> {
     /// One pass, where no features spare it.
@@ -32,7 +32,7 @@ impl Observations<'_> {
                     let column = block.values.column(c, rows.len());
                     let weights = self.weights.as_ref().map(|w| &w[rows.clone()]);
                     *square += squared_length(column, weights);
-                    products[c] += dot(column, &self.residual[rows.clone()]);
+                    products[c] += column_dot(column, &self.residual[rows.clone()]);
                 }
             },
         )?;

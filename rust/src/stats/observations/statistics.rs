@@ -13,7 +13,7 @@ use super::super::thinned::Thinned;
 use super::super::{Statistics, Sweep};
 use super::{GRAM_ROWS, Observations};
 use crate::Result;
-use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
+use crate::linalg::blas::{axpy, column_dot, mirror, weighted_square};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
 
@@ -123,7 +123,7 @@ impl Statistics for Observations<'_> {
             |block, _, products| {
                 for (c, product) in products.iter_mut().enumerate() {
                     let column = block.values.column(c, block.rows.len());
-                    *product += dot(column, &tilts[block.rows.clone()]);
+                    *product += column_dot(column, &tilts[block.rows.clone()]);
                 }
             },
         )?;
@@ -214,7 +214,7 @@ impl Statistics for Observations<'_> {
             let residual = &self.residual[rows.clone()];
             let of = |&j: &usize| {
                 column_into(&*self.design, &self.norms, j, &rows, &mut column);
-                dot(&column, residual)
+                column_dot(&column, residual)
             };
             Ok(js.iter().map(of).collect())
         });
@@ -242,7 +242,7 @@ impl Statistics for Observations<'_> {
             let columns: Vec<&[f64]> = columns.chunks_exact(rows.len()).collect();
             self.add_gram(&columns, &rows, gram.as_mut_slice());
             for (g, column) in gradient.iter_mut().zip(&columns) {
-                *g += dot(column, &self.residual[rows.clone()]);
+                *g += column_dot(column, &self.residual[rows.clone()]);
             }
         }
         self.check_cancel()?;
