@@ -10,7 +10,6 @@ pub(super) use other::Placement;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Mutex, PoisonError};
 
     use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -19,9 +18,13 @@ mod linux {
     pub(in super::super) struct Placement {
         /// `None`: threads are left alone.
         allowed: Option<CpuSet>,
+        known: Mutex<Known>,
+    }
+
+    struct Known {
         /// Core of the thread that hands out the work when it last looked.
-        home: AtomicUsize,
-        others: Mutex<Vec<Pid>>,
+        home: usize,
+        others: Vec<Pid>,
     }
 
     impl Placement {
@@ -30,30 +33,31 @@ mod linux {
             let enough = |cores: &CpuSet| n_others > 0 && cores.count() as usize > n_others;
             Self {
                 allowed: sched_getaffinity(None).ok().filter(enough),
-                home: AtomicUsize::new(sched_getcpu()),
-                others: Mutex::default(),
+                known: Mutex::new(Known {
+                    home: sched_getcpu(),
+                    others: Vec::new(),
+                }),
             }
         }
 
         /// Called by each of the others as it begins.
         pub(in super::super) fn enter(&self) {
             let Some(allowed) = self.allowed else { return };
-            // Home does not change meanwhile: see below.
-            let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-            others.push(gettid());
-            keep_off(self.home.load(Ordering::Relaxed), allowed, None);
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.others.push(gettid());
+            keep_off(known.home, allowed, None);
         }
 
         /// Called by the thread that hands out the work, now and then: the system may have moved it.
         pub(in super::super) fn follow(&self) {
             let Some(allowed) = self.allowed else { return };
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let home = sched_getcpu();
-            if home == self.home.load(Ordering::Relaxed) {
+            if home == known.home {
                 return;
             }
-            let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-            self.home.store(home, Ordering::Relaxed);
-            for &other in &*others {
+            known.home = home;
+            for &other in &known.others {
                 keep_off(home, allowed, Some(other));
             }
         }

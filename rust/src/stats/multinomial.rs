@@ -22,7 +22,7 @@ use super::skew::row_squares;
 use super::softmax::{Rows, labels};
 use super::softmax_sums::Pass;
 use super::{Statistics, Sweep, check_flag};
-use crate::linalg::blas::{axpy, dot};
+use crate::linalg::blas::{axpy, column_dot};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
@@ -199,7 +199,7 @@ impl<'a> Multinomial<'a> {
         for c in 0..self.n_classes {
             for k in self.groups.of(c) {
                 let column = &self.packed[k * n..(k + 1) * n];
-                gradient[self.groups.places()[k]] = dot(column, self.rows.residual(c));
+                gradient[self.groups.places()[k]] = column_dot(column, self.rows.residual(c));
             }
         }
     }
@@ -379,7 +379,7 @@ impl Statistics for Multinomial<'_> {
                 let residual = &self.rows.residual(c)[rows.clone()];
                 for k in groups.of(c) {
                     let column = &columns[k * height..(k + 1) * height];
-                    gradient[groups.places()[k]] += dot(column, residual);
+                    gradient[groups.places()[k]] += column_dot(column, residual);
                 }
             }
         }

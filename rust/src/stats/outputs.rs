@@ -10,7 +10,7 @@ use super::check_flag;
 use super::columns::{Columns, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
-use crate::linalg::blas::{dot, weighted_square};
+use crate::linalg::blas::column_dot;
 use crate::linalg::parallel::map_pieces;
 use crate::linalg::product::{Tall, add_combination, add_transpose_product, product};
 use crate::{Error, Result};
@@ -261,12 +261,10 @@ impl<'a> OutputObservations<'a> {
                 let mut part = residual[rows.clone()].to_vec();
                 let weights: Vec<f64> = mu.column(c).iter().map(|w| -w).collect();
                 add_combination(&columns.columns(&rows), &weights, &mut part);
-                let square = match &self.weights {
-                    None => dot(&part, &part),
-                    Some(w) => weighted_square(&part, &w[rows.clone()]),
-                };
-                if let Some(w) = &self.weights {
-                    part.iter_mut().zip(&w[rows]).for_each(|(r, w)| *r *= w);
+                let weights = self.weights.as_ref().map(|w| &w[rows]);
+                let square = squared_length(&part, weights);
+                if let Some(w) = weights {
+                    part.iter_mut().zip(w).for_each(|(r, w)| *r *= w);
                 }
                 (part, square)
             });
@@ -364,7 +362,7 @@ impl OutputStatistics for OutputObservations<'_> {
         let (residuals, squares) = self.weighted_residuals(&columns, mu);
         let onto_active = |residual: &[f64]| -> Vec<f64> {
             let columns = columns.chunks_exact(n);
-            columns.map(|column| dot(column, residual)).collect()
+            columns.map(|column| column_dot(column, residual)).collect()
         };
         Ok(Residuals {
             projections: residuals.chunks_exact(n).map(onto_active).collect(),
