@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::linalg::Cholesky;
+use crate::linalg::combination::product;
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::product::{Tall, add_transpose_product, product};
+use crate::linalg::product::{Tall, add_transpose_product};
 use crate::stats::check_flag;
 use crate::{Error, Result};
 

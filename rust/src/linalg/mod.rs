@@ -5,6 +5,8 @@ pub mod blas;
 #[cfg(feature = "fit")]
 mod cholesky;
 #[cfg(feature = "fit")]
+pub(crate) mod combination;
+#[cfg(feature = "fit")]
 pub(crate) mod gram;
 #[cfg(feature = "fit")]
 pub(crate) mod lanes;

@@ -15,8 +15,9 @@ use super::everywhere::Everywhere;
 use super::newton::{Newton, Seen, sample};
 use super::table::{COLUMNS, Table};
 use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
+use crate::linalg::combination::add_product;
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
-use crate::linalg::product::{Tall, add_product, add_transpose_product};
+use crate::linalg::product::{Tall, add_transpose_product};
 
 /// What is left of a kernel value, relative to the largest: where it counts as rounding, and where it is little enough to choose
 /// functions by.

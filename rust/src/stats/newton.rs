@@ -12,9 +12,9 @@
 use std::ops::Range;
 
 use super::design::Family;
+use crate::linalg::combination::add_combination;
 use crate::linalg::lanes::{LANES, solve_lanes, square_lanes};
 use crate::linalg::parallel::pieces;
-use crate::linalg::product::add_combination;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::{Kernel, Points};
 

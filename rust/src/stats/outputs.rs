@@ -11,8 +11,9 @@ use super::columns::{Columns, lengths, squared_length};
 use super::design::Design;
 use super::rows::{check_rows, spread};
 use crate::linalg::blas::column_dot;
+use crate::linalg::combination::{add_combination, product};
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::product::{Tall, add_combination, add_transpose_product, product};
+use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
 
 /// What the weights asked about leave of the targets.

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use crate::linalg::combination::add_product;
 use crate::linalg::parallel::pieces;
-use crate::linalg::product::{Tall, add_product};
+use crate::linalg::product::Tall;
 
 /// Columns of a symmetric product at a time, where only those after them count.
 pub(super) const COLUMNS: usize = 24;

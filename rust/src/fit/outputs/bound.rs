@@ -14,8 +14,9 @@ use nalgebra::DMatrix;
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, dot, head};
+use crate::linalg::combination::{add_combination, product};
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::product::{Tall, add_combination, add_transpose_product, product};
+use crate::linalg::product::{Tall, add_transpose_product};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::probit::{Probit, packed};
 

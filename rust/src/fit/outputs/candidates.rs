@@ -8,9 +8,9 @@ use super::state::{Entrant, OutputState};
 use super::terms::collect_terms;
 use crate::Result;
 use crate::linalg::blas::head;
+use crate::linalg::combination::add_combination;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::product::add_combination;
 use crate::stats::{OutputStatistics, Residuals};
 
 /// Gains that differ by less than this fraction are the same.

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use super::super::combination::add_product;
 use super::super::parallel::pieces;
-use super::super::product::{Tall, add_product, add_transpose_product};
+use super::super::product::{Tall, add_transpose_product};
 
 /// Columns of a block.
 const WIDTH: usize = 24;

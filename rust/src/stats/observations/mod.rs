@@ -18,8 +18,9 @@ use super::rows::{check_rows, spread};
 use super::screen::Prepared;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
+use crate::linalg::combination::add_combination;
 use crate::linalg::parallel::{fill_pieces_of, map_pieces};
-use crate::linalg::product::{Tall, add_combination, add_transpose_product};
+use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Likelihood, Result};
 
 /// Columns of a Gram matrix that one thread makes at a time: with fewer, less lies above the diagonal.
