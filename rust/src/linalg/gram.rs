@@ -7,14 +7,13 @@
 //! sums are wrong by 2^-53, for three products in place of one (Ozaki, Ogita, Oishi & Rump 2012, Error-free
 //! transformations of matrix multiplication).
 
+use super::aligned::{Aligned, stride};
 use super::parallel::fill_pieces;
 use super::product::{RUN, Tall, add_transpose_product};
 use super::twofold::{Twofold, two_sum};
 
 /// Rows cut in two and added at a time; no more, or the sums of H^T H would not be exact.
 pub(crate) const STRIP: usize = RUN;
-/// Places between columns: at a distance of a power of two all would share their places in the cache.
-const GAP: usize = 8;
 /// Columns that one thread handles at a time.
 const COLUMNS: usize = 24;
 
@@ -23,16 +22,16 @@ pub(crate) struct Strip {
     n_rows: usize,
     /// Distance between columns.
     stride: usize,
-    whole: Vec<f64>,
-    coarse: Vec<f64>,
-    rest: Vec<f64>,
+    whole: Aligned,
+    coarse: Aligned,
+    rest: Aligned,
 }
 
 impl Strip {
     /// Room for `n_rows` rows, up to [`STRIP`].
     pub(crate) fn new(n_columns: usize, n_rows: usize) -> Self {
-        let stride = n_rows.min(STRIP) + GAP;
-        let zeros = vec![0.0; n_columns * stride];
+        let stride = stride(n_rows.min(STRIP));
+        let zeros = Aligned::zeros(n_columns * stride);
         Self {
             n_rows: 0,
             stride,

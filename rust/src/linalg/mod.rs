@@ -1,6 +1,8 @@
 //! Matrices and slices only: nothing here knows of alpha or beta.
 
 #[cfg(feature = "fit")]
+pub(crate) mod aligned;
+#[cfg(feature = "fit")]
 pub mod blas;
 #[cfg(feature = "fit")]
 mod cholesky;

@@ -74,30 +74,33 @@ pub(super) fn over_blocks(
     Ok(sums)
 }
 
-/// All rows of some columns, one column after another. An error of `check`, asked now and then, ends it.
-pub(super) fn strip(
+/// All rows of some columns into `out`, `stride` apart. An error of `check`, asked now and then, ends it.
+pub(super) fn strip_into(
     design: &dyn Design,
     columns: Range<usize>,
     check: impl Fn() -> Result<()>,
-) -> Result<Vec<f64>> {
+    out: &mut [f64],
+    stride: usize,
+) -> Result<()> {
     /// Rows and columns between two questions: kernels of ten thousand inputs take a fraction of a second for so many.
     const ROWS: usize = 1 << 13;
     const COLUMNS: usize = 8;
     let n = design.n_rows();
-    let mut values = Vec::with_capacity(columns.len() * n);
-    // Parts of rows are those of one column.
-    let width = (ROWS / n.max(1)).clamp(1, COLUMNS);
-    for part in pieces(columns.len(), width) {
+    for part in pieces(columns.len(), COLUMNS) {
+        let out = &mut out[part.start * stride..];
         let part = columns.start + part.start..columns.start + part.end;
-        for rows in pieces(n, ROWS) {
+        for rows in pieces(n, ROWS / COLUMNS) {
             check()?;
             BLOCK_BUFFER.with_borrow_mut(|buffer| {
                 let block = design.block(rows.clone(), part.clone(), buffer);
-                (0..part.len()).for_each(|c| values.extend_from_slice(block.column(c, rows.len())));
+                for c in 0..part.len() {
+                    out[c * stride + rows.start..][..rows.len()]
+                        .copy_from_slice(block.column(c, rows.len()));
+                }
             });
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 /// The m x m sum of what `add(rows, out)` adds to the share of each so many rows.

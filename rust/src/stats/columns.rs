@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::Sweep;
 use super::blocks::{BLOCK_BUFFER, Sums};
 use super::design::Design;
+use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{column_dot, weighted_square};
 use crate::linalg::parallel::fill_pieces;
 use crate::{Error, Result};
@@ -76,7 +77,7 @@ impl Columns {
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     functions: Vec<usize>,
-    values: Vec<Vec<f64>>,
+    values: Vec<Aligned>,
 }
 
 impl Packed {
@@ -86,18 +87,18 @@ impl Packed {
             return;
         }
         let n = design.n_rows();
-        let mut old: HashMap<usize, Vec<f64>> = self
+        let mut old: HashMap<usize, Aligned> = self
             .functions
             .drain(..)
             .zip(self.values.drain(..))
             .collect();
-        let mut values: Vec<Vec<f64>> = active
+        let mut values: Vec<Aligned> = active
             .iter()
             .map(|j| old.remove(j).unwrap_or_default())
             .collect();
         // The memory of those that left serves those that come.
         let mut spare = old.into_values();
-        let mut new: Vec<(usize, &mut Vec<f64>)> = Vec::new();
+        let mut new: Vec<(usize, &mut Aligned)> = Vec::new();
         for (&j, column) in active.iter().zip(&mut values) {
             if column.is_empty() {
                 *column = spare.next().unwrap_or_default();
@@ -106,7 +107,7 @@ impl Packed {
         }
         fill_pieces(&mut new, at_a_time(n), |_, new| {
             for (j, column) in new {
-                column.resize(n, 0.0);
+                column.resize(n);
                 column_into(design, norms, *j, &(0..n), column);
             }
         });
@@ -158,24 +159,25 @@ fn at_a_time(n: usize) -> usize {
     (VALUES / n.max(1)).max(1)
 }
 
-/// Brings `out` to some rows of the columns `js` side by side, divided by their norms, on as many threads as there are.
+/// Brings `out` to some rows of the columns `js`, divided by their norms, on as many threads as there are; how far apart they begin.
 pub(super) fn columns_into(
     design: &dyn Design,
     norms: &[f64],
     js: &[usize],
     rows: &Range<usize>,
-    out: &mut Vec<f64>,
-) {
+    out: &mut Aligned,
+) -> usize {
     const AT_A_TIME: usize = 16;
-    let height = rows.len();
+    let (height, stride) = (rows.len(), stride(rows.len()));
     // Not cleared first: old values need not be zeroed to be overwritten.
-    out.resize(js.len() * height, 0.0);
-    fill_pieces(out, AT_A_TIME * height, |start, out| {
-        let js = &js[start / height..];
-        for (&j, out) in js.iter().zip(out.chunks_exact_mut(height)) {
-            column_into(design, norms, j, rows, out);
+    out.resize(js.len() * stride);
+    fill_pieces(out, AT_A_TIME * stride, |start, out| {
+        let js = &js[start / stride..];
+        for (&j, out) in js.iter().zip(out.chunks_exact_mut(stride)) {
+            column_into(design, norms, j, rows, &mut out[..height]);
         }
     });
+    stride
 }
 
 /// Some rows of column `j`, divided by its norm.

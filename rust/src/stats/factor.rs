@@ -14,6 +14,7 @@ use super::design::{Design, Family};
 use super::everywhere::Everywhere;
 use super::newton::{Newton, Seen, sample};
 use super::table::{COLUMNS, Table};
+use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
 use crate::linalg::combination::add_product;
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
@@ -247,15 +248,16 @@ impl Factor {
     pub(super) fn gram(&self, weights: &[f64]) -> DMatrix<f64> {
         let (n, r) = (self.features.height, self.rank());
         let mut sum = sum_over_rows(n, 2 * STRIP, r, |rows, out| {
-            let height = rows.len();
-            let mut weighted = Vec::with_capacity(height * r);
+            let (height, apart) = (rows.len(), stride(rows.len()));
+            let mut weighted = Aligned::with_room(r * apart);
             for k in 0..r {
                 let values = self.features.column(k)[rows.clone()].iter();
-                weighted.extend(values.zip(&weights[rows.clone()]).map(|(v, w)| v * w));
+                let weights = &weights[rows.clone()];
+                weighted.push_column(values.zip(weights).map(|(v, w)| v * w), apart);
             }
             for columns in pieces(r, COLUMNS) {
                 let below = self.features.tall(&(columns.start..r), rows.start);
-                let right = Tall::new(&weighted[columns.start * height..], height, columns.len());
+                let right = Tall::new(&weighted[columns.start * apart..], apart, columns.len());
                 let out = &mut out[columns.start * (r + 1)..];
                 add_transpose_product(below, right, height, out, r);
             }

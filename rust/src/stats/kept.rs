@@ -6,9 +6,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::blocks::{COLUMN_BLOCK, strip};
+use super::blocks::{COLUMN_BLOCK, strip_into};
 use super::design::{Block, Design, Family};
 use crate::Result;
+use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::parallel::map_pieces;
 
 /// Values that are worth keeping.
@@ -17,8 +18,10 @@ const MOST: usize = 3 << 19;
 /// A design with its values.
 pub(super) struct Kept<'a> {
     design: Arc<dyn Design + Send + 'a>,
-    /// Those of so many columns each, one column after another.
-    strips: Vec<Vec<f64>>,
+    /// Those of so many columns each.
+    strips: Vec<Aligned>,
+    /// From one column to the next.
+    stride: usize,
 }
 
 impl<'a> Kept<'a> {
@@ -32,10 +35,16 @@ impl<'a> Kept<'a> {
         if design.families().is_empty() || n.saturating_mul(k) > MOST {
             return Ok(None);
         }
-        let strips = map_pieces(k, COLUMN_BLOCK, |columns| strip(&**design, columns, &check));
+        let stride = stride(n);
+        let strips = map_pieces(k, COLUMN_BLOCK, |columns| -> Result<Aligned> {
+            let mut values = Aligned::zeros(columns.len() * stride);
+            strip_into(&**design, columns, &check, &mut values, stride)?;
+            Ok(values)
+        });
         Ok(Some(Self {
             design: design.clone(),
             strips: strips.into_iter().collect::<Result<_>>()?,
+            stride,
         }))
     }
 }
@@ -59,7 +68,7 @@ impl Design for Kept<'_> {
         if first + columns.len() > COLUMN_BLOCK {
             return self.design.block(rows, columns, buffer);
         }
-        let stride = self.n_rows();
+        let stride = self.stride;
         Block {
             data: &self.strips[strip][first * stride + rows.start..],
             stride,

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use super::blocks::{COLUMN_BLOCK, strip};
+use super::blocks::{COLUMN_BLOCK, strip_into};
 use super::check_flag;
 use super::dense::DenseDesign;
 use super::design::{Block, Design, Family};
+use crate::linalg::aligned::{room, stride};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::{Error, Kernel, Points, Result};
 
@@ -119,9 +120,11 @@ impl KernelDesign {
             .try_reserve_exact(n * k)
             .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
         for batch in pieces(k, COLUMN_BLOCK * PIECES) {
-            let parts = map_pieces(batch.len(), COLUMN_BLOCK, |columns| {
+            let parts = map_pieces(batch.len(), COLUMN_BLOCK, |columns| -> Result<Vec<f64>> {
                 let columns = batch.start + columns.start..batch.start + columns.end;
-                strip(self, columns, || check_flag(stop))
+                let mut values = vec![0.0; columns.len() * n];
+                strip_into(self, columns, || check_flag(stop), &mut values, n)?;
+                Ok(values)
             });
             for part in parts {
                 values.extend_from_slice(&part?);
@@ -130,11 +133,11 @@ impl KernelDesign {
         Ok(values)
     }
 
-    fn fill(&self, rows: Range<usize>, columns: Range<usize>, out: &mut Vec<f64>) {
-        out.clear();
-        out.resize(rows.len() * columns.len(), 0.0);
+    /// Writes columns `stride` apart.
+    fn fill(&self, rows: &Range<usize>, columns: Range<usize>, out: &mut [f64], stride: usize) {
         let d = self.points.n_features();
-        for (j, out) in columns.zip(out.chunks_exact_mut(rows.len().max(1))) {
+        for (j, out) in columns.zip(out.chunks_exact_mut(stride.max(1))) {
+            let out = &mut out[..rows.len()];
             let Some(function) = j.checked_sub(usize::from(self.bias)) else {
                 out.fill(1.0);
                 continue;
@@ -166,12 +169,10 @@ impl Design for KernelDesign {
         columns: Range<usize>,
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s> {
-        let stride = rows.len();
-        self.fill(rows, columns, buffer);
-        Block {
-            data: buffer,
-            stride,
-        }
+        let stride = stride(rows.len());
+        let data = room(buffer, stride * columns.len());
+        self.fill(&rows, columns, data, stride);
+        Block { data, stride }
     }
 
     fn families(&self) -> Vec<Family<'_>> {

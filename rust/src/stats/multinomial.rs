@@ -22,6 +22,7 @@ use super::skew::row_squares;
 use super::softmax::{Rows, labels};
 use super::softmax_sums::Pass;
 use super::{Statistics, Sweep, check_flag};
+use crate::linalg::aligned::Aligned;
 use crate::linalg::blas::{axpy, column_dot};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -362,11 +363,11 @@ impl Statistics for Multinomial<'_> {
         let m = js.len();
         let mut gram = DMatrix::zeros(m, m);
         // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut columns = Vec::new();
+        let mut columns = Aligned::default();
         let mut gradient = vec![0.0; m];
         for rows in pieces(self.n(), GRAM_ROWS) {
             let height = rows.len();
-            columns_into(
+            let apart = columns_into(
                 self.design,
                 &self.lengths,
                 groups.functions(),
@@ -374,11 +375,11 @@ impl Statistics for Multinomial<'_> {
                 &mut columns,
             );
             self.rows
-                .add_gram(&columns, height, &rows, &groups, gram.as_mut_slice());
+                .add_gram(&columns, apart, &rows, &groups, gram.as_mut_slice());
             for c in 0..self.n_classes {
                 let residual = &self.rows.residual(c)[rows.clone()];
                 for k in groups.of(c) {
-                    let column = &columns[k * height..(k + 1) * height];
+                    let column = &columns[k * apart..][..height];
                     gradient[groups.places()[k]] += column_dot(column, residual);
                 }
             }

@@ -6,6 +6,7 @@ use super::observations::Observations;
 use super::screen::{Glance, Screen};
 use super::subset::SubsetDesign;
 use super::{Statistics, Sweep};
+use crate::linalg::aligned::stride;
 use crate::linalg::blas::weighted_square;
 use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
@@ -94,7 +95,7 @@ impl Partial for Observations<'_> {
                 }
                 let values = Tall::new(block.values.data, block.values.stride, n_columns);
                 let right = self.right(&columns, rows);
-                let right = Tall::new(&right, rows.len(), n_right);
+                let right = Tall::new(&right, stride(rows.len()), n_right);
                 add_transpose_product(values, right, rows.len(), products, n_columns);
             },
         )?;

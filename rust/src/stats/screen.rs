@@ -14,6 +14,7 @@ use super::blocks::ROW_BLOCK;
 use super::design::Family;
 use super::newton::{MOST, Newton, sample};
 use super::observations::Observations;
+use crate::linalg::aligned;
 use crate::linalg::blas::{axpy, dot};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -187,7 +188,7 @@ impl Observations<'_> {
                 part.sums[2] += g.abs();
             }
             let tall = Tall::new(&u, stride, l);
-            let right = Tall::new(&right, height, columns.len() + 1);
+            let right = Tall::new(&right, aligned::stride(height), columns.len() + 1);
             add_transpose_product(tall, right, height, &mut part.cross, l);
             if with_gram {
                 self.add_newton_gram(&u, stride, &strip, &mut part.gram, l);
@@ -214,7 +215,7 @@ impl Observations<'_> {
                 .map(|column| &column[..rows.len()])
                 .collect();
             let weighted = self.weighted(&listed, rows);
-            let right = Tall::new(&weighted, rows.len(), columns.len());
+            let right = Tall::new(&weighted, aligned::stride(rows.len()), columns.len());
             let below = Tall::new(part, stride, l - first);
             add_transpose_product(below, right, rows.len(), &mut out[first * l + first..], l);
         }

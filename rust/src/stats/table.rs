@@ -2,21 +2,21 @@
 
 use std::ops::Range;
 
+use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::combination::add_product;
 use crate::linalg::parallel::pieces;
 use crate::linalg::product::Tall;
 
 /// Columns of a symmetric product at a time, where only those after them count.
 pub(super) const COLUMNS: usize = 24;
-/// Places between columns: at a distance of a power of two all would share their places in the cache.
-const GAP: usize = 8;
 
-/// Columns of numbers with some space between them.
+/// Columns of numbers.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) height: usize,
     pub(super) width: usize,
-    values: Vec<f64>,
+    /// Columns are a [`stride`] apart.
+    values: Aligned,
 }
 
 impl Table {
@@ -24,7 +24,7 @@ impl Table {
         Self {
             height,
             width: 0,
-            values: Vec::new(),
+            values: Aligned::default(),
         }
     }
 
@@ -33,14 +33,14 @@ impl Table {
         Self {
             height,
             width: 0,
-            values: Vec::with_capacity((height + GAP) * width),
+            values: Aligned::with_room(stride(height) * width),
         }
     }
 
     /// One more column, in pieces.
     pub(super) fn push_pieces<'p>(&mut self, pieces: impl Iterator<Item = &'p [f64]>) {
-        pieces.for_each(|piece| self.values.extend_from_slice(piece));
-        self.values.extend([0.0; GAP]);
+        let values = pieces.flatten().copied();
+        self.values.push_column(values, stride(self.height));
         self.width += 1;
     }
 
@@ -52,28 +52,30 @@ impl Table {
         if self.width == 0 {
             *self = other;
         } else {
-            self.values.extend_from_slice(&other.values);
+            self.values.append(&other.values);
             self.width += other.width;
         }
     }
 
     /// Some columns.
     pub(super) fn leading(&self, columns: Range<usize>) -> Self {
-        let stride = self.height + GAP;
+        let stride = stride(self.height);
+        let mut values = Aligned::with_room(columns.len() * stride);
+        values.append(&self.values[columns.start * stride..columns.end * stride]);
         Self {
             height: self.height,
             width: columns.len(),
-            values: self.values[columns.start * stride..columns.end * stride].to_vec(),
+            values,
         }
     }
 
     pub(super) fn column(&self, k: usize) -> &[f64] {
-        &self.values[k * (self.height + GAP)..][..self.height]
+        &self.values[k * stride(self.height)..][..self.height]
     }
 
     /// Some columns from row `first` on.
     pub(super) fn tall(&self, columns: &Range<usize>, first: usize) -> Tall<'_> {
-        let stride = self.height + GAP;
+        let stride = stride(self.height);
         Tall::new(
             &self.values[columns.start * stride + first..],
             stride,

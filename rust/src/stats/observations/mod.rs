@@ -18,6 +18,7 @@ use super::rows::{check_rows, spread};
 use super::screen::Prepared;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
+use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::combination::add_combination;
 use crate::linalg::parallel::{fill_pieces_of, map_pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -298,24 +299,26 @@ impl<'a> Observations<'a> {
         here
     }
 
-    /// W times columns that hold these rows alone, side by side.
-    pub(super) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> Vec<f64> {
-        let working = &self.working[rows.clone()];
-        let mut weighted = Vec::with_capacity(columns.len() * rows.len());
+    /// W times columns that hold these rows alone, a [`stride`] apart.
+    pub(super) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> Aligned {
+        let (working, apart) = (&self.working[rows.clone()], stride(rows.len()));
+        let mut weighted = Aligned::with_room(columns.len() * apart);
         for column in columns {
-            weighted.extend(column.iter().zip(working).map(|(v, w)| v * w));
+            let products = column.iter().zip(working).map(|(v, w)| v * w);
+            weighted.push_column(products, apart);
         }
         weighted
     }
 
-    /// Some rows of W times the columns, and of the residuals, side by side.
-    pub(super) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Vec<f64> {
-        let working = &self.working[rows.clone()];
-        let mut right = Vec::with_capacity((columns.len() + 1) * rows.len());
+    /// Some rows of W times the columns, and of the residuals, a [`stride`] apart.
+    pub(super) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> Aligned {
+        let (working, apart) = (&self.working[rows.clone()], stride(rows.len()));
+        let mut right = Aligned::with_room((columns.len() + 1) * apart);
         for column in columns {
-            right.extend(column[rows.clone()].iter().zip(working).map(|(v, w)| v * w));
+            let products = column[rows.clone()].iter().zip(working);
+            right.push_column(products.map(|(v, w)| v * w), apart);
         }
-        right.extend_from_slice(&self.residual[rows.clone()]);
+        right.push_column(self.residual[rows.clone()].iter().copied(), apart);
         right
     }
 
@@ -334,7 +337,7 @@ impl<'a> Observations<'a> {
                 Tall::listed(&below[..width])
             } else {
                 weighted = self.weighted(&below[..width], rows);
-                Tall::new(&weighted, rows.len(), width)
+                Tall::new(&weighted, stride(rows.len()), width)
             };
             add_transpose_product(Tall::listed(below), right, rows.len(), &mut out[first..], m);
         });

@@ -13,6 +13,7 @@ use super::super::thinned::Thinned;
 use super::super::{Statistics, Sweep};
 use super::{GRAM_ROWS, Observations};
 use crate::Result;
+use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{axpy, column_dot, mirror, weighted_square};
 use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -155,7 +156,7 @@ impl Statistics for Observations<'_> {
                 let values = Tall::new(block.values.data, block.values.stride, diag.len());
                 // Made anew for each block: of N rows it would be as large as the active columns.
                 let right = self.right(&columns, rows);
-                let right = Tall::new(&right, rows.len(), wanted.len() + 1);
+                let right = Tall::new(&right, stride(rows.len()), wanted.len() + 1);
                 add_transpose_product(values, right, rows.len(), products, diag.len());
                 if !fixed {
                     for (c, diag) in diag.iter_mut().enumerate() {
@@ -235,11 +236,12 @@ impl Statistics for Observations<'_> {
         let m = js.len();
         let mut gram = DMatrix::zeros(m, m);
         // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut columns = Vec::new();
+        let mut columns = Aligned::default();
         let mut gradient = vec![0.0; m];
         for rows in pieces(self.target.len(), GRAM_ROWS) {
-            columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
-            let columns: Vec<&[f64]> = columns.chunks_exact(rows.len()).collect();
+            let apart = columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
+            let columns = columns.chunks_exact(apart);
+            let columns: Vec<&[f64]> = columns.map(|column| &column[..rows.len()]).collect();
             self.add_gram(&columns, &rows, gram.as_mut_slice());
             for (g, column) in gradient.iter_mut().zip(&columns) {
                 *g += column_dot(column, &self.residual[rows.clone()]);
