@@ -97,6 +97,22 @@ impl Factors {
         0.5 * (new - old) * (s / (old * (new + s)) - q * q / both)
     }
 
+    /// Whether re-estimation is a move, and gains less than `least`, of a function in the model with a flat prior: no less than
+    /// [`Factors::most_gain_of_moving`] says, by the posterior alone and without a division.
+    ///
+    /// With g = 1 - alpha Sigma = s Sigma and D = mu^2 - g Sigma, which has the sign of q^2 - s: the new alpha is g^2 / D, and
+    /// what that bound says comes to (g - alpha mu^2)^2 / (2 alpha mu^2 g).
+    #[inline]
+    pub(super) fn moves_for_less(alpha: f64, variance: f64, mean: f64, least: f64) -> bool {
+        /// What is nearer to leaving is looked at more closely.
+        const CLEAR: f64 = 1e-6;
+        let g = 1.0 - alpha * variance;
+        let square = mean * mean;
+        let part = alpha * square;
+        let slope = g - part;
+        g > 0.0 && square > (1.0 + CLEAR) * g * variance && slope * slope < 2.0 * least * part * g
+    }
+
     /// -l(alpha): the gain of deleting. Positive exactly where the function does not belong.
     pub(super) fn gain_of_deleting(self, alpha: f64) -> f64 {
         let gain = 0.5 * ((self.s / alpha).ln_1p() - self.q * self.q / (alpha + self.s));

@@ -47,6 +47,9 @@ impl Proposal {
 impl Outlook {
     /// Takes function `k` into account; moves that gain less than `least` do not count.
     fn consider(&mut self, state: &State, k: usize, least: f64) {
+        if state.moves_for_less(k, least) {
+            return;
+        }
         let (factors, old) = (state.factors(k), state.alpha[k]);
         let (best, alpha, gain) = if let Some(alpha) = factors.optimal_alpha() {
             // Most moves are small, and their logarithm is not worth taking.

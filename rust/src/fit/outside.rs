@@ -7,10 +7,12 @@ use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::state::State;
+use crate::linalg::aligned::Aligned;
 use crate::linalg::blas::head;
 use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::fill_pieces;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::symmetric::Symmetric;
 
 /// Gains that differ by less than this fraction are the same.
 pub(super) const TIE: f64 = 1e-7;
@@ -24,24 +26,25 @@ const MANY_PRODUCTS: usize = 2_000_000;
 /// Between calls they belong to the state as it is; for functions in the model they mean nothing.
 #[derive(Clone)]
 pub(super) struct Outside {
-    s: Vec<f64>,
-    q: Vec<f64>,
-    inside: Vec<bool>,
+    s: Aligned,
+    q: Aligned,
+    /// 1 for members that may enter, 0 for those in the model and those that are kept out.
+    open: Aligned,
     entries: Vec<u8>,
     priors: Priors,
     /// One value for each member.
-    work: Vec<f64>,
+    work: Aligned,
 }
 
 impl Outside {
     pub(super) fn new(pool: &Pool, state: &State) -> Self {
         let mut this = Self {
-            s: vec![0.0; pool.len()],
-            q: vec![0.0; pool.len()],
-            inside: vec![false; pool.len()],
+            s: Aligned::zeros(pool.len()),
+            q: Aligned::zeros(pool.len()),
+            open: Aligned::zeros(pool.len()),
             entries: vec![0; pool.len()],
             priors: pool.priors.clone(),
-            work: vec![0.0; pool.len()],
+            work: Aligned::zeros(pool.len()),
         };
         this.refresh(pool, state);
         this
@@ -49,11 +52,11 @@ impl Outside {
 
     /// Everything from scratch.
     pub(super) fn refresh(&mut self, pool: &Pool, state: &State) {
-        self.inside.fill(false);
-        state.active.iter().for_each(|&j| self.inside[j] = true);
+        (0..pool.len()).for_each(|i| self.set_open(i, true));
+        state.active.iter().for_each(|&j| self.set_open(j, false));
         self.q.copy_from_slice(&pool.projections);
         for (&j, &mu) in state.active.iter().zip(&state.mu) {
-            let column = head(&pool.gram, j, pool.len());
+            let column = pool.gram.column(j);
             for (q, g) in self.q.iter_mut().zip(column) {
                 *q -= mu * g;
             }
@@ -69,7 +72,7 @@ impl Outside {
                 let first = start + k * LANES;
                 let members = first..first + s.len();
                 for (lane, &j) in lanes.iter_mut().zip(&state.active) {
-                    let column = &head(&pool.gram, j, pool.len())[members.clone()];
+                    let column = &pool.gram.column(j)[members.clone()];
                     lane.iter_mut()
                         .zip(column)
                         .for_each(|(v, g)| *v = state.beta * g);
@@ -84,33 +87,33 @@ impl Outside {
     }
 
     /// The addition that gains most, if it gains `least`.
-    pub(super) fn best_addition(&mut self, state: &State, least: f64) -> Option<(usize, f64)> {
+    pub(super) fn best_addition(&self, state: &State, least: f64) -> Option<(usize, f64)> {
         if !self.priors.are_flat() {
             return self.best_addition_of_all(state, least);
         }
         // Gains rise with q^2 / s, so no logarithm is needed to rank them.
-        dispatch(Ratios {
+        let best = dispatch(Largest {
             s: &self.s,
             q: &self.q,
+            open: &self.open,
             resolved: ALIGNED * state.beta,
-            out: &mut self.work,
-        });
-        let (mut best, mut bar) = (None, 1.0);
-        for (i, &ratio) in self.work.iter().enumerate() {
-            // Of ties the lower index wins: rounding must not choose the model.
-            if ratio > bar && !self.inside[i] && self.gain(i) > self.least_gain(i).max(least) {
-                best = Some(i);
-                bar = ratio * (1.0 + TIE);
-            }
+        })?;
+        let gain = self.gain(best);
+        if gain <= LEAST_GAIN.max(least) {
+            return None;
         }
-        best.map(|i| (i, self.gain(i)))
+        if gain <= self.least_gain(best) {
+            // That one has come too often, and others may not.
+            return self.best_addition_of_all(state, least);
+        }
+        Some((best, gain))
     }
 
     /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
     fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
         let resolved = ALIGNED * state.beta;
         (0..self.s.len())
-            .filter(|&i| !self.inside[i] && self.s[i] > resolved)
+            .filter(|&i| self.may_enter(i) && self.s[i] > resolved)
             .map(|i| (i, self.gain(i)))
             .filter(|&(i, gain)| gain > self.least_gain(i).max(least))
             .fold(None, |best: Option<(usize, f64)>, next| match best {
@@ -135,7 +138,7 @@ impl Outside {
     /// `S += c w^2` and `Q += d w` with `w_i = beta Sigma_k^T Phi^T phi_i`: appendix A, all of its updates.
     fn shift(&mut self, pool: &Pool, state: &State, k: usize, c: f64, d: f64) {
         dispatch(Shift {
-            gram: pool.gram.as_slice(),
+            gram: &pool.gram,
             active: &state.active,
             covariance: head(&state.sigma, k, state.len()),
             beta: state.beta,
@@ -164,12 +167,19 @@ impl Outside {
 
     /// Whether member `i` is outside and has not been kept there.
     pub(super) fn may_enter(&self, i: usize) -> bool {
-        !self.inside[i] && self.entries[i] < MOST_ENTRIES
+        self.open[i] > 0.0
+    }
+
+    /// Says that member `i` is outside and may enter, unless it is kept out, or that it is inside.
+    fn set_open(&mut self, i: usize, outside: bool) {
+        let open = outside && self.entries[i] < MOST_ENTRIES;
+        self.open[i] = f64::from(u8::from(open));
     }
 
     /// Keeps member `i` outside.
     pub(super) fn keep_out(&mut self, i: usize) {
         self.entries[i] = MOST_ENTRIES;
+        self.open[i] = 0.0;
     }
 
     /// Adds member `i` with the alpha that is best for it: appendix A.2.
@@ -190,7 +200,7 @@ impl Outside {
             return Ok(());
         };
         state.add(&entrant, alpha)?;
-        self.inside[i] = true;
+        self.set_open(i, false);
         let k = state.len() - 1;
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
         self.shift(pool, state, k, -1.0 / variance, -mean / variance);
@@ -259,7 +269,7 @@ impl Outside {
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
         self.shift(pool, state, k, 1.0 / variance, mean / variance);
         let i = state.active[k];
-        self.inside[i] = false;
+        self.set_open(i, true);
         state.delete(k);
         // Its own factors went through a cancellation of everything.
         let mut products = Vec::with_capacity(state.len());
@@ -268,24 +278,87 @@ impl Outside {
     }
 }
 
-/// q^2 / s of each candidate that the model has not all but explained, and zero for the others.
-struct Ratios<'a> {
+/// The candidate of the largest q^2 / s, if that is more than 1, among those that may enter and that the model has not all but
+/// explained. Of ties the lowest wins: rounding must not choose the model.
+struct Largest<'a> {
     s: &'a [f64],
     q: &'a [f64],
+    open: &'a [f64],
     resolved: f64,
-    out: &'a mut [f64],
 }
 
-impl WithSimd for Ratios<'_> {
-    type Output = ();
+/// Candidates that are compared side by side: enough to hide how long a comparison takes.
+const SIDE: usize = 16;
+
+/// For each place side by side the candidate that leads so far, by its number, and its q^2 and s.
+#[derive(Clone, Copy)]
+struct Leaders {
+    square: [f64; SIDE],
+    s: [f64; SIDE],
+    at: [f64; SIDE],
+}
+
+impl WithSimd for Largest<'_> {
+    type Output = Option<usize>;
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) {
-        for ((out, s), q) in self.out.iter_mut().zip(self.s).zip(self.q) {
-            let ratio = q * q / s;
-            *out = if *s > self.resolved { ratio } else { 0.0 };
+    fn with_simd<S: Simd>(self, _: S) -> Option<usize> {
+        let mut leaders = Leaders {
+            square: [1.0; SIDE],
+            s: [1.0; SIDE],
+            at: [-1.0; SIDE],
+        };
+        let (s, s_rest) = self.s.as_chunks::<SIDE>();
+        let (q, q_rest) = self.q.as_chunks::<SIDE>();
+        let (open, open_rest) = self.open.as_chunks::<SIDE>();
+        let mut first = 0.0;
+        for ((s, q), open) in s.iter().zip(q).zip(open) {
+            leaders.meet(s, q, open, self.resolved, first);
+            first += SIDE as f64;
         }
+        let [mut s, mut q, mut open] = [[0.0; SIDE]; 3];
+        s[..s_rest.len()].copy_from_slice(s_rest);
+        q[..q_rest.len()].copy_from_slice(q_rest);
+        open[..open_rest.len()].copy_from_slice(open_rest);
+        leaders.meet(&s, &q, &open, self.resolved, first);
+        leaders.first()
+    }
+}
+
+impl Leaders {
+    /// Lets candidates take the lead, each in its place, by more than a tie. Ratios are compared by products, for divisions take long.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into vector code
+    fn meet(
+        &mut self,
+        s: &[f64; SIDE],
+        q: &[f64; SIDE],
+        open: &[f64; SIDE],
+        resolved: f64,
+        first: f64,
+    ) {
+        for place in 0..SIDE {
+            let square = open[place] * (q[place] * q[place]);
+            let ahead = square * self.s[place] > (1.0 + TIE) * self.square[place] * s[place];
+            let ahead = ahead & (s[place] > resolved);
+            self.square[place] = if ahead { square } else { self.square[place] };
+            self.s[place] = if ahead { s[place] } else { self.s[place] };
+            self.at[place] = if ahead { first + place as f64 } else { self.at[place] };
+        }
+    }
+
+    /// The first of all that lead but for a tie.
+    fn first(&self) -> Option<usize> {
+        let ratio = |place: usize| self.square[place] / self.s[place];
+        let most = (0..SIDE).map(ratio).fold(1.0, f64::max);
+        let at = (0..SIDE)
+            .filter(|&place| self.at[place] >= 0.0 && ratio(place) * (1.0 + TIE) >= most)
+            .map(|place| self.at[place])
+            .fold(f64::INFINITY, f64::min);
+        // A place in a slice, which a float holds exactly.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        at.is_finite().then_some(at as usize)
     }
 }
 
@@ -293,7 +366,7 @@ impl WithSimd for Ratios<'_> {
 const COLUMNS: usize = 8;
 
 struct Shift<'a> {
-    gram: &'a [f64],
+    gram: &'a Symmetric,
     active: &'a [usize],
     covariance: &'a [f64],
     beta: f64,
@@ -312,7 +385,7 @@ impl WithSimd for Shift<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         let n = self.w.len();
         self.w.fill(0.0);
-        let column = |j: usize| &self.gram[j * n..(j + 1) * n];
+        let column = |j: usize| self.gram.column(j);
         let mut terms = self.active.iter().zip(self.covariance);
         // Several columns at a time, so that w is read and written less often.
         while terms.len() >= COLUMNS {

@@ -9,7 +9,8 @@ use super::prior::Priors;
 use super::record::{Halt, Recorder};
 use super::state::{Entrant, State};
 use crate::Result;
-use crate::linalg::blas::{axpy, dot, head};
+use crate::linalg::blas::{axpy, dot};
+use crate::linalg::symmetric::Symmetric;
 use crate::stats::{Statistics, Sweep, check_flag};
 
 /// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.
@@ -18,7 +19,7 @@ use crate::stats::{Statistics, Sweep, check_flag};
 pub(super) struct Pool {
     /// Which functions of the dictionary these are, ascending.
     members: Vec<usize>,
-    pub(super) gram: DMatrix<f64>,
+    pub(super) gram: Symmetric,
     /// phi_i^T W t.
     pub(super) projections: Vec<f64>,
     /// t^T W t.
@@ -81,8 +82,9 @@ impl Pool {
         let is_near = nearly.is_some();
         let (gram, gradient) = match nearly {
             Some(nearly) => nearly,
-            None => stats.among(&members)?,
+            None => stats.lower_among(&members)?,
         };
+        let gram = Symmetric::from_lower(&gram);
         let mut pool = Self {
             gram,
             projections: gradient.clone(),
@@ -98,7 +100,7 @@ impl Pool {
         for (&j, &r) in state.active.iter().zip(state.reference()) {
             axpy(
                 r,
-                head(&pool.gram, pool.place(j), pool.len()),
+                pool.gram.column(pool.place(j)),
                 &mut pool.projections,
             );
         }
@@ -127,7 +129,7 @@ impl Pool {
 
     /// Each member with its product with member `j`, all by their own names.
     pub(super) fn products_with(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
-        let column = head(&self.gram, self.place(j), self.len());
+        let column = self.gram.column(self.place(j));
         self.members.iter().copied().zip(column.iter().copied())
     }
 
@@ -248,11 +250,11 @@ impl Statistics for &Pool {
             .map(|i| self.projections[i] - self.product(i, active, mu))
             .collect();
         Ok(Sweep {
-            diag: self.gram.diagonal().as_slice().to_vec(),
+            diag: self.gram.diagonal(),
             gradient,
             gram: wanted
                 .iter()
-                .map(|&j| self.gram.column(j).iter().copied().collect())
+                .map(|&j| self.gram.column(j).to_vec())
                 .collect(),
             deviance: self.deviance(active, mu)?,
         })

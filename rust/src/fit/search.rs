@@ -16,7 +16,6 @@ use super::settings::{
 };
 use super::state::State;
 use crate::Error;
-use crate::linalg::blas::head;
 use crate::linalg::parallel::map_pieces;
 
 /// What a search begins with.
@@ -228,7 +227,9 @@ impl Pool {
     fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
         /// Squared cosine.
         const LEAST: f64 = 0.04;
-        let mut alike = head(&self.gram, j, self.len())
+        let mut alike = self
+            .gram
+            .column(j)
             .iter()
             .enumerate()
             .filter(|&(i, g)| g * g > LEAST * self.gram[(i, i)] * self.gram[(j, j)]);

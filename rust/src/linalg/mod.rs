@@ -21,6 +21,8 @@ pub(crate) mod simd;
 #[cfg(feature = "parallel")]
 mod standby;
 #[cfg(feature = "fit")]
+pub(crate) mod symmetric;
+#[cfg(feature = "fit")]
 pub(crate) mod twofold;
 
 #[cfg(feature = "fit")]

@@ -236,6 +236,14 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>;
 
+    /// [`Statistics::among`], of which what is above the diagonal does not count.
+    ///
+    /// # Errors
+    /// As [`Statistics::deviance`].
+    fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        self.among(js)
+    }
+
     /// [`Statistics::sweep`] to six digits or so, if that is less work: to see where to look, not to end on. Its parts are those of the
     /// likelihood of [`Statistics::nearly_among`].
     ///

@@ -227,6 +227,12 @@ impl Statistics for Observations<'_> {
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        let (mut gram, gradient) = self.lower_among(js)?;
+        mirror(&mut gram);
+        Ok((gram, gradient))
+    }
+
+    fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
         if let Some(factor) = self.factor.clone() {
             let gram = self.factor_gram(&factor)?;
@@ -248,7 +254,6 @@ impl Statistics for Observations<'_> {
             }
         }
         self.check_cancel()?;
-        mirror(&mut gram);
         Ok((gram, gradient))
     }
 
