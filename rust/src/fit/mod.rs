@@ -36,6 +36,7 @@ mod state;
 mod stationary;
 mod together;
 mod top_down;
+mod trials;
 mod variational;
 mod warm;
 

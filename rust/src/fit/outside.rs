@@ -344,7 +344,11 @@ impl Leaders {
             let ahead = ahead & (s[place] > resolved);
             self.square[place] = if ahead { square } else { self.square[place] };
             self.s[place] = if ahead { s[place] } else { self.s[place] };
-            self.at[place] = if ahead { first + place as f64 } else { self.at[place] };
+            self.at[place] = if ahead {
+                first + place as f64
+            } else {
+                self.at[place]
+            };
         }
     }
 

@@ -98,11 +98,7 @@ impl Pool {
         };
         // The residual holds what the model leaves; adding the model back gives the targets.
         for (&j, &r) in state.active.iter().zip(state.reference()) {
-            axpy(
-                r,
-                pool.gram.column(pool.place(j)),
-                &mut pool.projections,
-            );
+            axpy(r, pool.gram.column(pool.place(j)), &mut pool.projections);
         }
         for (&j, &r) in state.active.iter().zip(state.reference()) {
             let i = pool.place(j);

@@ -5,18 +5,18 @@
 //! an active function with those most aligned with it and lets the ordinary scheme go on from there. A better result
 //! replaces the model. All of it happens on a [`Pool`], at no cost that grows with the rows or the dictionary.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
 use super::outside::Outside;
 use super::pool::Pool;
 use super::record::{Halt, Recorder};
-use super::settings::{
-    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, MOST_IN_VAIN, NEIGHBOURHOOD, START_NOISE, TRIAL,
-    TRIALS_AT_A_TIME,
-};
+use super::settings::{FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL};
 use super::state::State;
+use super::trials::{self, Budget};
 use crate::Error;
-use crate::linalg::parallel::map_pieces;
 
 /// What a search begins with.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -51,28 +51,12 @@ pub(super) fn search(
         Opening::Restart => best.restart(pool, noise),
     };
     best.keep_better(opened)?;
-    let (mut trials, mut in_vain) = (0, 0);
-    'rounds: loop {
+    let mut budget = Budget::of(most_trials);
+    loop {
         let reached = best.evidence;
-        for batch in seeds(pool, &best.state).chunks(TRIALS_AT_A_TIME) {
-            // All of a batch start from the same model, so threads do not show in the result.
-            let outcomes = map_pieces(batch.len(), 1, |range| {
-                best.without_neighbourhood(pool, batch[range.start], noise)
-            });
-            let standing = best.evidence;
-            for outcome in outcomes {
-                best.keep_better(outcome)?;
-            }
-            trials += batch.len();
-            in_vain += batch.len();
-            if best.evidence > standing {
-                in_vain = 0;
-            }
-            if trials >= most_trials || in_vain >= MOST_IN_VAIN {
-                break 'rounds;
-            }
-        }
-        if best.evidence <= reached {
+        let seeds = seeds(pool, &best.state);
+        best = trials::round(pool, best, seeds, noise, &mut budget)?;
+        if budget.is_spent() || best.evidence <= reached {
             break;
         }
     }
@@ -113,6 +97,7 @@ pub(super) fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
 }
 
 /// A model over the pool, with what it leaves to gain outside.
+#[derive(Clone)]
 pub(super) struct Model {
     pub(super) state: State,
     pub(super) outside: Outside,
@@ -132,7 +117,7 @@ impl Model {
     /// better.
     fn keep_better(&mut self, other: Result<Option<Self>, Halt>) -> Result<(), Halt> {
         match other {
-            Ok(Some(other)) if other.evidence > self.evidence + LEAST_IMPROVEMENT => *self = other,
+            Ok(Some(other)) if other.beats(self) => *self = other,
             Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => {}
             Err(halt) => return Err(halt),
         }
@@ -141,7 +126,14 @@ impl Model {
 
     /// This model as trials are settled.
     fn settled(&self, pool: &Pool, noise: Option<NoiseRange>) -> Result<Option<Self>, Halt> {
-        self.challenge(pool, self.state.clone(), self.outside.clone(), noise)
+        let recorder = &mut Recorder::silent();
+        self.challenge(
+            pool,
+            self.state.clone(),
+            self.outside.clone(),
+            noise,
+            recorder,
+        )
     }
 
     /// What the scheme comes to from an empty model; `None` if nothing better.
@@ -156,33 +148,30 @@ impl Model {
         }
         climb(pool, &mut state, noise, FREE, &mut recorder)?;
         let outside = Outside::new(pool, &state);
-        self.challenge(pool, state, outside, noise)
+        self.challenge(pool, state, outside, noise, &mut recorder)
     }
 
-    /// What becomes of this model if `seed` and its neighbours leave; `None` if nothing better.
-    fn without_neighbourhood(
+    /// What becomes of this model if `seed` and its neighbours leave; `None` if nothing better. It ends early once it is called
+    /// `off`.
+    pub(super) fn without_neighbourhood(
         &self,
         pool: &Pool,
         seed: usize,
         noise: Option<NoiseRange>,
+        off: &Arc<AtomicBool>,
     ) -> Result<Option<Self>, Halt> {
+        let mut recorder = Recorder::silent_until(off);
         let (mut state, mut outside) = (self.state.clone(), self.outside.clone());
         for i in pool.nearest(seed, &state.active) {
             if let Some(k) = state.active.iter().position(|&j| j == i) {
                 outside.delete(pool, &mut state, k);
             }
         }
-        step_greedily(
-            pool,
-            &mut state,
-            &mut outside,
-            FREE,
-            &mut Recorder::silent(),
-        )?;
+        step_greedily(pool, &mut state, &mut outside, FREE, &mut recorder)?;
         if self.has_functions_of(&state) {
             return Ok(None);
         }
-        self.challenge(pool, state, outside, noise)
+        self.challenge(pool, state, outside, noise, &mut recorder)
     }
 
     /// Settles a state that is nearly so, if that can make it better than this one.
@@ -192,18 +181,12 @@ impl Model {
         mut state: State,
         mut outside: Outside,
         noise: Option<NoiseRange>,
+        recorder: &mut Recorder<'_>,
     ) -> Result<Option<Self>, Halt> {
         if state.log_posterior() + HOPELESS < self.evidence {
             return Ok(None);
         }
-        climb_from(
-            pool,
-            &mut state,
-            &mut outside,
-            noise,
-            TRIAL,
-            &mut Recorder::silent(),
-        )?;
+        climb_from(pool, &mut state, &mut outside, noise, TRIAL, recorder)?;
         Ok(Some(Self {
             evidence: state.log_posterior(),
             state,

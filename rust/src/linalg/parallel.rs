@@ -6,6 +6,8 @@
 use std::ops::Range;
 #[cfg(feature = "parallel")]
 use std::sync::Arc;
+#[cfg(all(feature = "fit", feature = "parallel"))]
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(feature = "parallel")]
 use super::standby;
@@ -76,6 +78,52 @@ fn fill_alone<T>(values: &mut [T], size: usize, f: impl Fn(usize, &mut [T])) {
     }
     for (piece, values) in values.chunks_mut(size).enumerate() {
         f(piece * size, values);
+    }
+}
+
+#[cfg(feature = "fit")]
+/// Runs the jobs that `next` has, as many at a time as there are threads. It is asked again after each, so there may be more of them by
+/// then.
+pub(crate) fn run_jobs<J: Send>(
+    next: impl Fn() -> Option<J> + Sync + Send,
+    run: impl Fn(J) + Sync + Send,
+) {
+    #[cfg(feature = "parallel")]
+    if rayon::current_num_threads() > 1 {
+        standby::call();
+        let idle = AtomicUsize::new(rayon::current_num_threads());
+        rayon::scope(|scope| hand_out(scope, &idle, &next, &run));
+        return;
+    }
+    while let Some(job) = next() {
+        run(job);
+    }
+}
+
+#[cfg(all(feature = "fit", feature = "parallel"))]
+/// Gives a job to each idle thread, as long as there are any, and so again after each.
+fn hand_out<'s, J: Send>(
+    scope: &rayon::Scope<'s>,
+    idle: &'s AtomicUsize,
+    next: &'s (impl Fn() -> Option<J> + Sync + Send),
+    run: &'s (impl Fn(J) + Sync + Send),
+) where
+    J: 's,
+{
+    let one_less = |idle: usize| idle.checked_sub(1);
+    while idle
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+        .is_ok()
+    {
+        let Some(job) = next() else {
+            idle.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        scope.spawn(move |scope| {
+            run(job);
+            idle.fetch_add(1, Ordering::Relaxed);
+            hand_out(scope, idle, next, run);
+        });
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::joint::NoiseRange;
 use super::super::pool::Pool;
-use super::super::record::Halt;
+use super::super::record::{Halt, Recorder};
 use super::super::search::Model;
 use super::super::settings::{HOPELESS, LEAST_EXCHANGE, Search, TRIALS_AT_A_TIME};
 use super::super::state::State;
@@ -136,5 +136,5 @@ fn after(
     apply(pool, &mut state, &mut outside, change)?;
     state.recompute()?;
     outside.refresh(pool, &state);
-    model.challenge(pool, state, outside, noise)
+    model.challenge(pool, state, outside, noise, &mut Recorder::silent())
 }

@@ -1,0 +1,188 @@
+//! The trials of a search, under way on all threads there are.
+//!
+//! They go by batches, and threads do not show: the trials of a batch all start from the model that the batches before have led
+//! to. Some take several times as long as others. So a thread that finds nothing left to do in a batch goes on with the next, from
+//! the model as it is. Most batches lead nowhere, and then that is the model to start from. Where one does lead to a better model,
+//! trials of later batches are called off, and made again from there.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::joint::NoiseRange;
+use super::pool::Pool;
+use super::record::Halt;
+use super::search::Model;
+use super::settings::{LEAST_IMPROVEMENT, MOST_IN_VAIN, TRIALS_AT_A_TIME};
+use crate::Error;
+use crate::linalg::parallel::run_jobs;
+
+/// What is left to a search.
+pub(super) struct Budget {
+    trials: usize,
+    in_vain: usize,
+}
+
+impl Budget {
+    pub(super) fn of(trials: usize) -> Self {
+        Self {
+            trials,
+            in_vain: MOST_IN_VAIN,
+        }
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.trials == 0 || self.in_vain == 0
+    }
+
+    fn spend(&mut self, trials: usize, led_to_better: bool) {
+        self.trials = self.trials.saturating_sub(trials);
+        self.in_vain = if led_to_better {
+            MOST_IN_VAIN
+        } else {
+            self.in_vain.saturating_sub(trials)
+        };
+    }
+}
+
+/// What trials with these functions, in this order, lead to.
+pub(super) fn round(
+    pool: &Pool,
+    best: Model,
+    seeds: Vec<usize>,
+    noise: Option<NoiseRange>,
+    budget: &mut Budget,
+) -> Result<Model, Halt> {
+    let round = Mutex::new(Round::new(best, seeds, budget));
+    let on =
+        || -> MutexGuard<'_, Round<'_>> { round.lock().unwrap_or_else(PoisonError::into_inner) };
+    run_jobs(
+        || on().next(),
+        |trial: Trial| {
+            let (from, seed, off) = (&trial.from, trial.seed, &trial.off);
+            let outcome = from.without_neighbourhood(pool, seed, noise, off);
+            on().take(&trial, outcome);
+        },
+    );
+    let round = round.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match round.halt {
+        Some(halt) => Err(halt),
+        None => Ok(Arc::unwrap_or_clone(round.best)),
+    }
+}
+
+type Outcome = Result<Option<Model>, Halt>;
+
+/// One trial under way.
+struct Trial {
+    place: usize,
+    seed: usize,
+    from: Arc<Model>,
+    off: Arc<AtomicBool>,
+}
+
+/// How far a round has come.
+///
+/// Between calls the batches up to `settled` have been taken into account, in order, and all trials under way that `off` has not
+/// called off start from `best`.
+struct Round<'b> {
+    best: Arc<Model>,
+    seeds: Vec<usize>,
+    /// The next to be tried.
+    next: usize,
+    outcomes: Vec<Option<Outcome>>,
+    settled: usize,
+    off: Arc<AtomicBool>,
+    budget: &'b mut Budget,
+    halt: Option<Halt>,
+}
+
+impl<'b> Round<'b> {
+    fn new(best: Model, seeds: Vec<usize>, budget: &'b mut Budget) -> Self {
+        Self {
+            best: Arc::new(best),
+            next: 0,
+            outcomes: seeds.iter().map(|_| None).collect(),
+            settled: 0,
+            off: Arc::default(),
+            budget,
+            halt: None,
+            seeds,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.halt.is_some() || self.budget.is_spent()
+    }
+
+    fn next(&mut self) -> Option<Trial> {
+        if self.is_over() {
+            return None;
+        }
+        let (place, seed) = (self.next, *self.seeds.get(self.next)?);
+        self.next += 1;
+        Some(Trial {
+            place,
+            seed,
+            from: Arc::clone(&self.best),
+            off: Arc::clone(&self.off),
+        })
+    }
+
+    /// Takes in what a trial has led to.
+    fn take(&mut self, trial: &Trial, outcome: Outcome) {
+        if trial.off.load(Ordering::Relaxed) {
+            return;
+        }
+        self.outcomes[trial.place] = Some(outcome);
+        while let Some(batch) = self.complete_batch() {
+            self.settle(batch);
+        }
+        if self.is_over() {
+            self.off.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The next batch, if all of its trials are over.
+    fn complete_batch(&self) -> Option<Range<usize>> {
+        let batch = self.settled..(self.settled + TRIALS_AT_A_TIME).min(self.seeds.len());
+        let complete = self.outcomes[batch.clone()].iter().all(Option::is_some);
+        (!self.is_over() && !batch.is_empty() && complete).then_some(batch)
+    }
+
+    fn settle(&mut self, batch: Range<usize>) {
+        let standing = self.best.evidence;
+        for place in batch.clone() {
+            match self.outcomes[place].take() {
+                Some(Ok(Some(other))) if other.beats(&self.best) => self.best = Arc::new(other),
+                // One that lost its definiteness or its way to rounding is no better.
+                None
+                | Some(
+                    Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations),
+                ) => {}
+                Some(Err(halt)) => {
+                    self.halt = Some(halt);
+                    return;
+                }
+            }
+        }
+        let better = self.best.evidence > standing;
+        self.budget.spend(batch.len(), better);
+        self.settled = batch.end;
+        if better {
+            self.off.store(true, Ordering::Relaxed);
+            self.off = Arc::default();
+            self.next = self.settled;
+            self.outcomes[self.settled..]
+                .iter_mut()
+                .for_each(|o| *o = None);
+        }
+    }
+}
+
+impl Model {
+    /// Whether it is better by what counts.
+    pub(super) fn beats(&self, other: &Self) -> bool {
+        self.evidence > other.evidence + LEAST_IMPROVEMENT
+    }
+}
