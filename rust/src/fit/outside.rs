@@ -354,15 +354,16 @@ impl Leaders {
 
     /// The first of all that lead but for a tie.
     fn first(&self) -> Option<usize> {
+        let leads = |place: &usize| self.at[*place] >= 0.0;
         let ratio = |place: usize| self.square[place] / self.s[place];
-        let most = (0..SIDE).map(ratio).fold(1.0, f64::max);
+        let most = (0..SIDE).filter(leads).map(ratio).reduce(f64::max)?;
         let at = (0..SIDE)
-            .filter(|&place| self.at[place] >= 0.0 && ratio(place) * (1.0 + TIE) >= most)
+            .filter(|place| leads(place) && ratio(*place) * (1.0 + TIE) >= most)
             .map(|place| self.at[place])
-            .fold(f64::INFINITY, f64::min);
+            .reduce(f64::min)?;
         // A place in a slice, which a float holds exactly.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        at.is_finite().then_some(at as usize)
+        Some(at as usize)
     }
 }
 

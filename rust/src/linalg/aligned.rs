@@ -64,12 +64,11 @@ impl Aligned {
         self.values.resize(self.start + len, 0.0);
     }
 
-    /// Appends a column and zeros, `apart` numbers in all.
-    pub(crate) fn push_column(&mut self, column: impl Iterator<Item = f64>, apart: usize) {
-        let len = self.len() + apart;
-        self.reserve(len);
-        self.values.extend(column.take(apart));
-        self.resize(len);
+    /// Appends zeros, and gives them to be written over.
+    pub(crate) fn grow(&mut self, more: usize) -> &mut [f64] {
+        let len = self.len();
+        self.resize(len + more);
+        &mut self[len..]
     }
 
     pub(crate) fn append(&mut self, more: &[f64]) {

@@ -60,6 +60,15 @@ impl WithSimd for WeightedSquare<'_> {
     }
 }
 
+/// `out = x y`, element by element.
+pub fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
+    dispatch(|| {
+        for (out, (x, y)) in out.iter_mut().zip(x.iter().zip(y)) {
+            *out = x * y;
+        }
+    });
+}
+
 /// `y += c * x`.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `dot`

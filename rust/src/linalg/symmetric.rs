@@ -9,8 +9,8 @@ use super::parallel::{fill_pieces, pieces};
 
 /// Columns that one thread fills at a time.
 const COLUMNS: usize = 32;
-/// Rows at a time above the diagonal: a line of each of those columns.
-const ROWS: usize = 8;
+/// Rows and columns of a tile above the diagonal: what is read, and written, are lines of the cache.
+const SIDE: usize = 8;
 
 /// A symmetric matrix with all its elements, its columns beginning with lines of the cache.
 pub(crate) struct Symmetric {
@@ -28,11 +28,18 @@ impl Symmetric {
         fill_pieces(&mut values, COLUMNS * stride.max(1), |start, out| {
             let first = start / stride;
             let width = out.len() / stride;
-            for rows in pieces(first, ROWS) {
-                for i in rows {
-                    let row = &below[i * size + first..][..width];
-                    for (j, v) in row.iter().enumerate() {
-                        out[j * stride + i] = *v;
+            for start in (0..first).step_by(SIDE) {
+                for columns in pieces(width, SIDE) {
+                    // `first` is a multiple of the side.
+                    let mut tile = [[0.0; SIDE]; SIDE];
+                    for (i, row) in tile.iter_mut().enumerate() {
+                        let place = (start + i) * size + first;
+                        row[..columns.len()].copy_from_slice(&below[place..][columns.clone()]);
+                    }
+                    for (k, j) in columns.enumerate() {
+                        let out = &mut out[j * stride + start..][..SIDE];
+                        let column: [f64; SIDE] = std::array::from_fn(|i| tile[i][k]);
+                        out.copy_from_slice(&column);
                     }
                 }
             }

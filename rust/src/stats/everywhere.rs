@@ -5,6 +5,7 @@ use super::factor::{Grade, MOST_OTHERS};
 use super::newton::{Newton, Seen};
 use super::table::Table;
 use crate::Points;
+use crate::linalg::aligned::Aligned;
 use crate::linalg::parallel::map_pieces;
 
 /// Points at a time.
@@ -68,9 +69,13 @@ impl Everywhere {
                 return Some(this);
             }
             newton = this.newton;
-            let function = |k| far.values.iter().skip(k).step_by(newton.len()).copied();
-            let functions: Vec<Vec<f64>> =
-                (0..newton.len()).map(|k| function(k).collect()).collect();
+            let function = |k| {
+                let mut here = Aligned::zeros(far.powers.len());
+                let values = far.values.iter().skip(k).step_by(newton.len());
+                here.iter_mut().zip(values).for_each(|(h, v)| *h = *v);
+                here
+            };
+            let functions = (0..newton.len()).map(function).collect();
             let left = far.powers;
             newton.grow(&far.points, Seen { functions, left }, grade.tol, grade.most)?;
         }

@@ -15,7 +15,7 @@ use super::everywhere::Everywhere;
 use super::newton::{Newton, Seen, sample};
 use super::table::{COLUMNS, Table};
 use crate::linalg::aligned::{Aligned, stride};
-use crate::linalg::blas::{axpy, dot, mirror, weighted_square};
+use crate::linalg::blas::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::linalg::combination::add_product;
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -251,9 +251,8 @@ impl Factor {
             let (height, apart) = (rows.len(), stride(rows.len()));
             let mut weighted = Aligned::with_room(r * apart);
             for k in 0..r {
-                let values = self.features.column(k)[rows.clone()].iter();
-                let weights = &weights[rows.clone()];
-                weighted.push_column(values.zip(weights).map(|(v, w)| v * w), apart);
+                let values = &self.features.column(k)[rows.clone()];
+                multiply_into(values, &weights[rows.clone()], weighted.grow(apart));
             }
             for columns in pieces(r, COLUMNS) {
                 let below = self.features.tall(&(columns.start..r), rows.start);

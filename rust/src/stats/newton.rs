@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use super::design::Family;
+use crate::linalg::aligned::Aligned;
 use crate::linalg::combination::add_combination;
 use crate::linalg::lanes::{LANES, solve_lanes, square_lanes};
 use crate::linalg::parallel::pieces;
@@ -39,7 +40,7 @@ pub(super) struct Newton {
 /// What landmarks say of some points.
 pub(super) struct Seen {
     /// u, function after function.
-    pub(super) functions: Vec<Vec<f64>>,
+    pub(super) functions: Vec<Aligned>,
     /// k(x, x) less the squares of these.
     pub(super) left: Vec<f64>,
 }
@@ -105,9 +106,9 @@ impl Newton {
             let root = left[at].sqrt();
             let row: Vec<f64> = functions.iter().map(|u| u[at]).collect();
             let minus: Vec<f64> = row.iter().map(|u| -u).collect();
-            let mut u = vec![0.0; size];
+            let mut u = Aligned::zeros(size);
             self.kernel.column_into(&points, point(at), 0..size, &mut u);
-            let columns: Vec<&[f64]> = functions.iter().map(Vec::as_slice).collect();
+            let columns: Vec<&[f64]> = functions.iter().map(|u| &u[..]).collect();
             add_combination(&columns, &minus, &mut u);
             sums = dispatch(TakeOff {
                 u: &mut u,

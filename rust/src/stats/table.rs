@@ -39,8 +39,12 @@ impl Table {
 
     /// One more column, in pieces.
     pub(super) fn push_pieces<'p>(&mut self, pieces: impl Iterator<Item = &'p [f64]>) {
-        let values = pieces.flatten().copied();
-        self.values.push_column(values, stride(self.height));
+        let mut rest = self.values.grow(stride(self.height));
+        for piece in pieces {
+            let here;
+            (here, rest) = rest.split_at_mut(piece.len());
+            here.copy_from_slice(piece);
+        }
         self.width += 1;
     }
 

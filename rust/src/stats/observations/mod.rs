@@ -19,6 +19,7 @@ use super::screen::Prepared;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
 use crate::linalg::aligned::{Aligned, stride};
+use crate::linalg::blas::multiply_into;
 use crate::linalg::combination::add_combination;
 use crate::linalg::parallel::{fill_pieces_of, map_pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -304,8 +305,7 @@ impl<'a> Observations<'a> {
         let (working, apart) = (&self.working[rows.clone()], stride(rows.len()));
         let mut weighted = Aligned::with_room(columns.len() * apart);
         for column in columns {
-            let products = column.iter().zip(working).map(|(v, w)| v * w);
-            weighted.push_column(products, apart);
+            multiply_into(column, working, weighted.grow(apart));
         }
         weighted
     }
@@ -315,10 +315,9 @@ impl<'a> Observations<'a> {
         let (working, apart) = (&self.working[rows.clone()], stride(rows.len()));
         let mut right = Aligned::with_room((columns.len() + 1) * apart);
         for column in columns {
-            let products = column[rows.clone()].iter().zip(working);
-            right.push_column(products.map(|(v, w)| v * w), apart);
+            multiply_into(&column[rows.clone()], working, right.grow(apart));
         }
-        right.push_column(self.residual[rows.clone()].iter().copied(), apart);
+        right.grow(apart)[..rows.len()].copy_from_slice(&self.residual[rows.clone()]);
         right
     }
 
