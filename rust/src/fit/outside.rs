@@ -192,14 +192,15 @@ impl Outside {
     ) -> Result<(), Halt> {
         let mut products = Vec::with_capacity(state.len());
         let entrant = pool.entrant(i, state, &mut products);
-        let factors = state.factors_outside(&entrant);
+        let projection = state.project(&entrant);
+        let factors = projection.1;
         self.entries[i] = self.entries[i].saturating_add(1);
         let Some(alpha) = factors.optimal_alpha() else {
             // The updates had drifted so far as to have it wrong.
             self.refresh(pool, state);
             return Ok(());
         };
-        state.add(&entrant, alpha)?;
+        state.add_projected(&entrant, projection, alpha)?;
         self.set_open(i, false);
         let k = state.len() - 1;
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);

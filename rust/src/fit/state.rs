@@ -292,7 +292,7 @@ impl State {
     }
 
     /// `v = L^-1 beta g`, and with it S and Q.
-    fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Factors) {
+    pub(super) fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Factors) {
         let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
         let q = self.beta * (entrant.gradient - dot(entrant.gram, &self.offset));
         self.chol.solve_lower_in_place(&mut v);
@@ -304,8 +304,18 @@ impl State {
 
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
     pub(super) fn add(&mut self, entrant: &Entrant<'_>, alpha: f64) -> Result<()> {
+        let projection = self.project(entrant);
+        self.add_projected(entrant, projection, alpha)
+    }
+
+    /// [`State::add`] with the entrant's [`State::project`] at hand.
+    pub(super) fn add_projected(
+        &mut self,
+        entrant: &Entrant<'_>,
+        (v, Factors { s, q, .. }): (Vec<f64>, Factors),
+        alpha: f64,
+    ) -> Result<()> {
         let m = self.len();
-        let (v, Factors { s, q, .. }) = self.project(entrant);
         let mut u = v.clone();
         self.chol.solve_lower_transpose_in_place(&mut u);
         self.reserve(m + 1);
