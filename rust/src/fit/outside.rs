@@ -341,8 +341,8 @@ impl Leaders {
     ) {
         for place in 0..SIDE {
             let square = open[place] * (q[place] * q[place]);
+            let square = if s[place] > resolved { square } else { 0.0 };
             let ahead = square * self.s[place] > (1.0 + TIE) * self.square[place] * s[place];
-            let ahead = ahead & (s[place] > resolved);
             self.square[place] = if ahead { square } else { self.square[place] };
             self.s[place] = if ahead { s[place] } else { self.s[place] };
             self.at[place] = if ahead {

@@ -233,7 +233,7 @@ impl Pool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::fit::prior::{Gamma, Priors};
@@ -249,8 +249,8 @@ mod tests {
         [1.0, 0.5, 0.0, 0.0],
     ];
 
-    #[test]
-    fn only_functions_that_others_could_stand_in_for_are_taken_out() {
+    /// A pool of all columns, and a model of the three at right angles.
+    pub(in super::super) fn model_of_three() -> (Pool, Model) {
         let columns = COLUMNS.concat();
         let design = DenseDesign::new(&columns, ROWS, COLUMNS.len()).unwrap();
         let target = vec![3.0, -1.0, 2.0, 0.1];
@@ -264,6 +264,23 @@ mod tests {
             let silent = &mut Recorder::silent();
             outside.add(&pool, &mut state, i, silent).unwrap();
         }
+        let evidence = state.log_posterior();
+        let model = Model {
+            state,
+            outside,
+            evidence,
+        };
+        (pool, model)
+    }
+
+    #[test]
+    fn only_functions_that_others_could_stand_in_for_are_taken_out() {
+        let (pool, model) = model_of_three();
+        let Model {
+            mut state,
+            mut outside,
+            ..
+        } = model;
         let mut tried = seeds(&pool, &state);
         tried.sort_unstable();
         assert_eq!(tried, [0, 1]);

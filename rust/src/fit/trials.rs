@@ -186,3 +186,65 @@ impl Model {
         self.evidence > other.evidence + LEAST_IMPROVEMENT
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::search::tests::model_of_three;
+    use super::*;
+
+    /// What a trial comes to that gains so many nats over a round's best.
+    fn ahead(round: &Round<'_>, gain: f64) -> Model {
+        let mut model = Model::clone(&round.best);
+        model.evidence += gain;
+        model
+    }
+
+    fn is_off(trial: &Trial) -> bool {
+        trial.off.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn trials_ahead_of_a_better_model_are_made_again_from_it() {
+        let (_, model) = model_of_three();
+        let mut budget = Budget::of(100);
+        let mut round = Round::new(model, (10..20).collect(), &mut budget);
+        let standing = round.best.evidence;
+        let trials: Vec<Trial> = (0..6).filter_map(|_| round.next()).collect();
+        assert_eq!(trials.len(), 6);
+        // One that is ahead, and a batch that is complete once its first is over.
+        for place in [5, 3, 1, 2] {
+            let same = ahead(&round, 0.0);
+            round.take(&trials[place], Ok(Some(same)));
+            assert!(round.settled == 0 && trials.iter().all(|trial| !is_off(trial)));
+        }
+        let better = ahead(&round, 1.0);
+        round.take(&trials[0], Ok(Some(better)));
+        assert_eq!(round.settled, TRIALS_AT_A_TIME);
+        assert!(round.best.evidence > standing && trials.iter().all(is_off));
+        // What comes of one that was called off does not count.
+        let much_better = ahead(&round, 5.0);
+        round.take(&trials[4], Ok(Some(much_better)));
+        let again: Vec<usize> = (0..3)
+            .filter_map(|_| round.next())
+            .map(|t| t.seed)
+            .collect();
+        assert_eq!(again, [14, 15, 16]);
+        assert!(round.outcomes[4..].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn trials_ahead_of_a_batch_in_vain_count() {
+        let (_, model) = model_of_three();
+        let mut budget = Budget::of(6);
+        let mut round = Round::new(model, (0..9).collect(), &mut budget);
+        let trials: Vec<Trial> = (0..9).filter_map(|_| round.next()).collect();
+        for trial in trials.iter().rev() {
+            assert!(!round.is_over());
+            let same = ahead(&round, 0.0);
+            round.take(trial, Ok(Some(same)));
+        }
+        // Two batches are more than was to be spent, and the ninth trial is not waited for.
+        assert!(round.is_over() && round.settled == 2 * TRIALS_AT_A_TIME);
+        assert!(round.next().is_none() && trials.iter().all(is_off));
+    }
+}

@@ -102,14 +102,12 @@ pub(crate) fn run_jobs<J: Send>(
 
 #[cfg(all(feature = "fit", feature = "parallel"))]
 /// Gives a job to each idle thread, as long as there are any, and so again after each.
-fn hand_out<'s, J: Send>(
+fn hand_out<'s, J: Send + 's>(
     scope: &rayon::Scope<'s>,
     idle: &'s AtomicUsize,
     next: &'s (impl Fn() -> Option<J> + Sync + Send),
     run: &'s (impl Fn(J) + Sync + Send),
-) where
-    J: 's,
-{
+) {
     let one_less = |idle: usize| idle.checked_sub(1);
     while idle
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
@@ -180,4 +178,34 @@ pub fn with_threads<T: Send>(
 fn start(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().spawn(run)?;
     Ok(())
+}
+
+#[cfg(all(test, feature = "fit"))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn jobs_that_others_lead_to_are_run_too() {
+        for n_threads in [1, 2, 3] {
+            // Each job up to 99 leads to one more, and there are two to begin with.
+            let (waiting, seen) = (Mutex::new(vec![0, 1]), Mutex::new(Vec::new()));
+            with_threads(Some(n_threads), || {
+                run_jobs(
+                    || waiting.lock().unwrap().pop(),
+                    |job: usize| {
+                        seen.lock().unwrap().push(job);
+                        if job + 2 < 100 {
+                            waiting.lock().unwrap().push(job + 2);
+                        }
+                    },
+                );
+            })
+            .unwrap();
+            let mut seen = seen.into_inner().unwrap();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..100).collect::<Vec<_>>());
+        }
+    }
 }
