@@ -10,7 +10,7 @@ use super::prior::{Gamma, Priors};
 use super::record::Recorded;
 use crate::Result;
 use crate::linalg::Cholesky;
-use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one};
+use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one, sum_of_ln};
 use crate::stats::Statistics;
 
 /// Active functions, hyperparameters and the Gaussian posterior over weights.
@@ -241,7 +241,7 @@ impl State {
     ///
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so rounding in mu enters squared.
     pub(crate) fn log_evidence(&self) -> f64 {
-        let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
+        let ln_alpha = sum_of_ln(&self.alpha);
         let penalty: f64 = self
             .alpha
             .iter()

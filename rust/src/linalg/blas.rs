@@ -104,6 +104,22 @@ pub fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
     &mut matrix.as_mut_slice()[start..start + m]
 }
 
+/// The sum of the logarithms of positive numbers: of eight at a time that of their product, which takes an eighth of the time.
+#[must_use]
+pub fn sum_of_ln(values: &[f64]) -> f64 {
+    /// Eight of these have a product that is no less exact for its size.
+    const MODERATE: std::ops::RangeInclusive<f64> = 1e-38..=1e38;
+    let (eights, rest) = values.as_chunks::<8>();
+    let of_product = |values: &[f64]| {
+        if values.iter().all(|v| MODERATE.contains(v)) {
+            values.iter().product::<f64>().ln()
+        } else {
+            values.iter().map(|v| v.ln()).sum()
+        }
+    };
+    eights.iter().map(|e| of_product(e)).sum::<f64>() + of_product(rest)
+}
+
 /// Adds `c x x^T` to the leading block of `matrix`.
 pub fn rank_one(matrix: &mut DMatrix<f64>, c: f64, x: &[f64]) {
     dispatch(RankOne { matrix, c, x });
@@ -164,5 +180,25 @@ impl WithSimd for Bilinear<'_> {
         let rows = self.y.iter().enumerate();
         rows.map(|(j, y)| y * dot(head(self.matrix, j, self.x.len()), self.x))
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_of_numbers_of_any_size_add_up() {
+        for n in 0..40_i32 {
+            for spread in [0.1, 3.0, 15.0, 30.0] {
+                let value = |i: i32| 10_f64.powf(spread * (f64::from(i) * 1.7).sin());
+                let values: Vec<f64> = (0..n).map(value).collect();
+                let expected: f64 = values.iter().map(|v| v.ln()).sum();
+                assert!((sum_of_ln(&values) - expected).abs() < 1e-12 * (1.0 + spread));
+            }
+        }
+        assert!(sum_of_ln(&[1.0, 0.0]) == f64::NEG_INFINITY);
+        let far = [1e-300, 1e-20, 1e300, 1e20];
+        assert!(sum_of_ln(&far).abs() < 1e-12);
     }
 }

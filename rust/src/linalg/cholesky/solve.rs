@@ -2,7 +2,7 @@
 
 use nalgebra::DMatrix;
 
-use super::super::blas::{axpy, axpys, dot};
+use super::super::blas::{axpy, axpys, dot, sum_of_ln};
 use super::super::parallel::pieces;
 use super::super::simd::{Simd, WithSimd, dispatch};
 use super::{Cholesky, TOGETHER, blocked};
@@ -71,7 +71,8 @@ impl Cholesky {
     /// ln |A|.
     #[must_use]
     pub fn ln_det(&self) -> f64 {
-        (0..self.len).map(|i| 2.0 * self.factor[(i, i)].ln()).sum()
+        let diagonal: Vec<f64> = (0..self.len).map(|i| self.factor[(i, i)]).collect();
+        2.0 * sum_of_ln(&diagonal)
     }
 
     /// The leading `len` x `len` block of `out` becomes the inverse of A, symmetric to the bit.
