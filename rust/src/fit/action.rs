@@ -229,6 +229,22 @@ mod tests {
         }
 
         #[test]
+        fn moves_of_little_gain_show_in_the_posterior(
+            ln_alpha in -7.0..7.0_f64, gamma in 0.001..0.999_f64, ratio in 0.0..3.0_f64, ln_least in -15.0..3.0_f64,
+        ) {
+            let (alpha, least) = (ln_alpha.exp(), ln_least.exp());
+            let variance = (1.0 - gamma) / alpha;
+            // At a ratio of 1 alpha is where it would be; below the square root of 1 - gamma the function should leave.
+            let mean = ratio * (gamma / alpha).sqrt();
+            let f = Factors::from_posterior(alpha, variance, mean, Gamma::FLAT);
+            let little = Factors::moves_for_less(alpha, variance, mean, least);
+            let most = f.optimal_alpha().map_or(f64::INFINITY, |new| f.most_gain_of_moving(alpha, new));
+            prop_assert!(!little || most < least * (1.0 + 1e-6));
+            let clear = mean * mean > 1.01 * gamma * variance;
+            prop_assert!(little || !clear || most > least * (1.0 - 1e-6));
+        }
+
+        #[test]
         fn optimal_alpha_is_the_maximum(s in 0.01..100.0_f64, q in -30.0..30.0_f64, factor in 0.1..10.0_f64) {
             let f = flat(s, q);
             match f.optimal_alpha() {

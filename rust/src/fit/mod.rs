@@ -13,6 +13,7 @@ mod fixed_point;
 mod inner;
 mod joint;
 mod laplace;
+mod largest;
 mod leap;
 mod modal_pools;
 mod mode;

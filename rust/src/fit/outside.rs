@@ -2,6 +2,7 @@
 
 use super::action::Factors;
 use super::inner::Proposal;
+use super::largest::Largest;
 use super::pool::Pool;
 use super::prior::Priors;
 use super::record::{Action, Halt, Recorder};
@@ -276,95 +277,6 @@ impl Outside {
         let mut products = Vec::with_capacity(state.len());
         let factors = state.factors_outside(&pool.entrant(i, state, &mut products));
         (self.s[i], self.q[i]) = (factors.s, factors.q);
-    }
-}
-
-/// The candidate of the largest q^2 / s, if that is more than 1, among those that may enter and that the model has not all but
-/// explained. Of ties the lowest wins: rounding must not choose the model.
-struct Largest<'a> {
-    s: &'a [f64],
-    q: &'a [f64],
-    open: &'a [f64],
-    resolved: f64,
-}
-
-/// Candidates that are compared side by side: enough to hide how long a comparison takes.
-const SIDE: usize = 16;
-
-/// For each place side by side the candidate that leads so far, by its number, and its q^2 and s.
-#[derive(Clone, Copy)]
-struct Leaders {
-    square: [f64; SIDE],
-    s: [f64; SIDE],
-    at: [f64; SIDE],
-}
-
-impl WithSimd for Largest<'_> {
-    type Output = Option<usize>;
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) -> Option<usize> {
-        let mut leaders = Leaders {
-            square: [1.0; SIDE],
-            s: [1.0; SIDE],
-            at: [-1.0; SIDE],
-        };
-        let (s, s_rest) = self.s.as_chunks::<SIDE>();
-        let (q, q_rest) = self.q.as_chunks::<SIDE>();
-        let (open, open_rest) = self.open.as_chunks::<SIDE>();
-        let mut first = 0.0;
-        for ((s, q), open) in s.iter().zip(q).zip(open) {
-            leaders.meet(s, q, open, self.resolved, first);
-            first += SIDE as f64;
-        }
-        let [mut s, mut q, mut open] = [[0.0; SIDE]; 3];
-        s[..s_rest.len()].copy_from_slice(s_rest);
-        q[..q_rest.len()].copy_from_slice(q_rest);
-        open[..open_rest.len()].copy_from_slice(open_rest);
-        leaders.meet(&s, &q, &open, self.resolved, first);
-        leaders.first()
-    }
-}
-
-impl Leaders {
-    /// Lets candidates take the lead, each in its place, by more than a tie. Ratios are compared by products, for divisions take long.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code
-    fn meet(
-        &mut self,
-        s: &[f64; SIDE],
-        q: &[f64; SIDE],
-        open: &[f64; SIDE],
-        resolved: f64,
-        first: f64,
-    ) {
-        for place in 0..SIDE {
-            let square = open[place] * (q[place] * q[place]);
-            let square = if s[place] > resolved { square } else { 0.0 };
-            let ahead = square * self.s[place] > (1.0 + TIE) * self.square[place] * s[place];
-            self.square[place] = if ahead { square } else { self.square[place] };
-            self.s[place] = if ahead { s[place] } else { self.s[place] };
-            self.at[place] = if ahead {
-                first + place as f64
-            } else {
-                self.at[place]
-            };
-        }
-    }
-
-    /// The first of all that lead but for a tie.
-    fn first(&self) -> Option<usize> {
-        let leads = |place: &usize| self.at[*place] >= 0.0;
-        let ratio = |place: usize| self.square[place] / self.s[place];
-        let most = (0..SIDE).filter(leads).map(ratio).reduce(f64::max)?;
-        let at = (0..SIDE)
-            .filter(|place| leads(place) && ratio(*place) * (1.0 + TIE) >= most)
-            .map(|place| self.at[place])
-            .reduce(f64::min)?;
-        // A place in a slice, which a float holds exactly.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        Some(at as usize)
     }
 }
 
