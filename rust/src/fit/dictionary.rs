@@ -404,12 +404,13 @@ impl Dictionary {
                 gradient: self.gradient[i],
                 prior: self.priors.of(i),
             };
-            let factors = state.factors_outside(&entrant);
+            let projection = state.project(&entrant);
+            let factors = projection.1;
             conditional.condition_on(c, factors);
             let Some(alpha) = factors.optimal_alpha() else {
                 continue;
             };
-            state.add(&entrant, alpha)?;
+            state.add(&entrant, projection, alpha)?;
             entered.push(c);
             self.entries[i] = self.entries[i].saturating_add(1);
             let recentred = state.recentre(stats)?;

@@ -201,7 +201,7 @@ impl Outside {
             self.refresh(pool, state);
             return Ok(());
         };
-        state.add_projected(&entrant, projection, alpha)?;
+        state.add(&entrant, projection, alpha)?;
         self.set_open(i, false);
         let k = state.len() - 1;
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);

@@ -238,8 +238,9 @@ impl SharedCandidates {
                 gradient: self.expanded.gradient_of(i),
                 prior: Gamma::FLAT,
             };
-            let factors = state.factors_outside(&entrant);
-            state.add(&entrant, alpha)?;
+            let projection = state.project(&entrant);
+            let factors = projection.1;
+            state.add(&entrant, projection, alpha)?;
             block.conditional.let_in(c, alpha, factors.s, factors.q);
             block.entered.push(c);
         }

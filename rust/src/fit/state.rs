@@ -303,13 +303,8 @@ impl State {
     }
 
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
-    pub(super) fn add(&mut self, entrant: &Entrant<'_>, alpha: f64) -> Result<()> {
-        let projection = self.project(entrant);
-        self.add_projected(entrant, projection, alpha)
-    }
-
-    /// [`State::add`] with the entrant's [`State::project`] at hand.
-    pub(super) fn add_projected(
+    /// The entrant comes with its [`State::project`], which whoever chose alpha has made.
+    pub(super) fn add(
         &mut self,
         entrant: &Entrant<'_>,
         (v, Factors { s, q, .. }): (Vec<f64>, Factors),
@@ -540,8 +535,9 @@ mod tests {
                 gradient: dot(column, &residual),
                 prior: Gamma::FLAT,
             };
-            let factors = state.factors_outside(&entrant);
-            state.add(&entrant, alpha).unwrap();
+            let projection = state.project(&entrant);
+            let factors = projection.1;
+            state.add(&entrant, projection, alpha).unwrap();
             0.5 * ((alpha / (alpha + factors.s)).ln() + factors.q.powi(2) / (alpha + factors.s))
         }
 

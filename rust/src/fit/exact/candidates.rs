@@ -117,8 +117,9 @@ fn enters(
     let before = state.clone();
     let from = before.log_posterior();
     for caution in CAUTION {
+        let projection = state.project(&entrant);
         let there = state
-            .add(&entrant, caution * alpha)
+            .add(&entrant, projection, caution * alpha)
             .and_then(|()| to_mode(stats, state));
         match there {
             // False for NaN.
