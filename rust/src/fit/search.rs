@@ -50,7 +50,9 @@ pub(super) fn search(
         Opening::Settling => best.settled(pool, noise),
         Opening::Restart => best.restart(pool, noise),
     };
-    best.keep_better(opened)?;
+    if let Some(better) = best.bettered_by(opened)? {
+        best = better;
+    }
     let mut budget = Budget::of(most_trials);
     loop {
         let reached = best.evidence;
@@ -113,15 +115,18 @@ impl Model {
         }
     }
 
-    /// Becomes the other if that is better. One that lost its definiteness or its way to rounding is no
-    /// better.
-    fn keep_better(&mut self, other: Result<Option<Self>, Halt>) -> Result<(), Halt> {
+    /// The other, if that is better by what counts. One that lost its definiteness or its way to rounding is no better.
+    pub(super) fn bettered_by(
+        &self,
+        other: Result<Option<Self>, Halt>,
+    ) -> Result<Option<Self>, Halt> {
         match other {
-            Ok(Some(other)) if other.beats(self) => *self = other,
-            Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => {}
-            Err(halt) => return Err(halt),
+            Ok(other) => {
+                Ok(other.filter(|other| other.evidence > self.evidence + LEAST_IMPROVEMENT))
+            }
+            Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations) => Ok(None),
+            Err(halt) => Err(halt),
         }
-        Ok(())
     }
 
     /// This model as trials are settled.

@@ -13,8 +13,7 @@ use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::record::Halt;
 use super::search::Model;
-use super::settings::{LEAST_IMPROVEMENT, MOST_IN_VAIN, TRIALS_AT_A_TIME};
-use crate::Error;
+use super::settings::{MOST_IN_VAIN, TRIALS_AT_A_TIME};
 use crate::linalg::parallel::run_jobs;
 
 /// What is left to a search.
@@ -153,14 +152,13 @@ impl<'b> Round<'b> {
     fn settle(&mut self, batch: Range<usize>) {
         let standing = self.best.evidence;
         for place in batch.clone() {
-            match self.outcomes[place].take() {
-                Some(Ok(Some(other))) if other.beats(&self.best) => self.best = Arc::new(other),
-                // One that lost its definiteness or its way to rounding is no better.
-                None
-                | Some(
-                    Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_)) | Halt::MaxIterations),
-                ) => {}
-                Some(Err(halt)) => {
+            let Some(outcome) = self.outcomes[place].take() else {
+                continue;
+            };
+            match self.best.bettered_by(outcome) {
+                Ok(Some(better)) => self.best = Arc::new(better),
+                Ok(None) => {}
+                Err(halt) => {
                     self.halt = Some(halt);
                     return;
                 }
@@ -177,13 +175,6 @@ impl<'b> Round<'b> {
                 .iter_mut()
                 .for_each(|o| *o = None);
         }
-    }
-}
-
-impl Model {
-    /// Whether it is better by what counts.
-    pub(super) fn beats(&self, other: &Self) -> bool {
-        self.evidence > other.evidence + LEAST_IMPROVEMENT
     }
 }
 
