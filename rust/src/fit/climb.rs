@@ -10,12 +10,19 @@ use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
 use super::settings::Effort;
 use super::state::State;
+use super::swap;
 use crate::Error;
 
 /// Functions that come in together once single steps are over, and the part of the first one's gain that is the least of the others':
 /// after them all are settled anew.
 const TOGETHER: usize = 32;
 const LEAST_SHARE: f64 = 0.03;
+
+/// Squared cosine of functions that want the same.
+const ALL_BUT_THE_SAME: f64 = 0.999_999;
+
+/// An addition that gains less than this is often the first step of an exchange, see [`swap`].
+const NEXT_TO_NOTHING: f64 = 0.01;
 
 /// Brings the state to where nothing in the pool gains more than `effort` cares for.
 pub(super) fn climb(
@@ -129,22 +136,23 @@ fn add_several(
             return Ok(added);
         };
         // What its like has left to gain it shows once that is settled.
-        if added > 0 && pool.has_like(i, &state.active) {
+        if added > 0 && pool.has_like(i, &state.active, ALL_BUT_THE_SAME) {
             return Ok(added);
         }
         least = least.max(LEAST_SHARE * gain);
+        if gain < NEXT_TO_NOTHING && swap::instead_of_adding(outside, pool, state, i, recorder)? {
+            continue;
+        }
         outside.add(pool, state, i, recorder)?;
     }
     Ok(TOGETHER)
 }
 
 impl Pool {
-    /// Whether one of these functions is all but the same as function `i`.
-    fn has_like(&self, i: usize, active: &[usize]) -> bool {
-        /// Squared cosine.
-        const LEAST: f64 = 0.999_999;
+    /// Whether the squared cosine of function `i` and one of these is more than `least`.
+    pub(super) fn has_like(&self, i: usize, active: &[usize], least: f64) -> bool {
         let gram = &self.gram;
-        let is_like = |j: usize| gram[(i, j)].powi(2) > LEAST * gram[(i, i)] * gram[(j, j)];
+        let is_like = |j: usize| gram[(i, j)].powi(2) > least * gram[(i, i)] * gram[(j, j)];
         active.iter().any(|&j| is_like(j))
     }
 }

@@ -35,6 +35,7 @@ mod shared_classes;
 mod stand_ins;
 mod state;
 mod stationary;
+mod swap;
 mod together;
 mod top_down;
 mod trials;

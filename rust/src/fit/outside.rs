@@ -123,7 +123,8 @@ impl Outside {
             })
     }
 
-    fn gain(&self, i: usize) -> f64 {
+    /// What adding member `i` gains.
+    pub(super) fn gain(&self, i: usize) -> f64 {
         self.factors_of(i).gain_of_adding()
     }
 

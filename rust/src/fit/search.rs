@@ -244,7 +244,7 @@ pub(super) mod tests {
     use crate::fit::prior::{Gamma, Priors};
     use crate::stats::{DenseDesign, Observations, Statistics};
 
-    const ROWS: usize = 4;
+    pub(in super::super) const ROWS: usize = 4;
 
     /// Three columns at right angles, and one between the first two.
     const COLUMNS: [[f64; ROWS]; 4] = [
@@ -256,16 +256,26 @@ pub(super) mod tests {
 
     /// A pool of all columns, and a model of the three at right angles.
     pub(in super::super) fn model_of_three() -> (Pool, Model) {
-        let columns = COLUMNS.concat();
-        let design = DenseDesign::new(&columns, ROWS, COLUMNS.len()).unwrap();
-        let target = vec![3.0, -1.0, 2.0, 0.1];
-        let mut stats = Observations::new(&design, Likelihood::Gaussian, target, None).unwrap();
+        model_of(&COLUMNS, [3.0, -1.0, 2.0, 0.1], 3)
+    }
+
+    /// A pool of these columns, and a model of the `first` of them.
+    pub(in super::super) fn model_of(
+        columns: &[[f64; ROWS]],
+        target: [f64; ROWS],
+        first: usize,
+    ) -> (Pool, Model) {
+        let values = columns.concat();
+        let design = DenseDesign::new(&values, ROWS, columns.len()).unwrap();
+        let kind = Likelihood::Gaussian;
+        let mut stats = Observations::new(&design, kind, target.to_vec(), None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
         let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.n_obs());
         let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
-        let pool = Pool::about(&mut stats, &mut state, &priors, &[0, 1, 2, 3]).unwrap();
+        let everything: Vec<usize> = (0..columns.len()).collect();
+        let pool = Pool::about(&mut stats, &mut state, &priors, &everything).unwrap();
         let mut outside = Outside::new(&pool, &state);
-        for i in 0..3 {
+        for i in 0..first {
             let silent = &mut Recorder::silent();
             outside.add(&pool, &mut state, i, silent).unwrap();
         }
