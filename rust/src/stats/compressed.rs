@@ -6,16 +6,17 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use super::columns::{lengths, unit_columns};
-use super::factor::{Factor, times};
+use super::factor::{Factor, times_vector};
+use super::table::Table;
 use super::{Statistics, Sweep, check_flag};
 use crate::Result;
-use crate::linalg::blas::{axpy, dot};
+use crate::linalg::blas::{axpy, dot, mirror};
 
 /// [`Statistics`] of functions that are no more than their features: nothing in them is as long as the rows.
 pub(super) struct Compressed {
     factor: Factor,
     /// F^T W F, F^T W t and t^T W t.
-    gram: DMatrix<f64>,
+    gram: Table,
     projections: Vec<f64>,
     target_sq: f64,
     n_obs: f64,
@@ -73,7 +74,7 @@ impl Compressed {
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         check_flag(self.cancel.as_deref())?;
         let model = self.factor.combine(active, &self.norms, mu);
-        let explained = times(&self.gram, &model);
+        let explained = times_vector(&self.gram, &model);
         self.gradient.copy_from_slice(&self.projections);
         axpy(-1.0, &explained, &mut self.gradient);
         // ||t - F a||^2 = t^T t - a^T F^T t - a^T F^T (t - F a)
@@ -150,9 +151,15 @@ impl Statistics for Compressed {
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        let (mut gram, gradient) = self.lower_among(js)?;
+        mirror(&mut gram);
+        Ok((gram, gradient))
+    }
+
+    fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         let among = self
             .factor
-            .among(&self.gram, &self.gradient, js, &self.norms);
+            .lower_among(&self.gram, &self.gradient, js, &self.norms);
         check_flag(self.cancel.as_deref())?;
         Ok(among)
     }

@@ -245,7 +245,7 @@ impl Factor {
     }
 
     /// F^T W F.
-    pub(super) fn gram(&self, weights: &[f64]) -> DMatrix<f64> {
+    pub(super) fn gram(&self, weights: &[f64]) -> Table {
         let (n, r) = (self.features.height, self.rank());
         let mut sum = sum_over_rows(n, 2 * STRIP, r, |rows, out| {
             let (height, apart) = (rows.len(), stride(rows.len()));
@@ -262,7 +262,7 @@ impl Factor {
             }
         });
         mirror(&mut sum);
-        sum
+        Table::of(&sum)
     }
 
     /// F^T of one value for each row.
@@ -279,19 +279,18 @@ impl Factor {
         }
     }
 
-    /// Some rows of C, divided by these lengths, side by side.
-    fn rows_of(&self, js: &[usize], norms: &[f64]) -> Vec<f64> {
+    /// Some rows of C, divided by these lengths: the columns of a table.
+    fn rows_of(&self, js: &[usize], norms: &[f64]) -> Table {
         /// Rows that one thread gathers at a time, and columns that it reads side by side.
         const ROWS: usize = 64;
         const SIDE: usize = 8;
         let r = self.rank();
-        let mut all = vec![0.0; js.len() * r];
-        fill_pieces(&mut all, ROWS * r.max(1), |start, all| {
-            let js = &js[start / r..];
+        Table::filled(r, js.len(), ROWS, |first, all| {
+            let js = &js[first..];
             for part in &self.parts {
                 let (table, columns) = self.coordinates(part);
                 for side in pieces(columns.len(), SIDE) {
-                    let rows = all.chunks_exact_mut(r).zip(js);
+                    let rows = all.chunks_exact_mut(stride(r)).zip(js);
                     for (row, &j) in rows.filter(|(_, j)| part.functions.contains(j)) {
                         let (place, scale) = (j - part.functions.start, 1.0 / norms[j]);
                         for k in side.clone() {
@@ -301,22 +300,21 @@ impl Factor {
                     }
                 }
             }
-        });
-        all
+        })
     }
 
     /// The sums of a pass, in the units of the columns given: phi_i^T W phi_i for every i if asked for, phi_i^T W phi_j for each j wanted, in
     /// units of these lengths, and phi_i^T g. `gram` is F^T W F and `right` F^T g.
     pub(super) fn sums(
         &self,
-        gram: &DMatrix<f64>,
+        gram: &Table,
         right: &[f64],
         (wanted, norms): (&[usize], &[f64]),
         with_squares: bool,
     ) -> Sums {
-        let (r, q) = (self.rank(), wanted.len() + 1);
+        let q = wanted.len() + 1;
         let mut all = times(gram, &self.rows_of(wanted, norms));
-        all.extend_from_slice(right);
+        all.push(right);
         let mut sums = Sums {
             diag: Vec::new(),
             products: vec![Vec::new(); q],
@@ -328,11 +326,10 @@ impl Factor {
                 let n = functions.len();
                 let tall = table.tall(&columns, functions.start);
                 let mut products = vec![0.0; n * q];
-                add_product(tall, (&all[own..], r), n, (&mut products, n), q);
-                let corner = &gram.as_slice()[own * (r + 1)..];
+                add_product(tall, all.corner(own, 0), n, (&mut products, n), q);
                 let mut squares = vec![0.0; n];
                 if with_squares {
-                    table.add_squares(&columns, &functions, (corner, r), &mut squares);
+                    table.add_squares(&columns, &functions, gram.corner(own, own), &mut squares);
                 }
                 (squares, products)
             });
@@ -351,16 +348,17 @@ impl Factor {
     pub(super) fn combine(&self, js: &[usize], norms: &[f64], weights: &[f64]) -> Vec<f64> {
         let mut sum = vec![0.0; self.rank()];
         let rows = self.rows_of(js, norms);
-        for (row, &w) in rows.chunks_exact(self.rank().max(1)).zip(weights) {
-            axpy(w, row, &mut sum);
+        for (k, &w) in weights.iter().enumerate() {
+            axpy(w, rows.column(k), &mut sum);
         }
         sum
     }
 
-    /// phi_i^T W phi_j for each two of `js` in units of these lengths, and phi_i^T g; `gram` is F^T W F and `right` F^T g.
-    pub(super) fn among(
+    /// phi_i^T W phi_j for each two of `js` in units of these lengths, of which what is above the diagonal does not count, and
+    /// phi_i^T g; `gram` is F^T W F and `right` F^T g.
+    pub(super) fn lower_among(
         &self,
-        gram: &DMatrix<f64>,
+        gram: &Table,
         right: &[f64],
         js: &[usize],
         norms: &[f64],
@@ -369,19 +367,17 @@ impl Factor {
         (self.products(gram, &rows), inner(&rows, right))
     }
 
-    /// c^T G d for each two of these rows.
-    fn products(&self, gram: &DMatrix<f64>, rows: &[f64]) -> DMatrix<f64> {
-        let r = self.rank();
-        let p = rows.len() / r.max(1);
+    /// c^T G d for each two of these rows, from the diagonal down.
+    fn products(&self, gram: &Table, rows: &Table) -> DMatrix<f64> {
+        let p = rows.width;
         let turned = times(gram, rows);
         let mut out = DMatrix::zeros(p, p);
         fill_pieces(out.as_mut_slice(), COLUMNS * p.max(1), |start, out| {
             let (first, width) = (start / p, out.len() / p);
-            let below = Tall::new(&rows[first * r..], r, p - first);
-            let turned = Tall::new(&turned[first * r..], r, width);
-            add_transpose_product(below, turned, r, &mut out[first..], p);
+            let below = rows.tall(&(first..p), 0);
+            let turned = turned.tall(&(first..first + width), 0);
+            add_transpose_product(below, turned, self.rank(), &mut out[first..], p);
         });
-        mirror(&mut out);
         out
     }
 
@@ -391,21 +387,26 @@ impl Factor {
     }
 }
 
-/// The product of each row, all as long as `right`, with it.
-fn inner(rows: &[f64], right: &[f64]) -> Vec<f64> {
-    let rows = rows.chunks_exact(right.len().max(1));
-    rows.map(|row| dot(row, right)).collect()
+/// The product of each column, all as long as `right`, with it.
+fn inner(rows: &Table, right: &[f64]) -> Vec<f64> {
+    (0..rows.width)
+        .map(|k| dot(rows.column(k), right))
+        .collect()
 }
 
-/// G B for a symmetric G, columns one after another.
-pub(super) fn times(gram: &DMatrix<f64>, right: &[f64]) -> Vec<f64> {
-    let r = gram.nrows();
-    let mut out = vec![0.0; right.len()];
-    fill_pieces(&mut out, COLUMNS * r.max(1), |start, out| {
-        let right = Tall::new(&right[start..], r, out.len() / r);
-        add_transpose_product(Tall::new(gram.as_slice(), r, r), right, r, out, r);
-    });
-    out
+/// G B for a symmetric G.
+fn times(gram: &Table, right: &Table) -> Table {
+    let r = gram.height;
+    Table::filled(r, right.width, COLUMNS, |first, out| {
+        let width = out.len() / stride(r);
+        let right = right.tall(&(first..first + width), 0);
+        add_transpose_product(gram.tall(&(0..r), 0), right, r, out, stride(r));
+    })
+}
+
+/// G v for a symmetric G.
+pub(super) fn times_vector(gram: &Table, v: &[f64]) -> Vec<f64> {
+    inner(gram, v)
 }
 
 /// Features that make a pass cheaper than a look at every kernel value; `None` where that is none.
@@ -466,7 +467,9 @@ mod tests {
     fn gram_among(factor: &Factor, weights: &[f64], js: &[usize], k: usize) -> DMatrix<f64> {
         let right = vec![0.0; factor.rank()];
         let gram = factor.gram(weights);
-        factor.among(&gram, &right, js, &vec![1.0; k]).0
+        let (mut among, _) = factor.lower_among(&gram, &right, js, &vec![1.0; k]);
+        mirror(&mut among);
+        among
     }
 
     fn weighted(a: &[f64], b: &[f64], w: &[f64]) -> f64 {
@@ -508,7 +511,8 @@ mod tests {
                 norms[i] * norms[0],
             );
         }
-        let (among, gradient) = factor.among(&gram, &right, &wanted, &norms);
+        let (mut among, gradient) = factor.lower_among(&gram, &right, &wanted, &norms);
+        mirror(&mut among);
         let projections = factor.projections(&right, &wanted, &norms);
         for (a, &i) in wanted.iter().enumerate() {
             for (b, &j) in wanted.iter().enumerate() {

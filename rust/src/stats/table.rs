@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use nalgebra::DMatrix;
+
 use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::combination::add_product;
-use crate::linalg::parallel::pieces;
+use crate::linalg::parallel::{fill_pieces, pieces};
 use crate::linalg::product::Tall;
 
 /// Columns of a symmetric product at a time, where only those after them count.
@@ -34,6 +36,34 @@ impl Table {
             height,
             width: 0,
             values: Aligned::with_room(stride(height) * width),
+        }
+    }
+
+    pub(super) fn of(matrix: &DMatrix<f64>) -> Self {
+        let mut this = Self::with_room(matrix.nrows(), matrix.ncols());
+        for column in matrix.column_iter() {
+            this.push_pieces(std::iter::once(column.as_slice()));
+        }
+        this
+    }
+
+    /// Columns of zeros, brought to what `fill` makes of a few of them: it has the first one's place and their values, a [`stride`]
+    /// apart.
+    pub(super) fn filled(
+        height: usize,
+        width: usize,
+        at_a_time: usize,
+        fill: impl Fn(usize, &mut [f64]) + Sync + Send,
+    ) -> Self {
+        let apart = stride(height);
+        let mut values = Aligned::zeros(width * apart);
+        fill_pieces(&mut values, at_a_time * apart.max(1), |start, out| {
+            fill(start / apart, out);
+        });
+        Self {
+            height,
+            width,
+            values,
         }
     }
 
@@ -77,14 +107,16 @@ impl Table {
         &self.values[k * stride(self.height)..][..self.height]
     }
 
+    /// From this row and column on, with how far apart columns begin.
+    pub(super) fn corner(&self, row: usize, column: usize) -> (&[f64], usize) {
+        let stride = stride(self.height);
+        (&self.values[column * stride + row..], stride)
+    }
+
     /// Some columns from row `first` on.
     pub(super) fn tall(&self, columns: &Range<usize>, first: usize) -> Tall<'_> {
-        let stride = stride(self.height);
-        Tall::new(
-            &self.values[columns.start * stride + first..],
-            stride,
-            columns.len(),
-        )
+        let (values, stride) = self.corner(first, columns.start);
+        Tall::new(values, stride, columns.len())
     }
 
     /// Adds c^T G c for some rows c of some columns; G is symmetric, its columns `stride` apart.

@@ -7,8 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use super::blocks::{ROW_BLOCK, Sums};
 use super::columns::Packed;
 use super::compressed::Compressed;
@@ -16,6 +14,7 @@ use super::design::Design;
 use super::factor::Factor;
 use super::rows::{check_rows, spread};
 use super::screen::Prepared;
+use super::table::Table;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
 use crate::linalg::aligned::{Aligned, stride};
@@ -65,9 +64,9 @@ pub struct Observations<'a> {
     /// Its leading features, if they are much fewer.
     pub(super) leading: Option<Arc<Factor>>,
     /// F^T W F for the weights of the moment, once it has been asked for.
-    factor_gram: Option<Arc<DMatrix<f64>>>,
+    factor_gram: Option<Arc<Table>>,
     /// The same of the leading features.
-    leading_gram: Option<Arc<DMatrix<f64>>>,
+    leading_gram: Option<Arc<Table>>,
     /// These rows in a few features that say almost the same, until they are asked for.
     pub(super) nearly: Option<Compressed>,
     pub(super) cancel: Option<Arc<AtomicBool>>,
@@ -217,7 +216,7 @@ impl<'a> Observations<'a> {
     }
 
     /// F^T W F at the `mu` last asked about.
-    fn factor_gram(&mut self, factor: &Factor) -> Result<Arc<DMatrix<f64>>> {
+    fn factor_gram(&mut self, factor: &Factor) -> Result<Arc<Table>> {
         self.check_cancel()?;
         if let Some(gram) = &self.factor_gram {
             return Ok(gram.clone());
@@ -228,7 +227,7 @@ impl<'a> Observations<'a> {
     }
 
     /// That of the leading features.
-    fn leading_gram(&mut self, leading: &Factor) -> Result<Arc<DMatrix<f64>>> {
+    fn leading_gram(&mut self, leading: &Factor) -> Result<Arc<Table>> {
         self.check_cancel()?;
         if let Some(gram) = &self.leading_gram {
             return Ok(gram.clone());

@@ -237,7 +237,7 @@ impl Statistics for Observations<'_> {
         if let Some(factor) = self.factor.clone() {
             let gram = self.factor_gram(&factor)?;
             let right = factor.project(&self.residual);
-            return Ok(factor.among(&gram, &right, js, &self.norms));
+            return Ok(factor.lower_among(&gram, &right, js, &self.norms));
         }
         let m = js.len();
         let mut gram = DMatrix::zeros(m, m);
@@ -280,6 +280,6 @@ impl Statistics for Observations<'_> {
         };
         let gram = self.leading_gram(&leading)?;
         let right = leading.project(&self.residual);
-        Ok(Some(leading.among(&gram, &right, js, &self.norms)))
+        Ok(Some(leading.lower_among(&gram, &right, js, &self.norms)))
     }
 }
