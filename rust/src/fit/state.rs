@@ -10,6 +10,7 @@ use super::prior::{Gamma, Priors};
 use super::record::Recorded;
 use crate::Result;
 use crate::linalg::Cholesky;
+use crate::linalg::aligned::stride;
 use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one, sum_of_ln};
 use crate::stats::Statistics;
 
@@ -65,7 +66,7 @@ const FIRST_CAPACITY: usize = 32;
 impl Clone for State {
     fn clone(&self) -> Self {
         const ROOM: usize = 8;
-        let capacity = self.len() + ROOM;
+        let capacity = stride(self.len() + ROOM);
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
@@ -447,7 +448,7 @@ impl State {
 
     fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
-            let capacity = m + m / 2;
+            let capacity = stride(m + m / 2);
             self.gram.resize_mut(capacity, capacity, 0.0);
             self.sigma.resize_mut(capacity, capacity, 0.0);
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
+use super::aligned::stride;
 use super::blas::{axpy, axpys, dot};
 use super::parallel::pieces;
 use super::simd::{Simd, WithSimd, dispatch};
@@ -78,6 +79,8 @@ impl Cholesky {
     /// The factor of a 0 x 0 matrix, with room for `capacity` rows.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
+        // Columns that lie alike in lines of the cache are read faster.
+        let capacity = stride(capacity);
         Self {
             factor: DMatrix::zeros(capacity, capacity),
             len: 0,
@@ -138,7 +141,7 @@ impl Cholesky {
 
     fn reserve(&mut self, len: usize) {
         if len > self.factor.nrows() {
-            let capacity = (self.factor.nrows() + self.factor.nrows() / 2).max(len);
+            let capacity = stride((self.factor.nrows() + self.factor.nrows() / 2).max(len));
             self.factor.resize_mut(capacity, capacity, 0.0);
             self.work = Vec::with_capacity(capacity);
             self.spare = Vec::with_capacity(capacity);
