@@ -259,7 +259,7 @@ pub trait Statistics {
         Ok(None)
     }
 
-    /// [`Statistics::lower_among`] to six digits or so, if that is less work: to choose functions by, not to end on. Both parts of the
+    /// [`Statistics::among`] to six digits or so, if that is less work: to choose functions by, not to end on. Both parts of the
     /// answer are those of one likelihood close to that of the rows, of which a posterior never promises more than it has.
     ///
     /// # Errors

@@ -280,6 +280,8 @@ impl Statistics for Observations<'_> {
         };
         let gram = self.leading_gram(&leading)?;
         let right = leading.project(&self.residual);
-        Ok(Some(leading.lower_among(&gram, &right, js, &self.norms)))
+        let (mut among, gradient) = leading.lower_among(&gram, &right, js, &self.norms);
+        mirror(&mut among);
+        Ok(Some((among, gradient)))
     }
 }
