@@ -367,6 +367,8 @@ class SparseBayesEstimator(Trainable):
 
 def _joint_path(traces: list[FloatArray]) -> FloatArray:
     """Sum of the log evidences of fits made one after another: those still to come stand at their start."""
+    if len(traces) == 1:
+        return traces[0]
     starts, ends = [trace[:1] for trace in traces], [trace[-1:] for trace in traces]
     parts = [np.sum(starts, axis=0)]
     for k, trace in enumerate(traces):

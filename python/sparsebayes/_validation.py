@@ -144,7 +144,13 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
     with naming("X"):
         refuse_mask("X", X)
         if _is_checked(X, 2):
-            checked: FloatArray = validate_data(estimator, X, reset=reset, skip_check_array=True)
+            if reset:
+                # What scikit-learn does too, after a search for names of columns that takes longer than the
+                # rest of these checks; an array has none.
+                estimator.__dict__.pop("feature_names_in_", None)
+                estimator.n_features_in_ = X.shape[1]
+                return X
+            checked: FloatArray = validate_data(estimator, X, reset=False, skip_check_array=True)
             return checked
         values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
         return as_float64("X", values, PLAIN)
