@@ -24,7 +24,10 @@ pub(super) fn instead_of_adding(
     i: usize,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Halt> {
-    if !pool.has_like(i, &state.active, LEAST_PART) {
+    // The pool of another likelihood is of a mode, and an exchange may lead far from it: on the mixture of Ripley exchanges
+    // save a twentieth of a fit, and cost 0.03 nats in the mean and 0.3 on one problem of nine.
+    let is_gaussian = state.n_noise() > 0.0;
+    if !is_gaussian || !pool.has_like(i, &state.active, LEAST_PART) {
         return Ok(false);
     }
     let Some((k, _)) = best_exchange(outside, pool, state, i) else {
