@@ -13,7 +13,7 @@ use super::joint::NoiseRange;
 use super::outside::Outside;
 use super::pool::Pool;
 use super::record::{Halt, Recorder};
-use super::settings::{FREE, HELD, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL, hopeless};
+use super::settings::{FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL};
 use super::state::State;
 use super::trials::{self, Budget};
 use crate::Error;
@@ -188,7 +188,7 @@ impl Model {
         noise: Option<NoiseRange>,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Self>, Halt> {
-        if state.log_posterior() + hopeless(pool.n_obs) < self.evidence {
+        if state.log_posterior() + HOPELESS < self.evidence {
             return Ok(None);
         }
         climb_from(pool, &mut state, &mut outside, noise, TRIAL, recorder)?;

@@ -308,11 +308,9 @@ pub(super) const SEARCHES: usize = 2;
 
 /// Searches of a fit of `n` rows: where a pass over them takes less than a search, the second would be a large part of the fit.
 pub(super) fn searches(n: f64) -> usize {
+    const FEW_ROWS: f64 = 1280.0;
     if n < FEW_ROWS { 1 } else { SEARCHES }
 }
-
-/// Rows up to which trials are a large part of a fit.
-const FEW_ROWS: f64 = 1280.0;
 
 /// Neighbourhoods that a search of `n` rows tries: its cost stays a fraction of that of a pass over the dictionary.
 pub(super) fn trials(n: f64) -> usize {
@@ -332,15 +330,6 @@ pub(super) const TRIALS_AT_A_TIME: usize = 4;
 
 /// A trial that ends this many nats below the best is not worth settling.
 pub(super) const HOPELESS: f64 = 3.0;
-
-/// That many in a fit of `n` rows.
-pub(super) fn hopeless(n: f64) -> f64 {
-    if n < FEW_ROWS {
-        0.5 * HOPELESS
-    } else {
-        HOPELESS
-    }
-}
 
 /// Functions that a search takes out together. On 36 sinc problems (K <= 251) one round with 4 raised the evidence by 0.9
 /// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
