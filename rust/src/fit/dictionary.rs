@@ -12,7 +12,7 @@ use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTR
 use super::state::{Entrant, State};
 use crate::Result;
 use crate::linalg::blas::axpy;
-use crate::linalg::lanes::{LANES, Lanes, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::{Statistics, Sweep};
 
@@ -210,9 +210,14 @@ impl Dictionary {
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
-    pub(super) fn scaled_lanes(&self, columns: &[&[f64]], first: usize, beta: f64) -> Vec<Lanes> {
+    pub(super) fn scaled_lanes(
+        &self,
+        columns: &[&[f64]],
+        first: usize,
+        beta: f64,
+    ) -> Vec<[f64; LANES]> {
         let end = (first + LANES).min(self.n_basis());
-        let mut lanes = vec![Lanes::ZERO; columns.len()];
+        let mut lanes = vec![[0.0; LANES]; columns.len()];
         for (lanes, column) in lanes.iter_mut().zip(columns) {
             for (v, g) in lanes.iter_mut().zip(&column[first..end]) {
                 *v = beta * g;

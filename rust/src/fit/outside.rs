@@ -10,7 +10,7 @@ use super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::state::State;
 use crate::linalg::aligned::Aligned;
 use crate::linalg::blas::head;
-use crate::linalg::lanes::{LANES, Lanes, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::fill_pieces;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::symmetric::Symmetric;
@@ -68,7 +68,7 @@ impl Outside {
         let few = state.len() * state.len() * pool.len() < MANY_PRODUCTS;
         let piece = if few { pool.len() } else { PIECE };
         fill_pieces(&mut self.s, piece, |start, s| {
-            let mut lanes = vec![Lanes::ZERO; state.len()];
+            let mut lanes = vec![[0.0; LANES]; state.len()];
             for (k, s) in s.chunks_mut(LANES).enumerate() {
                 let first = start + k * LANES;
                 let members = first..first + s.len();

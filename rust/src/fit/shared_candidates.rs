@@ -14,7 +14,7 @@ use super::shared::{Shared, Term};
 use super::state::{Entrant, State};
 use super::together::{components, contrasts};
 use crate::Result;
-use crate::linalg::lanes::{LANES, Lanes, pack_lower, solve_lanes};
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::Statistics;
 
@@ -68,7 +68,7 @@ impl SharedCandidates {
                 solve_lanes(&lower, &mut v);
                 v
             };
-            let v: Vec<Vec<Lanes>> = (0..self.n_classes).map(solved).collect();
+            let v: Vec<Vec<[f64; LANES]>> = (0..self.n_classes).map(solved).collect();
             let of_one = |i: usize| {
                 let lane = i - range.start;
                 let overlap =

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::dictionary::Dictionary;
 use super::settings::STAND_INS;
 use super::state::State;
-use crate::linalg::lanes::{LANES, Lanes, pack_lower, solve_lanes, solve_lanes_transposed};
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::parallel::map_pieces;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 
@@ -35,7 +35,7 @@ impl Dictionary {
                     u: &mut u,
                 });
                 for (best, scores) in best.iter_mut().zip(&u) {
-                    for (i, &score) in range.clone().zip(scores.iter()) {
+                    for (i, &score) in range.clone().zip(scores) {
                         best.offer(score, i);
                     }
                 }
@@ -86,7 +86,7 @@ impl Candidates {
 struct Score<'a> {
     candidates: &'a Candidates,
     state: &'a State,
-    u: &'a mut [Lanes],
+    u: &'a mut [[f64; LANES]],
 }
 
 impl WithSimd for Score<'_> {

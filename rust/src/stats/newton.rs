@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::design::Family;
 use crate::linalg::aligned::Aligned;
 use crate::linalg::combination::add_combination;
-use crate::linalg::lanes::{LANES, Lanes, solve_lanes, square_lanes};
+use crate::linalg::lanes::{LANES, solve_lanes, square_lanes};
 use crate::linalg::parallel::pieces;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::{Kernel, Points};
@@ -192,7 +192,7 @@ impl Newton {
                 .column_into(points, landmark, rows.clone(), &mut out[..height]);
         }
         let mut power = Vec::with_capacity(height);
-        let mut v = vec![Lanes::ZERO; self.len()];
+        let mut v = vec![[0.0; LANES]; self.len()];
         let own = self.own(points, rows);
         for lanes in pieces(height, LANES) {
             for (v, values) in v.iter_mut().zip(out.chunks_exact(stride)) {

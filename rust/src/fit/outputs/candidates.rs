@@ -9,7 +9,7 @@ use super::terms::collect_terms;
 use crate::Result;
 use crate::linalg::blas::head;
 use crate::linalg::combination::add_combination;
-use crate::linalg::lanes::{LANES, Lanes, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::parallel::map_pieces;
 use crate::stats::{OutputStatistics, Residuals};
 
@@ -120,7 +120,7 @@ impl Candidates {
         let columns = self.gram_of(&state.active);
         let lower = pack_lower(&level.chol);
         let parts = map_pieces(self.usable.len(), LANES, |range| {
-            let mut lanes = vec![Lanes::ZERO; columns.len()];
+            let mut lanes = vec![[0.0; LANES]; columns.len()];
             for (lane, column) in lanes.iter_mut().zip(&columns) {
                 let values = lane.iter_mut().zip(&column[range.clone()]);
                 values.for_each(|(v, g)| *v = level.beta * g);
