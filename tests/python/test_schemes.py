@@ -120,9 +120,10 @@ def test_schemes_agree_on_classification():
 def test_functions_that_leave_too_early_come_back():
     X, y = sinc_2d(100)
     steps = []
-    RVR(Gaussian(2.5), scheme="mackay", callback=steps.append).fit(X, y)
+    model = RVR(Gaussian(2.5), scheme="mackay", callback=steps.append).fit(X, y)
     gone = {step.index for step in steps if step.action == "delete"}
-    assert any(step.action == "add" and step.index in gone for step in steps)
+    # By additions, or by exchanges, which a step does not name.
+    assert gone.intersection(model.active_.tolist())
 
 
 @pytest.mark.parametrize("scheme", ["mackay", "em"])
