@@ -5,7 +5,7 @@
 //! But that ridge bends, and Newton's method follows it by a third of a logarithm at a time. On the 2-D sinc exchanges halve
 //! the Newton steps of a fit, at N = 500 and 2000 alike.
 
-use super::action::Factors;
+use super::exchange::Leaving;
 use super::outside::Outside;
 use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
@@ -48,24 +48,21 @@ pub(super) fn instead_of_adding(
 /// Where the function is in the active set that member `i` had best replace, and what that gains; none if the addition of it gains
 /// as much.
 fn best_exchange(outside: &Outside, pool: &Pool, state: &State, i: usize) -> Option<(usize, f64)> {
-    let Factors { s, q, prior } = outside.factors_of(i);
+    let factors = outside.factors_of(i);
     let mut products = Vec::with_capacity(state.len());
     let shares = state.shares_in(&pool.entrant(i, state, &mut products));
     let mut best = None;
     let mut most = outside.gain(i) + LEAST_GAIN;
-    for (k, share) in shares.iter().enumerate() {
-        // S and Q with function k out: appendix A.4.
-        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        let part = share * share / variance;
-        if part < LEAST_PART * (s + part) {
+    for (k, share) in shares.into_iter().enumerate() {
+        let part = share * share / state.sigma[(k, k)];
+        if part < LEAST_PART * (factors.s + part) {
             continue;
         }
-        let factors = Factors {
-            s: s + part,
-            q: q + share * mean / variance,
-            prior,
+        let Ok(leaving) = Leaving::new(state, &[k]) else {
+            continue;
         };
-        let gain = factors.gain_of_adding() + state.factors(k).gain_of_deleting(state.alpha[k]);
+        let after = leaving.factors_after(factors, &mut [share]);
+        let gain = leaving.gain + after.gain_of_adding();
         if gain > most {
             most = gain;
             best = Some((k, gain));

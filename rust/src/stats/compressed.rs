@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use super::columns::{lengths, unit_columns};
-use super::factor::{Factor, times_vector};
+use super::factor::Factor;
 use super::table::Table;
-use super::{Statistics, Sweep, check_flag};
+use super::{Statistics, Sweep, check_flag, completed};
 use crate::Result;
-use crate::linalg::blas::{axpy, dot, mirror};
+use crate::linalg::blas::{axpy, dot};
 
 /// [`Statistics`] of functions that are no more than their features: nothing in them is as long as the rows.
 pub(super) struct Compressed {
@@ -74,7 +74,7 @@ impl Compressed {
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         check_flag(self.cancel.as_deref())?;
         let model = self.factor.combine(active, &self.norms, mu);
-        let explained = times_vector(&self.gram, &model);
+        let explained = self.gram.products(&model);
         self.gradient.copy_from_slice(&self.projections);
         axpy(-1.0, &explained, &mut self.gradient);
         // ||t - F a||^2 = t^T t - a^T F^T t - a^T F^T (t - F a)
@@ -151,9 +151,7 @@ impl Statistics for Compressed {
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let (mut gram, gradient) = self.lower_among(js)?;
-        mirror(&mut gram);
-        Ok((gram, gradient))
+        self.lower_among(js).map(completed)
     }
 
     fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {

@@ -267,8 +267,7 @@ impl Factor {
 
     /// F^T of one value for each row.
     pub(super) fn project(&self, values: &[f64]) -> Vec<f64> {
-        let project = |k: usize| dot(self.features.column(k), values);
-        (0..self.rank()).map(project).collect()
+        self.features.products(values)
     }
 
     /// Where row after row of C stands, in the features of a part.
@@ -364,7 +363,7 @@ impl Factor {
         norms: &[f64],
     ) -> (DMatrix<f64>, Vec<f64>) {
         let rows = self.rows_of(js, norms);
-        (self.products(gram, &rows), inner(&rows, right))
+        (self.products(gram, &rows), rows.products(right))
     }
 
     /// c^T G d for each two of these rows, from the diagonal down.
@@ -383,15 +382,8 @@ impl Factor {
 
     /// phi_i^T g for each of `js` in units of these lengths, `right` being F^T g.
     pub(super) fn projections(&self, right: &[f64], js: &[usize], norms: &[f64]) -> Vec<f64> {
-        inner(&self.rows_of(js, norms), right)
+        self.rows_of(js, norms).products(right)
     }
-}
-
-/// The product of each column, all as long as `right`, with it.
-fn inner(rows: &Table, right: &[f64]) -> Vec<f64> {
-    (0..rows.width)
-        .map(|k| dot(rows.column(k), right))
-        .collect()
 }
 
 /// G B for a symmetric G.
@@ -402,11 +394,6 @@ fn times(gram: &Table, right: &Table) -> Table {
         let right = right.tall(&(first..first + width), 0);
         add_transpose_product(gram.tall(&(0..r), 0), right, r, out, stride(r));
     })
-}
-
-/// G v for a symmetric G.
-pub(super) fn times_vector(gram: &Table, v: &[f64]) -> Vec<f64> {
-    inner(gram, v)
 }
 
 /// Features that make a pass cheaper than a look at every kernel value; `None` where that is none.
@@ -436,7 +423,7 @@ fn most_in_memory(n: usize, k: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::DenseDesign;
+    use crate::stats::{DenseDesign, completed};
     use crate::{Kernel, KernelDesign};
 
     const CLOSE: Grade = Grade {
@@ -467,9 +454,7 @@ mod tests {
     fn gram_among(factor: &Factor, weights: &[f64], js: &[usize], k: usize) -> DMatrix<f64> {
         let right = vec![0.0; factor.rank()];
         let gram = factor.gram(weights);
-        let (mut among, _) = factor.lower_among(&gram, &right, js, &vec![1.0; k]);
-        mirror(&mut among);
-        among
+        completed(factor.lower_among(&gram, &right, js, &vec![1.0; k])).0
     }
 
     fn weighted(a: &[f64], b: &[f64], w: &[f64]) -> f64 {
@@ -511,8 +496,7 @@ mod tests {
                 norms[i] * norms[0],
             );
         }
-        let (mut among, gradient) = factor.lower_among(&gram, &right, &wanted, &norms);
-        mirror(&mut among);
+        let (among, gradient) = completed(factor.lower_among(&gram, &right, &wanted, &norms));
         let projections = factor.projections(&right, &wanted, &norms);
         for (a, &i) in wanted.iter().enumerate() {
             for (b, &j) in wanted.iter().enumerate() {

@@ -61,6 +61,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
+use crate::linalg::blas::mirror;
 use crate::{Error, Result};
 
 /// [`Error::Interrupted`] once the caller has raised the flag.
@@ -69,6 +70,12 @@ pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
         Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
         _ => Ok(()),
     }
+}
+
+/// What [`Statistics::lower_among`] says, with both triangles.
+fn completed((mut gram, gradient): (DMatrix<f64>, Vec<f64>)) -> (DMatrix<f64>, Vec<f64>) {
+    mirror(&mut gram);
+    (gram, gradient)
 }
 
 /// What one pass over the dictionary brings back. All of it is taken at the `mu` of the question, in the units of

@@ -5,6 +5,7 @@ use std::ops::Range;
 use nalgebra::DMatrix;
 
 use crate::linalg::aligned::{Aligned, stride};
+use crate::linalg::blas::dot;
 use crate::linalg::combination::add_product;
 use crate::linalg::parallel::{fill_pieces, pieces};
 use crate::linalg::product::Tall;
@@ -42,7 +43,7 @@ impl Table {
     pub(super) fn of(matrix: &DMatrix<f64>) -> Self {
         let mut this = Self::with_room(matrix.nrows(), matrix.ncols());
         for column in matrix.column_iter() {
-            this.push_pieces(std::iter::once(column.as_slice()));
+            this.push(column.as_slice());
         }
         this
     }
@@ -105,6 +106,12 @@ impl Table {
 
     pub(super) fn column(&self, k: usize) -> &[f64] {
         &self.values[k * stride(self.height)..][..self.height]
+    }
+
+    /// The inner product of each column with `right`.
+    pub(super) fn products(&self, right: &[f64]) -> Vec<f64> {
+        let columns = (0..self.width).map(|k| self.column(k));
+        columns.map(|column| dot(column, right)).collect()
     }
 
     /// From this row and column on, with how far apart columns begin.

@@ -10,7 +10,7 @@ use super::super::bound::{no_bound, tightest};
 use super::super::columns::{column_into, columns_into, unit_columns};
 use super::super::skew::tilts;
 use super::super::thinned::Thinned;
-use super::super::{Statistics, Sweep};
+use super::super::{Statistics, Sweep, completed};
 use super::{GRAM_ROWS, Observations};
 use crate::Result;
 use crate::linalg::aligned::{Aligned, stride};
@@ -227,9 +227,7 @@ impl Statistics for Observations<'_> {
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let (mut gram, gradient) = self.lower_among(js)?;
-        mirror(&mut gram);
-        Ok((gram, gradient))
+        self.lower_among(js).map(completed)
     }
 
     fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
@@ -280,8 +278,7 @@ impl Statistics for Observations<'_> {
         };
         let gram = self.leading_gram(&leading)?;
         let right = leading.project(&self.residual);
-        let (mut among, gradient) = leading.lower_among(&gram, &right, js, &self.norms);
-        mirror(&mut among);
-        Ok(Some((among, gradient)))
+        let lower = leading.lower_among(&gram, &right, js, &self.norms);
+        Ok(Some(completed(lower)))
     }
 }
