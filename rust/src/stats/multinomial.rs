@@ -369,7 +369,7 @@ impl Statistics for Multinomial<'_> {
             let height = rows.len();
             let apart = columns_into(
                 self.design,
-                &self.lengths,
+                |j| 1.0 / self.lengths[j],
                 groups.functions(),
                 &rows,
                 &mut columns,
