@@ -300,6 +300,18 @@ def test_kernels_that_overflow_are_named(settings):
         RVR(gamma=1.0, **settings).fit(X, np.arange(20.0))
 
 
+@pytest.mark.parametrize("row", [0, 5, 19])
+def test_columns_too_small_to_square_are_named_and_others_fit(row):
+    X = np.zeros((20, 3))
+    X[:, 0] = np.linspace(-1.0, 1.0, 20)
+    y = 2.0 * X[:, 0] + 0.1 * np.cos(100.0 * np.arange(20))
+    X[row, 1] = -1e-150
+    with pytest.raises(ValueError, match=r"nothing beyond 1e-150 in column 1, too small to square; rescale"):
+        SparseBayesRegressor().fit(X, y)
+    X[row, 1] = -1e-130
+    assert 0 in SparseBayesRegressor().fit(X, y).active_
+
+
 def test_a_variance_that_overflows_is_no_width():
     with pytest.raises(ValueError, match=r"gamma=.scale. .* rescale X"):
         RVR().fit(1e160 * np.linspace(1, 2, 20)[:, np.newaxis], np.arange(20.0))
