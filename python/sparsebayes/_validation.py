@@ -111,7 +111,8 @@ def distinct_rows(training: Training) -> IntArray:
 def first_of_equal(X: FloatArray) -> IntArray:
     """Return the first of each set of equal rows, ascending."""
     # Whole rows take long to sort, and where the first column has no value twice no row is there twice.
-    if len(np.unique(X[:, 0])) == len(X):
+    column = np.sort(X[:, 0])
+    if (column[1:] != column[:-1]).all():
         return np.arange(len(X))
     first: IntArray = np.sort(np.unique(X, axis=0, return_index=True)[1])
     return first
