@@ -291,7 +291,8 @@ fn scale_lower(gram: &mut DMatrix<f64>, scales: &[f64]) {
         for (k, column) in out.chunks_exact_mut(m).enumerate() {
             let j = start / m + k;
             let below = column[j..].iter_mut().zip(&scales[j..]);
-            below.for_each(|(g, scale)| *g *= scale * scales[j]);
+            // One after the other: the product of two scales may be too small for all of its digits.
+            below.for_each(|(g, scale)| *g = *g * scale * scales[j]);
         }
     });
 }
