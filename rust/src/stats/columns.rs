@@ -159,27 +159,10 @@ fn at_a_time(n: usize) -> usize {
     (VALUES / n.max(1)).max(1)
 }
 
-/// Some rows of the columns `js` as the design has them, each beginning with a line of the cache: where they are, or in `room`, to which
-/// as many threads as there are bring them. `rows` begin with a line.
-pub(super) fn aligned_columns<'s>(
-    design: &'s dyn Design,
-    js: &[usize],
-    rows: &Range<usize>,
-    room: &'s mut Aligned,
-) -> Vec<&'s [f64]> {
-    let there = |&j: &usize| Some(&design.aligned_column(j)?[rows.clone()]);
-    if let Some(columns) = js.iter().map(there).collect() {
-        return columns;
-    }
-    let stride = columns_into(design, |_| 1.0, js, rows, room);
-    let columns = room.chunks_exact(stride);
-    columns.map(|column| &column[..rows.len()]).collect()
-}
-
-/// Brings `out` to some rows of the columns `js`, each times its `scale`, on as many threads as there are; how far apart they begin.
+/// Brings `out` to some rows of the columns `js`, divided by their norms, on as many threads as there are; how far apart they begin.
 pub(super) fn columns_into(
     design: &dyn Design,
-    scale: impl Fn(usize) -> f64 + Sync + Send,
+    norms: &[f64],
     js: &[usize],
     rows: &Range<usize>,
     out: &mut Aligned,
@@ -191,7 +174,7 @@ pub(super) fn columns_into(
     fill_pieces(out, AT_A_TIME * stride, |start, out| {
         let js = &js[start / stride..];
         for (&j, out) in js.iter().zip(out.chunks_exact_mut(stride)) {
-            scaled_into(design, scale(j), j, rows, &mut out[..height]);
+            column_into(design, norms, j, rows, &mut out[..height]);
         }
     });
     stride
@@ -205,10 +188,7 @@ pub(super) fn column_into(
     rows: &Range<usize>,
     out: &mut [f64],
 ) {
-    scaled_into(design, 1.0 / norms[j], j, rows, out);
-}
-
-fn scaled_into(design: &dyn Design, scale: f64, j: usize, rows: &Range<usize>, out: &mut [f64]) {
+    let scale = 1.0 / norms[j];
     BLOCK_BUFFER.with_borrow_mut(|buffer| {
         let block = design.block(rows.clone(), j..j + 1, buffer);
         for (out, v) in out.iter_mut().zip(block.column(0, rows.len())) {

@@ -80,12 +80,6 @@ pub trait Design: Sync {
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s>;
 
-    /// Column `j` at all rows, if it is there and begins with a line of the cache.
-    fn aligned_column(&self, j: usize) -> Option<&[f64]> {
-        let _ = j;
-        None
-    }
-
     /// Those of its columns that are functions of positive definite kernels, as far as it knows.
     fn families(&self) -> Vec<Family<'_>> {
         Vec::new()
@@ -108,10 +102,6 @@ impl<D: Design + ?Sized> Design for &D {
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s> {
         (**self).block(rows, columns, buffer)
-    }
-
-    fn aligned_column(&self, j: usize) -> Option<&[f64]> {
-        (**self).aligned_column(j)
     }
 
     fn families(&self) -> Vec<Family<'_>> {

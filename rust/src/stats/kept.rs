@@ -75,11 +75,6 @@ impl Design for Kept<'_> {
         }
     }
 
-    fn aligned_column(&self, j: usize) -> Option<&[f64]> {
-        let (strip, k) = (&self.strips[j / COLUMN_BLOCK], j % COLUMN_BLOCK);
-        Some(&strip[k * self.stride..][..self.n_rows()])
-    }
-
     fn families(&self) -> Vec<Family<'_>> {
         self.design.families()
     }
@@ -88,8 +83,7 @@ impl Design for Kept<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{DenseDesign, Observations, Statistics};
-    use crate::{Error, Kernel, KernelDesign, Likelihood};
+    use crate::{Error, Kernel, KernelDesign};
 
     fn kernels(n: u32) -> KernelDesign {
         let x: Vec<f64> = (0..n).map(|i| 0.1 * f64::from(i)).collect();
@@ -123,40 +117,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn columns_begin_with_lines_of_the_cache() {
-        let design: Arc<dyn Design + Send> = Arc::new(kernels(150));
-        let kept = Kept::of(&design, || Ok(())).unwrap().unwrap();
-        let mut buffer = Vec::new();
-        for j in 0..151 {
-            let column = kept.aligned_column(j).unwrap();
-            assert!(column.as_ptr().addr().is_multiple_of(64));
-            assert_eq!(
-                column,
-                design.block(0..150, j..j + 1, &mut buffer).column(0, 150)
-            );
-        }
-    }
-
-    /// Whether columns are read where they are, or brought to where they can be, does not show.
-    #[test]
-    fn a_gram_matrix_is_the_same_from_columns_held_anywhere() {
-        const N: usize = 600;
-        let design = kernels(600);
-        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
-        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
-        let among = |design: &dyn Design| {
-            let kind = Likelihood::Gaussian;
-            let mut rows = Observations::new(design, kind, target.clone(), None).unwrap();
-            assert_eq!(
-                rows.design.aligned_column(0).is_some(),
-                !design.families().is_empty()
-            );
-            rows.lower_among(&[600, 3, 4, 70, 599]).unwrap()
-        };
-        assert_eq!(among(&design), among(&dense));
     }
 
     #[test]

@@ -369,7 +369,7 @@ impl Statistics for Multinomial<'_> {
             let height = rows.len();
             let apart = columns_into(
                 self.design,
-                |j| 1.0 / self.lengths[j],
+                &self.lengths,
                 groups.functions(),
                 &rows,
                 &mut columns,

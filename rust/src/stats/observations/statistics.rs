@@ -7,15 +7,15 @@ use nalgebra::DMatrix;
 
 use super::super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::super::bound::{no_bound, tightest};
-use super::super::columns::{aligned_columns, column_into, unit_columns};
+use super::super::columns::{column_into, columns_into, unit_columns};
 use super::super::skew::tilts;
 use super::super::thinned::Thinned;
 use super::super::{Statistics, Sweep, completed};
-use super::{GRAM_COLUMNS, GRAM_ROWS, Observations};
+use super::{GRAM_ROWS, Observations};
 use crate::Result;
 use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{axpy, column_dot, mirror, weighted_square};
-use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
+use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
 
 impl Statistics for Observations<'_> {
@@ -240,19 +240,18 @@ impl Statistics for Observations<'_> {
         let m = js.len();
         let mut gram = DMatrix::zeros(m, m);
         // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut room = Aligned::default();
+        let mut columns = Aligned::default();
         let mut gradient = vec![0.0; m];
         for rows in pieces(self.target.len(), GRAM_ROWS) {
-            let columns = aligned_columns(&*self.design, js, &rows, &mut room);
+            let apart = columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
+            let columns = columns.chunks_exact(apart);
+            let columns: Vec<&[f64]> = columns.map(|column| &column[..rows.len()]).collect();
             self.add_gram(&columns, &rows, gram.as_mut_slice());
             for (g, column) in gradient.iter_mut().zip(&columns) {
                 *g += column_dot(column, &self.residual[rows.clone()]);
             }
         }
         self.check_cancel()?;
-        let scales: Vec<f64> = js.iter().map(|&j| self.norms[j].recip()).collect();
-        scale_lower(&mut gram, &scales);
-        (gradient.iter_mut().zip(&scales)).for_each(|(g, scale)| *g *= scale);
         Ok((gram, gradient))
     }
 
@@ -282,17 +281,4 @@ impl Statistics for Observations<'_> {
         let lower = leading.lower_among(&gram, &right, js, &self.norms);
         Ok(Some(completed(lower)))
     }
-}
-
-/// Multiplies each element of the lower triangle by the scales of its row and of its column.
-fn scale_lower(gram: &mut DMatrix<f64>, scales: &[f64]) {
-    let m = scales.len();
-    fill_pieces(gram.as_mut_slice(), GRAM_COLUMNS * m, |start, out| {
-        for (k, column) in out.chunks_exact_mut(m).enumerate() {
-            let j = start / m + k;
-            let below = column[j..].iter_mut().zip(&scales[j..]);
-            // One after the other: the product of two scales may be too small for all of its digits.
-            below.for_each(|(g, scale)| *g = *g * scale * scales[j]);
-        }
-    });
 }
