@@ -169,10 +169,11 @@ def _is_checked(values: ArrayLike, ndim: int) -> TypeGuard[FloatArray]:
 def check_sizes(X: FloatArray) -> None:
     """Refuse columns that are there but too small to square: no fit would see them."""
     least, few = 1e-140, 8
-    if (np.abs(X[:few]).max(axis=0, initial=0.0) >= least).all():
-        # As a rule a few rows tell, and the others need not be read.
-        return
-    sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
+    # As a rule a few rows tell, and the others need not be read.
+    for rows in (X[:few], X):
+        sizes = np.maximum(rows.max(axis=0), -rows.min(axis=0))
+        if (sizes >= least).all():
+            return
     if (faint := np.flatnonzero((sizes > 0) & (sizes < least))).size:
         raise ValueError(
             f"X holds nothing beyond {sizes[faint[0]]:g} in column {faint[0]}, too small to square; rescale "
