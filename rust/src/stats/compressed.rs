@@ -166,7 +166,7 @@ impl Statistics for Compressed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::factor::Grade;
+    use crate::stats::grade::Grade;
     use crate::stats::{DenseDesign, Design, Observations, Partial};
     use crate::{Kernel, KernelDesign, Likelihood};
 

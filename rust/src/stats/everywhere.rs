@@ -1,7 +1,8 @@
 //! The Newton basis of a kernel at all rows and centres, with as many landmarks as these ask for.
 
 use super::design::Family;
-use super::factor::{Grade, MOST_OTHERS};
+use super::factor::MOST_OTHERS;
+use super::grade::Grade;
 use super::newton::{Newton, Seen};
 use super::table::Table;
 use crate::Points;

@@ -14,6 +14,7 @@ mod dense;
 mod design;
 mod everywhere;
 mod factor;
+mod grade;
 mod joined;
 mod kept;
 mod kernel_design;
