@@ -24,6 +24,9 @@ const ALL_BUT_THE_SAME: f64 = 0.999_999;
 /// An addition that gains less than this is often the first step of an exchange, see [`swap`].
 const NEXT_TO_NOTHING: f64 = 0.01;
 
+/// How close to their maxima hyperparameters are before functions come in together. What is left of the way they go with these.
+const ROUGHLY: f64 = 0.1;
+
 /// Brings the state to where nothing in the pool gains more than `effort` cares for.
 pub(super) fn climb(
     pool: &Pool,
@@ -45,10 +48,18 @@ pub(super) fn climb_from(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
+    let rough = effort.tol.max(ROUGHLY);
+    let mut tol = rough;
     loop {
         step_greedily(pool, state, outside, effort, recorder)?;
         let before = state.clone();
-        match inner::converge(&mut &*pool, state, noise, effort, recorder) {
+        match inner::converge(
+            &mut &*pool,
+            state,
+            noise,
+            Effort { tol, ..effort },
+            recorder,
+        ) {
             Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
                 pool.check_cancel()?;
                 // Rounding rules here: what comes next sees more than the pool, or says so.
@@ -60,9 +71,11 @@ pub(super) fn climb_from(
         if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
             outside.refresh(pool, state);
         }
-        if add_several(pool, state, outside, effort, recorder)? == 0 {
+        let added = add_several(pool, state, outside, effort, recorder)?;
+        if added == 0 && tol <= effort.tol {
             return Ok(());
         }
+        tol = if added == 0 { effort.tol } else { rough };
     }
 }
 

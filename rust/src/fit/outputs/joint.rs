@@ -6,11 +6,13 @@
 //! * g_j += 1/2 [n - alpha_j (n Sigma_jj + (M M^T)_jj)]
 //! * h_jk += 1/2 alpha_j alpha_k Sigma_jk (n Sigma_jk + 2 (M M^T)_jk) - 1/2 \[j = k\] alpha_j (n Sigma_jj + (M M^T)_jj)
 //! * its own row of ln beta; noise levels meet one another through the alphas alone.
+//!
+//! Steps are in the inverse alphas, as there: with one level what is said of one output holds word for word, q^2 and s being
+//! sums over the outputs.
 
 use nalgebra::{DMatrix, DVector};
 
-use super::super::action::ALPHA_FLOOR;
-use super::super::joint::{Damping, Local, hold};
+use super::super::joint::{Damping, Local, hold, moved};
 use super::inner::Noise;
 use super::state::{Level, OutputState};
 use crate::Result;
@@ -27,13 +29,13 @@ pub(super) fn step(
     let free: Vec<usize> = (0..state.levels.len())
         .filter(|&l| noise.is_free(state, l))
         .collect();
-    let local = at(state, &free);
+    let local = at(state, &free).in_inverses(gammas(state));
     let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
     let norm = local.gradient.norm();
     while let Some(value) = damping.value() {
         if let Some(direction) = local.direction(value) {
-            let moved = alpha.iter().zip(direction.iter());
-            let new_alpha: Vec<f64> = moved.map(|(a, d)| (a * d.exp()).max(ALPHA_FLOOR)).collect();
+            let moves = alpha.iter().zip(direction.iter());
+            let new_alpha: Vec<f64> = moves.map(|(&a, &d)| moved(a, d)).collect();
             let mut new_betas = betas.clone();
             for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
                 new_betas[l] = noise.snapped(l, betas[l] * d.exp());
@@ -51,6 +53,17 @@ pub(super) fn step(
     state.set_hyperparameters(&alpha, &betas)?;
     state.recentre(stats)?;
     Ok(false)
+}
+
+/// The part of the weights of each function that the data determine, in the mean over the outputs.
+fn gammas(state: &OutputState) -> impl Iterator<Item = f64> + '_ {
+    let n = state.outputs.len() as f64;
+    (0..state.len()).map(move |k| {
+        let left =
+            |(l, level): (usize, &Level)| state.outputs_of(l).len() as f64 * level.sigma[(k, k)];
+        let left: f64 = state.levels.iter().enumerate().map(left).sum();
+        1.0 - state.alpha[k] * left / n
+    })
 }
 
 /// dL / d ln beta of level `l`.
