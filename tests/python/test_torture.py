@@ -121,8 +121,8 @@ def outcome(est, problem: Problem):
     assert (status == "converged") == (not said), (status, [str(w.message) for w in said])
     if status == "converged" and type(est) in CERTIFIED:
         found = certificate(est, problem.X, y, problem.weights)
-        # What rounding makes of sums as large as the evidence. Weights over 24 decades leave changes of 0.008 that
-        # sixty digits show to be 4e-8.
+        # What rounding makes of sums as large as the evidence. Of weights over 24 decades it makes changes of
+        # 0.008, which are 4e-8 in sixty digits.
         rounding = 16 * np.finfo(float).eps * abs(found.log_marginal_likelihood)
         for name, limit in LIMITS.items():
             value = getattr(found, name)
