@@ -18,6 +18,9 @@
 //! In relative changes d_j of u_j it is the system of ln alpha, with `g_j (1 - 2 gamma_j)` added to the diagonal: the first
 //! term because of u, the second because of the factor, which depends on u_j alone.
 //!
+//! Where the likelihood is not Gaussian, s and q themselves go with the alphas, through the mode, and a step that holds for the
+//! quadratic model at the old one may be too long. There steps remain in ln alpha, where they are shorter: see `Coordinates`.
+//!
 //! A step is kept only if the evidence rises (Levenberg-Marquardt), so the guarantee of the sequential scheme holds.
 
 use nalgebra::{DMatrix, DVector};
@@ -67,6 +70,7 @@ impl NoiseRange {
 /// N = 500 to 2000 that takes 0.6 of the attempts of a factor of ten both ways.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damping {
+    start: f64,
     value: f64,
     /// Whether the step under way has failed before.
     raised: bool,
@@ -78,10 +82,23 @@ impl Damping {
     /// Less than this hardly changes a step that has failed.
     const FELT: f64 = 1e-2;
 
+    /// Before the first step.
+    pub(super) fn at_first(coordinates: Coordinates) -> Self {
+        let start = match coordinates {
+            Coordinates::Inverses => 1e-3,
+            Coordinates::Logarithms => Self::FELT,
+        };
+        Self {
+            start,
+            value: start,
+            raised: false,
+        }
+    }
+
     /// For the next attempt at a step; `None` where attempts are over, and damping is what it was at first.
     pub(super) fn value(&mut self) -> Option<f64> {
         if self.value > Self::MOST {
-            *self = Self::default();
+            (self.value, self.raised) = (self.start, false);
             return None;
         }
         Some(self.value)
@@ -102,12 +119,29 @@ impl Damping {
     }
 }
 
-impl Default for Damping {
-    fn default() -> Self {
-        Self {
-            value: 1e-3,
-            raised: false,
+/// What the precisions are stepped in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coordinates {
+    Inverses,
+    Logarithms,
+}
+
+impl Coordinates {
+    pub(super) fn for_rows(stats: &dyn Statistics) -> Self {
+        if stats.is_linear() {
+            Self::Inverses
+        } else {
+            Self::Logarithms
         }
+    }
+
+    /// The precision that `d` leads to from `alpha`: the part by which 1 / alpha falls, as far as one step goes, or ln alpha rises.
+    pub(super) fn moved(self, alpha: f64, d: f64) -> f64 {
+        let moved = match self {
+            Self::Inverses => alpha / (1.0 - d).clamp((-LONGEST).exp(), LONGEST.exp()),
+            Self::Logarithms => alpha * d.exp(),
+        };
+        moved.max(ALPHA_FLOOR)
     }
 }
 
@@ -125,8 +159,11 @@ pub(super) fn step(
     damping: &mut Damping,
 ) -> Result<bool> {
     let free_beta = is_free(state, noise);
-    let gammas = (0..state.len()).map(|k| state.gamma(k));
-    let local = Local::at(state, free_beta).in_inverses(gammas);
+    let coordinates = Coordinates::for_rows(stats);
+    let mut local = Local::at(state, free_beta);
+    if coordinates == Coordinates::Inverses {
+        local = local.in_inverses((0..state.len()).map(|k| state.gamma(k)));
+    }
     let before = (
         state.alpha.clone(),
         state.beta,
@@ -139,7 +176,7 @@ pub(super) fn step(
                 .0
                 .iter()
                 .zip(direction.iter())
-                .map(|(&a, &d)| moved(a, d))
+                .map(|(&a, &d)| coordinates.moved(a, d))
                 .collect();
             let mut beta = before.1;
             if let (true, Some(range)) = (free_beta, noise) {
@@ -158,12 +195,6 @@ pub(super) fn step(
     state.set_hyperparameters(&before.0, before.1)?;
     state.recentre(stats)?;
     Ok(false)
-}
-
-/// The alpha whose inverse is less than that of `alpha` by the part `d`, as far as one step goes.
-pub(super) fn moved(alpha: f64, d: f64) -> f64 {
-    let rest = (1.0 - d).clamp((-LONGEST).exp(), LONGEST.exp());
-    (alpha / rest).max(ALPHA_FLOOR)
 }
 
 /// Whether beta may move from where it is.
@@ -321,7 +352,7 @@ mod tests {
 
     #[test]
     fn damping_falls_after_steps_that_went_well_at_once_and_no_others() {
-        let mut damping = Damping::default();
+        let mut damping = Damping::at_first(Coordinates::Inverses);
         let start = damping.value().unwrap();
         damping.relax();
         assert!(damping.value().unwrap() < start);
@@ -337,7 +368,7 @@ mod tests {
 
     #[test]
     fn attempts_end_and_damping_is_as_at_first() {
-        let mut damping = Damping::default();
+        let mut damping = Damping::at_first(Coordinates::Inverses);
         let start = damping.value();
         let attempts = (0..).take_while(|_| damping.value().inspect(|_| damping.raise()).is_some());
         assert!(attempts.count() < 30);
@@ -357,7 +388,7 @@ mod tests {
             let local = Local::at(&state, false).in_inverses(gammas.into_iter());
             let direction = local.direction(0.0).unwrap();
             for ((&a, &d), best) in from.iter().zip(&direction).zip(best) {
-                assert!((moved(a, d) / best - 1.0).abs() < 1e-9);
+                assert!((Coordinates::Inverses.moved(a, d) / best - 1.0).abs() < 1e-9);
             }
         }
     }

@@ -12,7 +12,7 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::super::joint::{Damping, Local, hold, moved};
+use super::super::joint::{Coordinates, Damping, Local, hold};
 use super::inner::Noise;
 use super::state::{Level, OutputState};
 use crate::Result;
@@ -35,7 +35,9 @@ pub(super) fn step(
     while let Some(value) = damping.value() {
         if let Some(direction) = local.direction(value) {
             let moves = alpha.iter().zip(direction.iter());
-            let new_alpha: Vec<f64> = moves.map(|(&a, &d)| moved(a, d)).collect();
+            let new_alpha: Vec<f64> = moves
+                .map(|(&a, &d)| Coordinates::Inverses.moved(a, d))
+                .collect();
             let mut new_betas = betas.clone();
             for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
                 new_betas[l] = noise.snapped(l, betas[l] * d.exp());
