@@ -156,19 +156,18 @@ impl Model {
         self.challenge(pool, state, outside, noise, &mut recorder)
     }
 
-    /// What becomes of this model if `seed` and its neighbours leave; `None` if nothing better. It ends early once it is called
-    /// `off`.
-    pub(super) fn without_neighbourhood(
+    /// What becomes of this model if these functions leave; `None` if nothing better. It ends early once it is called `off`.
+    pub(super) fn without(
         &self,
         pool: &Pool,
-        seed: usize,
+        leaving: &[usize],
         noise: Option<NoiseRange>,
         off: &Arc<AtomicBool>,
     ) -> Result<Option<Self>, Halt> {
         let mut recorder = Recorder::silent_until(off);
         let (mut state, mut outside) = (self.state.clone(), self.outside.clone());
-        for i in pool.nearest(seed, &state.active) {
-            if let Some(k) = state.active.iter().position(|&j| j == i) {
+        for i in leaving {
+            if let Some(k) = state.active.iter().position(|j| j == i) {
                 outside.delete(pool, &mut state, k);
             }
         }
@@ -225,14 +224,18 @@ impl Pool {
     }
 
     /// The active functions most aligned with `seed`, itself among them; none if it is not active.
-    fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
+    pub(super) fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
         if !active.contains(&seed) {
             return Vec::new();
         }
         let mut nearest = active.to_vec();
         let alignment = |i: usize| self.gram[(seed, i)].abs();
-        nearest.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
-        nearest.truncate(NEIGHBOURHOOD);
+        let more = |&a: &usize, &b: &usize| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b));
+        if nearest.len() > NEIGHBOURHOOD {
+            nearest.select_nth_unstable_by(NEIGHBOURHOOD - 1, more);
+            nearest.truncate(NEIGHBOURHOOD);
+        }
+        nearest.sort_by(more);
         nearest
     }
 }

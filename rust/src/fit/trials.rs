@@ -5,6 +5,7 @@
 //! the model as it is. Most batches lead nowhere, and then that is the model to start from. Where one does lead to a better model,
 //! trials of later batches are called off, and made again from there.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use super::pool::Pool;
 use super::record::Halt;
 use super::search::Model;
 use super::settings::{MOST_IN_VAIN, TRIALS_AT_A_TIME};
+use super::state::State;
 use crate::linalg::parallel::run_jobs;
 
 /// What is left to a search.
@@ -56,10 +58,10 @@ pub(super) fn round(
     let on =
         || -> MutexGuard<'_, Round<'_>> { round.lock().unwrap_or_else(PoisonError::into_inner) };
     run_jobs(
-        || on().next(),
+        || on().next(|seed, state| pool.nearest(seed, &state.active)),
         |trial: Trial| {
-            let (from, seed, off) = (&trial.from, trial.seed, &trial.off);
-            let outcome = from.without_neighbourhood(pool, seed, noise, off);
+            let (from, leaving, off) = (&trial.from, &trial.leaving, &trial.off);
+            let outcome = from.without(pool, leaving, noise, off);
             on().take(&trial, outcome);
         },
     );
@@ -75,7 +77,7 @@ type Outcome = Result<Option<Model>, Halt>;
 /// One trial under way.
 struct Trial {
     place: usize,
-    seed: usize,
+    leaving: Vec<usize>,
     from: Arc<Model>,
     off: Arc<AtomicBool>,
 }
@@ -91,6 +93,8 @@ struct Round<'b> {
     next: usize,
     outcomes: Vec<Option<Outcome>>,
     settled: usize,
+    /// What has left the best model in trials, sorted: most neighbourhoods in a model of a few functions are the same.
+    known: BTreeSet<Vec<usize>>,
     off: Arc<AtomicBool>,
     budget: &'b mut Budget,
     halt: Option<Halt>,
@@ -103,6 +107,7 @@ impl<'b> Round<'b> {
             next: 0,
             outcomes: seeds.iter().map(|_| None).collect(),
             settled: 0,
+            known: BTreeSet::new(),
             off: Arc::default(),
             budget,
             halt: None,
@@ -114,26 +119,37 @@ impl<'b> Round<'b> {
         self.halt.is_some() || self.budget.is_spent()
     }
 
-    fn next(&mut self) -> Option<Trial> {
-        if self.is_over() {
-            return None;
+    /// The next trial, that of a seed and the `nearest` functions of a model. One that would lead where another one does is over
+    /// before it begins.
+    fn next(&mut self, nearest: impl Fn(usize, &State) -> Vec<usize>) -> Option<Trial> {
+        while !self.is_over() {
+            let (place, seed) = (self.next, *self.seeds.get(self.next)?);
+            self.next += 1;
+            let leaving = nearest(seed, &self.best.state);
+            let mut sorted = leaving.clone();
+            sorted.sort_unstable();
+            if self.known.insert(sorted) {
+                return Some(Trial {
+                    place,
+                    leaving,
+                    from: Arc::clone(&self.best),
+                    off: Arc::clone(&self.off),
+                });
+            }
+            self.note(place, Ok(None));
         }
-        let (place, seed) = (self.next, *self.seeds.get(self.next)?);
-        self.next += 1;
-        Some(Trial {
-            place,
-            seed,
-            from: Arc::clone(&self.best),
-            off: Arc::clone(&self.off),
-        })
+        None
     }
 
     /// Takes in what a trial has led to.
     fn take(&mut self, trial: &Trial, outcome: Outcome) {
-        if trial.off.load(Ordering::Relaxed) {
-            return;
+        if !trial.off.load(Ordering::Relaxed) {
+            self.note(trial.place, outcome);
         }
-        self.outcomes[trial.place] = Some(outcome);
+    }
+
+    fn note(&mut self, place: usize, outcome: Outcome) {
+        self.outcomes[place] = Some(outcome);
         while let Some(batch) = self.complete_batch() {
             self.settle(batch);
         }
@@ -171,6 +187,7 @@ impl<'b> Round<'b> {
             self.off.store(true, Ordering::Relaxed);
             self.off = Arc::default();
             self.next = self.settled;
+            self.known.clear();
             self.outcomes[self.settled..]
                 .iter_mut()
                 .for_each(|o| *o = None);
@@ -190,6 +207,11 @@ mod tests {
         model
     }
 
+    /// Each seed alone.
+    fn alone(seed: usize, _: &State) -> Vec<usize> {
+        vec![seed]
+    }
+
     fn is_off(trial: &Trial) -> bool {
         trial.off.load(Ordering::Relaxed)
     }
@@ -200,7 +222,7 @@ mod tests {
         let mut budget = Budget::of(100);
         let mut round = Round::new(model, (10..20).collect(), &mut budget);
         let standing = round.best.evidence;
-        let trials: Vec<Trial> = (0..6).filter_map(|_| round.next()).collect();
+        let trials: Vec<Trial> = (0..6).filter_map(|_| round.next(alone)).collect();
         assert_eq!(trials.len(), 6);
         // One that is ahead, and a batch that is complete once its first is over.
         for place in [5, 3, 1, 2] {
@@ -216,8 +238,8 @@ mod tests {
         let much_better = ahead(&round, 5.0);
         round.take(&trials[4], Ok(Some(much_better)));
         let again: Vec<usize> = (0..3)
-            .filter_map(|_| round.next())
-            .map(|t| t.seed)
+            .filter_map(|_| round.next(alone))
+            .map(|t| t.leaving[0])
             .collect();
         assert_eq!(again, [14, 15, 16]);
         assert!(round.outcomes[4..].iter().all(Option::is_none));
@@ -228,7 +250,7 @@ mod tests {
         let (_, model) = model_of_three();
         let mut budget = Budget::of(6);
         let mut round = Round::new(model, (0..9).collect(), &mut budget);
-        let trials: Vec<Trial> = (0..9).filter_map(|_| round.next()).collect();
+        let trials: Vec<Trial> = (0..9).filter_map(|_| round.next(alone)).collect();
         for trial in trials.iter().rev() {
             assert!(!round.is_over());
             let same = ahead(&round, 0.0);
@@ -236,6 +258,32 @@ mod tests {
         }
         // Two batches are more than was to be spent, and the ninth trial is not waited for.
         assert!(round.is_over() && round.settled == 2 * TRIALS_AT_A_TIME);
-        assert!(round.next().is_none() && trials.iter().all(is_off));
+        assert!(round.next(alone).is_none() && trials.iter().all(is_off));
+    }
+
+    #[test]
+    fn functions_that_have_left_do_not_leave_again_unless_the_model_is_another() {
+        let (_, model) = model_of_three();
+        let mut budget = Budget::of(100);
+        let mut round = Round::new(model, (0..12).collect(), &mut budget);
+        // Three neighbourhoods, in one order or another.
+        let few = |seed: usize, _: &State| match seed {
+            0..6 => vec![seed % 2, 1 - seed % 2],
+            6..11 => vec![7],
+            _ => vec![8],
+        };
+        let trials: Vec<Trial> = (0..6).filter_map(|_| round.next(few)).collect();
+        let places: Vec<usize> = trials.iter().map(|trial| trial.place).collect();
+        assert_eq!(places, [0, 6, 11]);
+        assert_eq!(round.settled, 0);
+        let same = ahead(&round, 0.0);
+        round.take(&trials[0], Ok(Some(same)));
+        assert_eq!(round.settled, TRIALS_AT_A_TIME);
+        let better = ahead(&round, 1.0);
+        round.take(&trials[1], Ok(Some(better)));
+        assert_eq!(round.settled, 2 * TRIALS_AT_A_TIME);
+        let again: Vec<Trial> = (0..6).filter_map(|_| round.next(few)).collect();
+        let places: Vec<usize> = again.iter().map(|trial| trial.place).collect();
+        assert_eq!(places, [8, 11]);
     }
 }
