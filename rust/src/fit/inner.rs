@@ -1,6 +1,6 @@
 //! The inner loop: alphas and noise of the active set, to convergence. The dictionary is not touched.
 
-use super::joint::{self, Coordinates, Damping, NoiseRange};
+use super::joint::{self, Coordinates, NoiseRange};
 use super::record::{Action, Halt, Recorder};
 use super::settings::Effort;
 use super::state::State;
@@ -122,7 +122,7 @@ pub(super) fn converge(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
-    let mut damping = Damping::at_first(Coordinates::for_rows(stats));
+    let mut damping = Coordinates::of(stats).damping();
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         climb(stats, state, effort, recorder)?;

@@ -26,6 +26,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::action::ALPHA_FLOOR;
+use super::damping::Damping;
 use super::settings::NOISE_FLOOR;
 use super::state::State;
 use crate::Result;
@@ -63,76 +64,31 @@ impl NoiseRange {
     }
 }
 
-/// Damping of the step; survives from one step to the next.
-///
-/// It rises by little at a time once it is felt, since steps shrink in proportion, and falls only after a step that went well
-/// at once: were it to fall after each, every step along a narrow ridge would begin with one that fails. On the 2-D sinc with
-/// N = 500 to 2000 that takes 0.6 of the attempts of a factor of ten both ways.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Damping {
-    start: f64,
-    value: f64,
-    /// Whether the step under way has failed before.
-    raised: bool,
-}
-
-impl Damping {
-    const LEAST: f64 = 1e-12;
-    const MOST: f64 = 1e6;
-    /// Less than this hardly changes a step that has failed.
-    const FELT: f64 = 1e-2;
-
-    /// Before the first step.
-    pub(super) fn at_first(coordinates: Coordinates) -> Self {
-        let start = match coordinates {
-            Coordinates::Inverses => 1e-3,
-            Coordinates::Logarithms => Self::FELT,
-        };
-        Self {
-            start,
-            value: start,
-            raised: false,
-        }
-    }
-
-    /// For the next attempt at a step; `None` where attempts are over, and damping is what it was at first.
-    pub(super) fn value(&mut self) -> Option<f64> {
-        if self.value > Self::MOST {
-            (self.value, self.raised) = (self.start, false);
-            return None;
-        }
-        Some(self.value)
-    }
-
-    /// After an attempt that failed.
-    pub(super) fn raise(&mut self) {
-        self.value = (self.value * 3.0).max(Self::FELT);
-        self.raised = true;
-    }
-
-    /// After a step that was taken.
-    pub(super) fn relax(&mut self) {
-        if !self.raised {
-            self.value = (self.value * 0.1).max(Self::LEAST);
-        }
-        self.raised = false;
-    }
-}
-
 /// What the precisions are stepped in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coordinates {
+    /// 1 / alpha.
     Inverses,
+    /// ln alpha.
     Logarithms,
 }
 
 impl Coordinates {
-    pub(super) fn for_rows(stats: &dyn Statistics) -> Self {
+    /// Those for what does not change with the mode, a pool among it, and those for rows of another likelihood.
+    pub(super) fn of(stats: &dyn Statistics) -> Self {
         if stats.is_linear() {
             Self::Inverses
         } else {
             Self::Logarithms
         }
+    }
+
+    /// Damping before a first step.
+    pub(super) fn damping(self) -> Damping {
+        Damping::starting_at(match self {
+            Self::Inverses => 1e-3,
+            Self::Logarithms => Damping::FELT,
+        })
     }
 
     /// The precision that `d` leads to from `alpha`: the part by which 1 / alpha falls, as far as one step goes, or ln alpha rises.
@@ -159,7 +115,7 @@ pub(super) fn step(
     damping: &mut Damping,
 ) -> Result<bool> {
     let free_beta = is_free(state, noise);
-    let coordinates = Coordinates::for_rows(stats);
+    let coordinates = Coordinates::of(stats);
     let mut local = Local::at(state, free_beta);
     if coordinates == Coordinates::Inverses {
         local = local.in_inverses((0..state.len()).map(|k| state.gamma(k)));
@@ -348,31 +304,6 @@ mod tests {
         hold(alpha, &mut gradient);
         let local = Local::new(alpha, gradient, curvature());
         local.direction(0.0).unwrap()
-    }
-
-    #[test]
-    fn damping_falls_after_steps_that_went_well_at_once_and_no_others() {
-        let mut damping = Damping::at_first(Coordinates::Inverses);
-        let start = damping.value().unwrap();
-        damping.relax();
-        assert!(damping.value().unwrap() < start);
-        let low = damping.value().unwrap();
-        damping.raise();
-        let raised = damping.value().unwrap();
-        assert!(raised > low);
-        damping.relax();
-        assert!(damping.value() == Some(raised));
-        damping.relax();
-        assert!(damping.value().unwrap() < raised);
-    }
-
-    #[test]
-    fn attempts_end_and_damping_is_as_at_first() {
-        let mut damping = Damping::at_first(Coordinates::Inverses);
-        let start = damping.value();
-        let attempts = (0..).take_while(|_| damping.value().inspect(|_| damping.raise()).is_some());
-        assert!(attempts.count() < 30);
-        assert_eq!(damping.value(), start);
     }
 
     #[test]

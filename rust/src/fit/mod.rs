@@ -6,6 +6,7 @@ mod blocks;
 mod climb;
 mod coarse;
 mod creep;
+mod damping;
 mod dictionary;
 mod exact;
 mod exchange;

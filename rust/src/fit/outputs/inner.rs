@@ -1,7 +1,7 @@
 //! Alphas and noise levels of the active set of several outputs, to convergence. The dictionary is not touched.
 
 use super::super::inner::{MOST_LEVEL, Plateau, Settled};
-use super::super::joint::{Coordinates, Damping, NoiseRange};
+use super::super::joint::{Coordinates, NoiseRange};
 use super::super::record::{Action, Halt, Recorder};
 use super::super::settings::Effort;
 use super::super::shared::{Shared, Term};
@@ -155,7 +155,7 @@ pub(super) fn converge(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Settled, Halt> {
-    let mut damping = Damping::at_first(Coordinates::Inverses);
+    let mut damping = Coordinates::Inverses.damping();
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         climb(stats, state, effort, recorder)?;

@@ -12,7 +12,8 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::super::joint::{Coordinates, Damping, Local, hold};
+use super::super::damping::Damping;
+use super::super::joint::{Coordinates, Local, hold};
 use super::inner::Noise;
 use super::state::{Level, OutputState};
 use crate::Result;
