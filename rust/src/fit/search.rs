@@ -230,12 +230,8 @@ impl Pool {
         }
         let mut nearest = active.to_vec();
         let alignment = |i: usize| self.gram[(seed, i)].abs();
-        let more = |&a: &usize, &b: &usize| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b));
-        if nearest.len() > NEIGHBOURHOOD {
-            nearest.select_nth_unstable_by(NEIGHBOURHOOD - 1, more);
-            nearest.truncate(NEIGHBOURHOOD);
-        }
-        nearest.sort_by(more);
+        nearest.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
+        nearest.truncate(NEIGHBOURHOOD);
         nearest
     }
 }
