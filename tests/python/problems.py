@@ -57,12 +57,15 @@ def sinc_2d(n, *, noise=0.1, seed=0):
     return X, np.sinc(radius / np.pi) + noise * rng.normal(size=n)
 
 
+#: Of Ripley's problem: two components of each of two classes.
+RIPLEY_CENTRES = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
+
+
 def two_classes(n, *, spread=0.03**0.5, seed=0):
     """Two classes, each a mixture of two Gaussians in the plane, after Ripley."""
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(n) % 2)
-    centres = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
-    return centres[label, rng.integers(0, 2, n)] + spread * rng.normal(size=(n, 2)), label
+    return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + spread * rng.normal(size=(n, 2)), label
 
 
 def spikes(n_rows=100, n_columns=256, n_spikes=20, *, noise=0.005, seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from problems import PROBLEMS
+from problems import PROBLEMS, RIPLEY_CENTRES
 from reference import laplace_log_evidence, log_evidence
 from sparsebayes import RVC
 
@@ -64,10 +64,9 @@ def test_fits_end_above_on_average(leads):
 def mixture(n, seed):
     """Ripley's two classes, drawn as the benchmark draws them."""
     rng = np.random.default_rng(seed)
-    centres = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
     y = rng.integers(0, 2, n)
     spread = np.sqrt(0.03) * rng.normal(size=(n, 2))
-    return centres[y, rng.integers(0, 2, n)] + spread, y
+    return RIPLEY_CENTRES[y, rng.integers(0, 2, n)] + spread, y
 
 
 def lead_of_classification(seed):
