@@ -43,8 +43,6 @@ class Layout:
 
     def names(self, columns: IntArray) -> IntArray:
         """Return what ``active_`` calls these columns."""
-        if len(self.kept) == self.size:
-            return columns - int(self.bias)
         block, function = np.divmod(columns - int(self.bias), len(self.kept))
         names = np.where(columns < int(self.bias), -1, block * self.size + self.kept[function])
         return np.where(columns < self._border, names, self.blocks * self.size + columns - self._border)

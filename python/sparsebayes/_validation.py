@@ -36,8 +36,7 @@ class Training:
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return these rows of X, counted as in the data given."""
-        left_out = len(self.rows) < self.n_samples
-        values: FloatArray = self.X[np.searchsorted(self.rows, rows) if left_out else rows]
+        values: FloatArray = self.X[np.searchsorted(self.rows, rows)]
         return values
 
 
