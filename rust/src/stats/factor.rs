@@ -191,14 +191,15 @@ impl Factor {
         let (n, r) = (self.features.height, self.rank());
         let mut sum = sum_over_rows(n, 2 * STRIP, r, |rows, out| {
             let (height, apart) = (rows.len(), stride(rows.len()));
-            let mut weighted = Aligned::with_room(r * apart);
-            for k in 0..r {
-                let values = &self.features.column(k)[rows.clone()];
-                multiply_into(values, &weights[rows.clone()], weighted.grow(apart));
-            }
+            let weights = &weights[rows.clone()];
+            // A few at a time, so that they are still in the cache when they are read.
+            let mut weighted = Aligned::zeros(COLUMNS.min(r) * apart);
             for columns in pieces(r, COLUMNS) {
+                for (k, out) in columns.clone().zip(weighted.chunks_exact_mut(apart)) {
+                    multiply_into(&self.features.column(k)[rows.clone()], weights, out);
+                }
                 let below = self.features.tall(&(columns.start..r), rows.start);
-                let right = Tall::new(&weighted[columns.start * apart..], apart, columns.len());
+                let right = Tall::new(&weighted, apart, columns.len());
                 let out = &mut out[columns.start * (r + 1)..];
                 add_transpose_product(below, right, height, out, r);
             }
