@@ -1,5 +1,7 @@
 //! The Newton basis of a kernel at all rows and centres, with as many landmarks as these ask for.
 
+use std::ops::Range;
+
 use super::design::Family;
 use super::factor::MOST_OTHERS;
 use super::grade::Grade;
@@ -22,8 +24,8 @@ impl At {
     /// What was seen of all points.
     fn of(newton: &Newton, points: &Points, seen: &Seen) -> Self {
         let mut values = with_room(points.n_points(), newton.len());
-        seen.functions.iter().for_each(|u| values.push(u));
-        let powers = newton.powers(points, &seen.left);
+        (0..newton.len()).for_each(|k| values.push_pieces(seen.function(k)));
+        let powers = newton.powers(points, &seen.left());
         Self { values, powers }
     }
 }
@@ -48,7 +50,7 @@ impl Everywhere {
         let about_rows = family.is_about_its_rows();
         let centres = (!about_rows).then(|| Points::from_rows(family.centres, family.len(), d));
         // The sample may have been all there is.
-        let mut seen = (about_rows && seen.left.len() == n).then_some(seen);
+        let mut seen = (about_rows && seen.n_points() == n).then_some(seen);
         for _ in 0..ROUNDS {
             let this = Self {
                 rows: match seen.take() {
@@ -70,15 +72,18 @@ impl Everywhere {
                 return Some(this);
             }
             newton = this.newton;
-            let function = |k| {
-                let mut here = Aligned::zeros(far.powers.len());
-                let values = far.values.iter().skip(k).step_by(newton.len());
-                here.iter_mut().zip(values).for_each(|(h, v)| *h = *v);
-                here
+            let functions = |points: Range<usize>| {
+                let function = |k| {
+                    let mut here = Aligned::zeros(points.len());
+                    let values = far.values.iter().skip(points.start * newton.len() + k);
+                    let values = values.step_by(newton.len());
+                    here.iter_mut().zip(values).for_each(|(h, v)| *h = *v);
+                    here
+                };
+                (0..newton.len()).map(function).collect()
             };
-            let functions = (0..newton.len()).map(function).collect();
-            let left = far.powers;
-            newton.grow(&far.points, Seen { functions, left }, grade.tol, grade.most)?;
+            let seen = Seen::new(&far.powers, functions);
+            newton.grow(&far.points, seen, grade.tol, grade.most)?;
         }
         None
     }

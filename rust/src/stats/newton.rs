@@ -15,12 +15,14 @@ use super::design::Family;
 use crate::linalg::aligned::Aligned;
 use crate::linalg::combination::add_combination;
 use crate::linalg::lanes::{LANES, solve_lanes, square_lanes};
-use crate::linalg::parallel::pieces;
+use crate::linalg::parallel::{fill_pieces, pieces};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::{Kernel, Points};
 
 /// Landmarks at most.
 pub(super) const MOST: usize = 1024;
+/// Points that one thread looks at.
+const STRIP: usize = 512;
 
 /// Landmarks and their factor.
 #[derive(Debug)]
@@ -39,10 +41,100 @@ pub(super) struct Newton {
 
 /// What landmarks say of some points.
 pub(super) struct Seen {
+    strips: Vec<Strip>,
+}
+
+/// Of points side by side.
+struct Strip {
+    points: Range<usize>,
     /// u, function after function.
-    pub(super) functions: Vec<Aligned>,
+    functions: Vec<Aligned>,
     /// k(x, x) less the squares of these.
-    pub(super) left: Vec<f64>,
+    left: Vec<f64>,
+    sums: Left,
+}
+
+impl Seen {
+    /// `functions(points)`: u at some points, and `left` what is left of k(x, x) at all.
+    pub(super) fn new(left: &[f64], functions: impl Fn(Range<usize>) -> Vec<Aligned>) -> Self {
+        let strips = pieces(left.len(), STRIP).map(|points| {
+            let mut left = left[points.clone()].to_vec();
+            // Nothing is taken off: that is only looked at.
+            let sums = dispatch(TakeOff {
+                u: &mut vec![0.0; points.len()],
+                left: &mut left,
+                root: 1.0,
+            });
+            Strip {
+                functions: functions(points.clone()),
+                points,
+                left,
+                sums,
+            }
+        });
+        Self {
+            strips: strips.collect(),
+        }
+    }
+
+    /// How many points there are.
+    pub(super) fn n_points(&self) -> usize {
+        self.strips.last().map_or(0, |strip| strip.points.end)
+    }
+
+    /// A function at all of them, in pieces.
+    pub(super) fn function(&self, k: usize) -> impl Iterator<Item = &[f64]> {
+        self.strips.iter().map(move |strip| &strip.functions[k][..])
+    }
+
+    /// k(x, x) less the squares of the functions.
+    pub(super) fn left(&self) -> Vec<f64> {
+        let parts: Vec<&[f64]> = self.strips.iter().map(|strip| &strip.left[..]).collect();
+        parts.concat()
+    }
+
+    fn total_left(&self) -> f64 {
+        self.strips.iter().map(|strip| strip.sums.total).sum()
+    }
+
+    /// The strip, and the place in it, of the first point where most is left.
+    fn farthest(&self) -> (&Strip, usize) {
+        let more = |most: usize, k: usize| {
+            let [a, b] = [most, k].map(|k| self.strips[k].sums.largest);
+            if b > a { k } else { most }
+        };
+        let strip = &self.strips[(1..self.strips.len()).fold(0, more)];
+        let is_largest = |left: &f64| *left >= strip.sums.largest;
+        (strip, strip.left.iter().position(is_largest).unwrap_or(0))
+    }
+}
+
+/// A point that becomes a landmark.
+struct Landmark<'a> {
+    kernel: &'a Kernel,
+    point: &'a [f64],
+    /// Minus the functions there.
+    minus: Vec<f64>,
+    /// P there.
+    root: f64,
+}
+
+impl Strip {
+    /// One more function.
+    fn add(&mut self, landmark: &Landmark<'_>, points: &Points) {
+        let mut u = Aligned::zeros(self.points.len());
+        landmark
+            .kernel
+            .column_into(points, landmark.point, self.points.clone(), &mut u);
+        let columns: Vec<&[f64]> = self.functions.iter().map(|u| &u[..]).collect();
+        add_combination(&columns, &landmark.minus, &mut u);
+        self.sums = dispatch(TakeOff {
+            u: &mut u,
+            left: &mut self.left,
+            root: landmark.root,
+        });
+        self.functions.push(u);
+    }
 }
 
 impl Newton {
@@ -69,8 +161,7 @@ impl Newton {
             rounding: 0.0,
             largest,
         };
-        let functions = Vec::new();
-        let seen = this.grow(sample, Seen { functions, left }, tol, most)?;
+        let seen = this.grow(sample, Seen::new(&left, |_| Vec::new()), tol, most)?;
         Some((this, seen))
     }
 
@@ -83,46 +174,35 @@ impl Newton {
         tol: f64,
         most: usize,
     ) -> Option<Seen> {
-        let Seen { functions, left } = &mut seen;
-        let (size, d) = (left.len(), self.n_features);
-        let points = Points::from_rows(sample, size, d);
-        let point = |i: usize| &sample[i * d..(i + 1) * d];
-        // Nothing is taken off: that is only looked at.
-        let mut sums = dispatch(TakeOff {
-            u: &mut vec![0.0; size],
-            left,
-            root: 1.0,
-        });
-        let (sum, before) = (sums.total, functions.len());
+        let (before, d) = (self.len(), self.n_features);
+        let points = Points::from_rows(sample, seen.n_points(), d);
+        let sum = seen.total_left();
         loop {
-            let at = left.iter().position(|&l| l >= sums.largest).unwrap_or(0);
-            if left[at] <= tol * self.largest {
+            let (strip, at) = seen.farthest();
+            if strip.left[at] <= tol * self.largest {
                 break;
             }
-            let so_far = functions.len() - before;
-            if functions.len() == most || is_hopeless(so_far, sums.total / sum, tol, most) {
+            let so_far = self.len() - before;
+            if self.len() == most || is_hopeless(so_far, seen.total_left() / sum, tol, most) {
                 return None;
             }
-            let root = left[at].sqrt();
-            let row: Vec<f64> = functions.iter().map(|u| u[at]).collect();
-            let minus: Vec<f64> = row.iter().map(|u| -u).collect();
-            let mut u = Aligned::zeros(size);
-            self.kernel.column_into(&points, point(at), 0..size, &mut u);
-            let columns: Vec<&[f64]> = functions.iter().map(|u| &u[..]).collect();
-            add_combination(&columns, &minus, &mut u);
-            sums = dispatch(TakeOff {
-                u: &mut u,
-                left,
-                root,
-            });
-            self.landmarks.extend_from_slice(point(at));
+            let row: Vec<f64> = strip.functions.iter().map(|u| u[at]).collect();
+            let landmark = Landmark {
+                kernel: &self.kernel,
+                point: &sample[(strip.points.start + at) * d..][..d],
+                minus: row.iter().map(|u| -u).collect(),
+                root: strip.left[at].sqrt(),
+            };
+            self.landmarks.extend_from_slice(landmark.point);
             self.lower.extend(row);
-            self.lower.push(root);
-            functions.push(u);
+            self.lower.push(landmark.root);
+            fill_pieces(&mut seen.strips, 1, |_, strips| {
+                strips[0].add(&landmark, &points);
+            });
         }
         // No number of landmarks is beyond a float.
         #[allow(clippy::cast_precision_loss)]
-        let terms = functions.len() as f64 + 8.0;
+        let terms = self.len() as f64 + 8.0;
         self.rounding = 4.0 * terms * 0.5 * f64::EPSILON;
         Some(seen)
     }
@@ -321,10 +401,10 @@ mod tests {
                 let alike = |a: &[f64], b: &[f64], by: f64| {
                     assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= by));
                 };
-                for (u, seen) in u.chunks_exact(123).zip(&seen.functions) {
-                    alike(u, seen, 1e-8);
+                for (k, u) in u.chunks_exact(123).enumerate() {
+                    alike(u, &seen.function(k).collect::<Vec<_>>().concat(), 1e-8);
                 }
-                alike(&power, &newton.powers(&points, &seen.left), 1e-5);
+                alike(&power, &newton.powers(&points, &seen.left()), 1e-5);
                 let point = |i: usize| &rows[2 * i..2 * i + 2];
                 let own = |i: usize| kernel.eval(point(i), point(i));
                 let largest = (0..120).map(own).fold(0.0, f64::max);
