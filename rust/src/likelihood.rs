@@ -167,7 +167,7 @@ fn poisson<const FUSED: bool>(eta: f64, target: f64) -> Working {
 }
 
 /// [`Working`] of many rows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct WorkingRows {
     pub(crate) weight: Vec<f64>,
     pub(crate) skew: Vec<f64>,

@@ -76,10 +76,11 @@ pub(super) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> R
 /// a large step leaves the region where the model means anything.
 fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>> {
     let mut best = (f64::INFINITY, vec![0.0; state.len()]);
-    for mu in [&state.mu[..], state.reference()] {
+    // The mean, which it mostly is, comes last: what was last looked at needs no second look.
+    for mu in [state.reference(), &state.mu[..]] {
         let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
         // False for NaN.
-        if height < best.0 {
+        if height.is_finite() && height <= best.0 {
             best = (height, mu.to_vec());
         }
     }

@@ -18,7 +18,7 @@ use super::table::Table;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
 use crate::linalg::aligned::{Aligned, stride};
-use crate::linalg::blas::multiply_into;
+use crate::linalg::blas::{multiply_into, sum};
 use crate::linalg::combination::add_combination;
 use crate::linalg::parallel::{fill_pieces_of, map_pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
@@ -263,15 +263,16 @@ impl<'a> Observations<'a> {
             }
             here
         });
-        self.working.clear();
-        self.residual.clear();
-        self.skew.clear();
-        let mut deviance = self.constant_deviance;
+        let mut pieces = pieces.into_iter();
+        // Mostly the only one.
+        let first = pieces.next().unwrap_or_default();
+        let mut deviance = self.constant_deviance + sum(&first.deviance);
+        (self.working, self.residual, self.skew) = (first.weight, first.residual, first.skew);
         for piece in pieces {
             self.skew.extend(piece.skew);
             self.working.extend(piece.weight);
             self.residual.extend(piece.residual);
-            deviance += piece.deviance.iter().sum::<f64>();
+            deviance += sum(&piece.deviance);
         }
         self.place = Some(Place {
             active: active.to_vec(),
