@@ -9,7 +9,7 @@
 
 use super::aligned::{Aligned, stride};
 use super::parallel::fill_pieces;
-use super::product::{RUN, Tall, add_transpose_product};
+use super::product::{RUN, Tall, add_lower_transpose_product};
 use super::twofold::{Twofold, two_sum};
 
 /// Rows cut in two and added at a time; no more, or the sums of H^T H would not be exact.
@@ -188,21 +188,21 @@ fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
     let (width, below, n) = (out.len() / (2 * size), size - first, strip.n_rows);
     let (start, stride) = (first * strip.stride, strip.stride);
     let (mut exact, mut rest) = (vec![0.0; below * width], vec![0.0; below * width]);
-    add_transpose_product(
+    add_lower_transpose_product(
         Tall::new(&strip.coarse[start..], stride, below),
         Tall::new(&strip.coarse[start..], stride, width),
         n,
         &mut exact,
         below,
     );
-    add_transpose_product(
+    add_lower_transpose_product(
         Tall::new(&strip.coarse[start..], stride, below),
         Tall::new(&strip.rest[start..], stride, width),
         n,
         &mut rest,
         below,
     );
-    add_transpose_product(
+    add_lower_transpose_product(
         Tall::new(&strip.rest[start..], stride, below),
         Tall::new(&strip.whole[start..], stride, width),
         n,

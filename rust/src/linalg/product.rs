@@ -68,8 +68,50 @@ pub(crate) fn add_transpose_product(
     out: &mut [f64],
     out_stride: usize,
 ) {
+    add_part(Part::Whole, (a, b), n, out, out_stride);
+}
+
+/// [`add_transpose_product`] from the diagonal down. Of what is above it, which does not count, most is left out.
+///
+/// # Panics
+/// As [`add_transpose_product`].
+pub(crate) fn add_lower_transpose_product(
+    a: Tall<'_>,
+    b: Tall<'_>,
+    n: usize,
+    out: &mut [f64],
+    out_stride: usize,
+) {
+    add_part(Part::Lower, (a, b), n, out, out_stride);
+}
+
+/// Of A^T B, what is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Lower,
+}
+
+impl Part {
+    /// How many columns of B, of so many, meet the columns of A from the `i`-th on that lie in a tile.
+    fn columns(self, i: usize, all: usize) -> usize {
+        match self {
+            Self::Whole => all,
+            Self::Lower => all.min(i + P),
+        }
+    }
+}
+
+fn add_part(
+    part: Part,
+    (a, b): (Tall<'_>, Tall<'_>),
+    n: usize,
+    out: &mut [f64],
+    out_stride: usize,
+) {
     for start in (0..n).step_by(RUN) {
         dispatch(Run {
+            part,
             a,
             b,
             rows: start..(start + RUN).min(n),
@@ -80,6 +122,7 @@ pub(crate) fn add_transpose_product(
 }
 
 struct Run<'a> {
+    part: Part,
     a: Tall<'a>,
     b: Tall<'a>,
     rows: std::ops::Range<usize>,
@@ -98,6 +141,7 @@ impl WithSimd for Run<'_> {
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
         let Self {
+            part,
             a,
             b,
             rows,
@@ -108,16 +152,17 @@ impl WithSimd for Run<'_> {
             // A tile over the border repeats the last column, and its sums are dropped.
             let left: [&[f64]; P] =
                 std::array::from_fn(|k| a.column((i + k).min(a.n_columns - 1), &rows));
-            for j in (0..b.n_columns).step_by(R) {
+            let n_right = part.columns(i, b.n_columns);
+            for j in (0..n_right).step_by(R) {
                 let right: [&[f64]; R] =
-                    std::array::from_fn(|k| b.column((j + k).min(b.n_columns - 1), &rows));
+                    std::array::from_fn(|k| b.column((j + k).min(n_right - 1), &rows));
                 let mut sums = [[0.0; P]; R];
-                match b.n_columns - j {
+                match n_right - j {
                     1 => sums[..1].copy_from_slice(&tile(simd, left, [right[0]])),
                     2 => sums[..2].copy_from_slice(&tile(simd, left, [right[0], right[1]])),
                     _ => sums = tile(simd, left, right),
                 }
-                for (jj, sums) in sums.iter().enumerate().take(b.n_columns - j) {
+                for (jj, sums) in sums.iter().enumerate().take(n_right - j) {
                     for (ii, sum) in sums.iter().enumerate().take(a.n_columns - i) {
                         out[(j + jj) * out_stride + i + ii] += sum;
                     }
@@ -193,6 +238,14 @@ mod tests {
                     let expected = 1.0 + dot(column, &b[j * n..(j + 1) * n]);
                     assert!((out[j * p + i] - expected).abs() < 1e-11);
                 }
+            }
+            let (left, right) = (Tall::new(&a, n + 1, p), Tall::new(&b, n, r));
+            let mut lower = vec![1.0; p * r];
+            add_lower_transpose_product(left, right, n, &mut lower, p);
+            let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            for j in 0..p.min(r) {
+                let below = j * p + j..(j + 1) * p;
+                assert_eq!(bits(&lower[below.clone()]), bits(&out[below]));
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::linalg::combination::add_product;
 use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_lower_transpose_product, add_transpose_product};
 
 /// What is left of a kernel value, relative to the largest, in a pool at a mode, which is done with when the mode is found anew.
 const NEAR: f64 = 1e-6;
@@ -201,7 +201,7 @@ impl Factor {
                 let below = self.features.tall(&(columns.start..r), rows.start);
                 let right = Tall::new(&weighted, apart, columns.len());
                 let out = &mut out[columns.start * (r + 1)..];
-                add_transpose_product(below, right, height, out, r);
+                add_lower_transpose_product(below, right, height, out, r);
             }
         });
         mirror(&mut sum);
@@ -318,7 +318,7 @@ impl Factor {
             let (first, width) = (start / p, out.len() / p);
             let below = rows.tall(&(first..p), 0);
             let turned = turned.tall(&(first..first + width), 0);
-            add_transpose_product(below, turned, self.rank(), &mut out[first..], p);
+            add_lower_transpose_product(below, turned, self.rank(), &mut out[first..], p);
         });
         out
     }

@@ -17,7 +17,7 @@ use super::observations::Observations;
 use crate::linalg::aligned;
 use crate::linalg::blas::{axpy, dot};
 use crate::linalg::parallel::{map_pieces, pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_lower_transpose_product, add_transpose_product};
 use crate::{Points, Result};
 
 /// Rows, or candidates, whose Newton functions are held at a time by one thread.
@@ -217,7 +217,7 @@ impl Observations<'_> {
             let weighted = self.weighted(&listed, rows);
             let right = Tall::new(&weighted, aligned::stride(rows.len()), columns.len());
             let below = Tall::new(part, stride, l - first);
-            add_transpose_product(below, right, rows.len(), &mut out[first * l + first..], l);
+            add_lower_transpose_product(below, right, rows.len(), &mut out[first * l + first..], l);
         }
     }
 

@@ -9,7 +9,7 @@ use super::observations::GRAM_COLUMNS;
 use super::softmax::Rows;
 use crate::Result;
 use crate::linalg::parallel::fill_pieces_of;
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_lower_transpose_product, add_transpose_product};
 
 /// Sums of a pass over the design, over original columns.
 pub(super) struct Pass {
@@ -57,7 +57,7 @@ impl Rows {
                     .for_each(|k| extend_product(&mut right, column(k), own, 1.0));
                 let below = Tall::new(&columns[here.start * stride..], stride, end - here.start);
                 let tall = Tall::new(&right, height, here.len());
-                add_transpose_product(below, tall, height, &mut out[here.start..], m);
+                add_lower_transpose_product(below, tall, height, &mut out[here.start..], m);
                 if end == m {
                     continue;
                 }

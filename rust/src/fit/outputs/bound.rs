@@ -16,7 +16,7 @@ use crate::linalg::Cholesky;
 use crate::linalg::blas::{axpy, dot, head};
 use crate::linalg::combination::{add_combination, product};
 use crate::linalg::parallel::map_pieces;
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::probit::{Probit, packed};
 
@@ -240,11 +240,11 @@ impl Bound<'_> {
                     .for_each(|(s, (x, h))| *s = x * h);
             }
             let mut block = vec![0.0; m * m];
-            // The lower triangle, and what a few columns at a time have beside it.
+            // The lower triangle.
             for start in (0..m).step_by(COLUMNS) {
                 let left = Tall::new(&self.columns[start * n..], n, m - start);
                 let right = Tall::new(&scaled[start * n..], n, COLUMNS.min(m - start));
-                add_transpose_product(left, right, n, &mut block[start * (m + 1)..], m);
+                add_lower_transpose_product(left, right, n, &mut block[start * (m + 1)..], m);
             }
             let mut chol = Cholesky::with_capacity(m);
             chol.refactor(m, |i, j| {

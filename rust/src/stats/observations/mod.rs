@@ -21,7 +21,7 @@ use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{multiply_into, sum};
 use crate::linalg::combination::add_combination;
 use crate::linalg::parallel::{fill_pieces_of, map_pieces};
-use crate::linalg::product::{Tall, add_transpose_product};
+use crate::linalg::product::{Tall, add_lower_transpose_product};
 use crate::{Likelihood, Result};
 
 /// Columns of a Gram matrix that one thread makes at a time: with fewer, less lies above the diagonal.
@@ -338,7 +338,13 @@ impl<'a> Observations<'a> {
                 weighted = self.weighted(&below[..width], rows);
                 Tall::new(&weighted, stride(rows.len()), width)
             };
-            add_transpose_product(Tall::listed(below), right, rows.len(), &mut out[first..], m);
+            add_lower_transpose_product(
+                Tall::listed(below),
+                right,
+                rows.len(),
+                &mut out[first..],
+                m,
+            );
         });
     }
 
