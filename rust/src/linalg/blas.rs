@@ -24,20 +24,6 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)) + tail
 }
 
-/// The sum of all elements.
-#[must_use]
-pub fn sum(values: &[f64]) -> f64 {
-    // As in `dot`: one after another each addition would wait for the one before.
-    let mut sums = [0.0_f64; 16];
-    let (head, tail) = values.as_chunks::<16>();
-    for x in head {
-        for lane in 0..16 {
-            sums[lane] += x[lane];
-        }
-    }
-    sums.iter().sum::<f64>() + tail.iter().sum::<f64>()
-}
-
 /// [`dot`] of columns: what calls it need not be vector code.
 #[must_use]
 pub fn column_dot(a: &[f64], b: &[f64]) -> f64 {

@@ -18,7 +18,7 @@ use super::table::Table;
 use super::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
 use crate::linalg::aligned::{Aligned, stride};
-use crate::linalg::blas::{multiply_into, sum};
+use crate::linalg::blas::multiply_into;
 use crate::linalg::combination::add_combination;
 use crate::linalg::parallel::{fill_pieces_of, map_pieces};
 use crate::linalg::product::{Tall, add_lower_transpose_product};
@@ -266,13 +266,13 @@ impl<'a> Observations<'a> {
         let mut pieces = pieces.into_iter();
         // Mostly the only one.
         let first = pieces.next().unwrap_or_default();
-        let mut deviance = self.constant_deviance + sum(&first.deviance);
+        let mut deviance = self.constant_deviance + first.deviance.iter().sum::<f64>();
         (self.working, self.residual, self.skew) = (first.weight, first.residual, first.skew);
         for piece in pieces {
             self.skew.extend(piece.skew);
             self.working.extend(piece.weight);
             self.residual.extend(piece.residual);
-            deviance += sum(&piece.deviance);
+            deviance += piece.deviance.iter().sum::<f64>();
         }
         self.place = Some(Place {
             active: active.to_vec(),
