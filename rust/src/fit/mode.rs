@@ -79,7 +79,7 @@ fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>>
     // The mean, which it mostly is, comes last: what was last looked at needs no second look.
     for mu in [state.reference(), &state.mu[..]] {
         let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
-        // False for NaN.
+        // Neither NaN nor infinite, as what overflows is.
         if height.is_finite() && height <= best.0 {
             best = (height, mu.to_vec());
         }

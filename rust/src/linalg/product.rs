@@ -86,7 +86,7 @@ pub(crate) fn add_lower_transpose_product(
 }
 
 /// Of A^T B, what is wanted.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Part {
     Whole,
     Lower,
@@ -102,6 +102,7 @@ impl Part {
     }
 }
 
+/// Run of rows by run of rows.
 fn add_part(
     part: Part,
     (a, b): (Tall<'_>, Tall<'_>),

@@ -24,7 +24,7 @@ use crate::linalg::parallel::{fill_pieces_of, map_pieces};
 use crate::linalg::product::{Tall, add_lower_transpose_product};
 use crate::{Likelihood, Result};
 
-/// Columns of a Gram matrix that one thread makes at a time: with fewer, less lies above the diagonal.
+/// Columns of a Gram matrix that one thread makes at a time.
 pub(super) const GRAM_COLUMNS: usize = 24;
 /// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches, where at a distance of a power of two they
 /// would share their places.
