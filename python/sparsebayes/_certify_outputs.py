@@ -15,7 +15,15 @@ from scipy.optimize import brentq
 
 from ._certify_exchange import max_gain_of_outputs
 from ._types import FloatArray, OutputsProblem
-from .inspection import Certificate, _Fit, _gaussian, _log_ratio, _posterior_deviation, _sparsities
+from .inspection import (
+    Certificate,
+    _factors_inside,
+    _Fit,
+    _gaussian,
+    _log_ratio,
+    _posterior_deviation,
+    _sparsities,
+)
 
 #: Functions scanned at a time, points of a scan, and halvings that follow it.
 _BLOCK = 256
@@ -42,13 +50,15 @@ def certify_outputs(problem: OutputsProblem, exchanges: bool | None = None) -> C
     deviation = np.stack([_posterior_deviation(fit) for fit in fits], axis=1)
     mean = np.stack([fit.mean for fit in fits], axis=1)
     error = (np.sqrt(problem.alpha)[:, np.newaxis] * problem.mu - mean) / deviation
+    # S and Q of the functions in the model, each (M, C).
+    inside = np.stack([_factors_inside(fit, problem.alpha) for fit in fits], axis=-1)
     outside = np.setdiff1d(np.arange(Phi.shape[1]), problem.active)
     wanted = problem.shared_noise and (problem.exchanges if exchanges is None else exchanges)
     return Certificate(
         max_log_alpha_change=max(
             (
-                _log_alpha_change(S[j] / alpha, p, Q[j] ** 2 / alpha)
-                for j, alpha, p in zip(problem.active, problem.alpha, deviation**2, strict=True)
+                _log_alpha_change(S_j / alpha, p, Q_j**2 / alpha)
+                for S_j, Q_j, alpha, p in zip(*inside, problem.alpha, deviation**2, strict=True)
             ),
             default=0.0,
         ),

@@ -231,7 +231,9 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
 
         max_change, max_gain = shared_conditions(SoftmaxRows.of(problem, Phi, t, w), fit, Q)
     else:
-        max_change = _max_log_alpha_change(S[active], Q[active], problem.alpha, prior)
+        gaussian = problem.likelihood == "gaussian"
+        inside = _factors_inside(fit, problem.alpha) if gaussian else (S[active], Q[active])
+        max_change = _max_log_alpha_change(*inside, problem.alpha, prior)
         max_gain = _max_gain(np.delete(S, active), np.delete(Q, active), problem)
     return Certificate(
         max_log_alpha_change=max_change,
@@ -365,6 +367,15 @@ def _factors(whitened: Callable[[slice], FloatArray], n_basis: int, fit: _Fit) -
         inside, outside = _split(whitened(block), fit.left)
         S[block] = shrinkage @ inside**2 + np.sum(outside**2, axis=0)
     return S
+
+
+def _factors_inside(fit: _Fit, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return S and Q of the functions in the model: alpha - alpha^2 Sigma_ii and alpha mu_i.
+
+    The same numbers as equation 22 has, whose sums over the rows lose Q where precisions lie decades apart.
+    """
+    determined = (fit.right**2).T @ (fit.singular**2 / (1.0 + fit.singular**2))
+    return alpha * determined, np.sqrt(alpha) * fit.mean
 
 
 def _max_log_alpha_change(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from exact_reference import log_alpha_change
 from problems import PROBLEMS, sinc_1d, sinc_2d, two_classes
 from reference import (
     best_alpha,
@@ -144,6 +145,19 @@ def test_a_function_that_should_leave_is_noticed():
 def test_other_data_are_noticed(regression):
     model, X, y = regression
     assert certificate(model, X, y + 0.1 * np.sin(5 * X[:, 0])).max_log_alpha_change > 1e-3
+
+
+def test_precisions_over_many_decades_cost_no_digits():
+    # Q as a sum over the rows has an error of eps beta max(w) max|t|, here a hundredth of Q.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = X[:, 0] - 0.5 * X[:, 2] + 0.1 * rng.normal(size=40)
+    weights = 10.0 ** rng.uniform(-12, 12, 40)
+    model = SparseBayesRegressor(fit_intercept=False).fit(X, y, sample_weight=weights)
+    Phi, found = X[:, model.active_], certificate(model, X, y, weights)
+    expected = log_alpha_change(Phi, y, weights, model.alpha_, model.beta_)
+    assert expected < 1e-5
+    assert found.max_log_alpha_change == pytest.approx(expected, rel=0.01, abs=1e-12)
 
 
 def test_a_fit_cut_short_is_not_certified():
