@@ -250,6 +250,18 @@ def test_a_fork_after_use_fits_and_predicts(surface):
     np.testing.assert_array_equal(queue.get(), model.predict(X[:5]))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the system's list of threads")
+def test_threads_wait_for_the_next_fit_and_are_few(surface):
+    X, y = surface
+    tasks = Path("/proc/self/task")
+    model = RVR(n_jobs=2).fit(X, y)
+    before = {task.name for task in tasks.iterdir()}
+    for _ in range(5):
+        model.fit(X, y)
+    # Those of pools that were given up before may still be on their way out.
+    assert {task.name for task in tasks.iterdir()} <= before
+
+
 def test_workers_of_loky_fit_after_their_parent_did(surface):
     from joblib import Parallel, delayed, parallel_config
 

@@ -3,7 +3,6 @@
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::linalg::with_threads;
 use sparsebayes::{Blocks, Design, Error, Observations, Posterior, Sketch, fit_in_blocks};
 
 use crate::dictionary::KernelDictionary;
@@ -71,13 +70,17 @@ pub(crate) fn fit_kernel_in_blocks(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
     let sketch = resume.map(|dict| from_dict(&dict)).transpose()?;
-    let posterior = run_kept(py, callback.as_ref(), keep.as_ref(), |line| {
-        with_threads(task.n_threads, || {
+    let posterior = run_kept(
+        py,
+        task.n_threads,
+        callback.as_ref(),
+        keep.as_ref(),
+        |line| {
             dictionary.solve(Some(true), None, |design| {
                 solve(&task, design, &sizes, sketch, line)
             })
-        })?
-    })?;
+        },
+    )?;
     Ok(PyPosterior(posterior))
 }
 

@@ -2,7 +2,6 @@
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior,
     Rules, Scheme, Search, Settings, Warm, fit, fit_from,
@@ -239,10 +238,8 @@ pub(crate) fn fit_dense(
         seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
-    let posterior = run(py, callback.as_ref(), |line| {
-        with_threads(task.n_threads, || {
-            task.solve(&DenseDesign::new(values, n_rows, n_basis)?, None, line)
-        })?
+    let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
+        task.solve(&DenseDesign::new(values, n_rows, n_basis)?, None, line)
     })?;
     Ok(PyPosterior(posterior))
 }
@@ -305,12 +302,10 @@ pub(crate) fn fit_kernel(
         beta,
     });
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
-    let posterior = run(py, callback.as_ref(), |line| {
-        with_threads(task.n_threads, || {
-            dictionary.solve(lazy, Some(&line.cancel), |design| {
-                task.solve(design, start.as_ref(), line)
-            })
-        })?
+    let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
+        dictionary.solve(lazy, Some(&line.cancel), |design| {
+            task.solve(design, start.as_ref(), line)
+        })
     })?;
     Ok(PyPosterior(posterior))
 }

@@ -3,7 +3,6 @@
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     DenseDesign, Design, Error, Noise, OutputNoise, OutputObservations, OutputPosterior, Rules,
     fit_outputs,
@@ -106,10 +105,8 @@ pub(crate) fn fit_dense_outputs(
         shared_noise,
         rules,
     )?;
-    let posterior = run(py, callback.as_ref(), |line| {
-        with_threads(n_threads, || {
-            task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
-        })?
+    let posterior = run(py, n_threads, callback.as_ref(), |line| {
+        task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
     })?;
     Ok(PyOutputPosterior(posterior))
 }
@@ -150,14 +147,12 @@ pub(crate) fn fit_kernel_outputs(
         shared_noise,
         rules,
     )?;
-    let posterior = run(py, callback.as_ref(), |line| {
-        with_threads(n_threads, || {
-            // Every Gram column is a pass of its own here, so what fits in memory is worth keeping.
-            let lazy = !dictionary.has_room();
-            dictionary.solve(Some(lazy), Some(&line.cancel), |design| {
-                task.solve(design, line)
-            })
-        })?
+    let posterior = run(py, n_threads, callback.as_ref(), |line| {
+        // Every Gram column is a pass of its own here, so what fits in memory is worth keeping.
+        let lazy = !dictionary.has_room();
+        dictionary.solve(Some(lazy), Some(&line.cancel), |design| {
+            task.solve(design, line)
+        })
     })?;
     Ok(PyOutputPosterior(posterior))
 }

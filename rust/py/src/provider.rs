@@ -8,7 +8,6 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use sparsebayes::linalg::with_threads;
 use sparsebayes::{Among, Error, Likelihood, RowSums, Scaled, Sweep, fit};
 
 use crate::errors::invalid;
@@ -294,19 +293,17 @@ pub(crate) fn fit_provider(
     let n_basis = provider.bind(py).getattr("n_basis")?.extract()?;
     let name: String = provider.bind(py).getattr("likelihood")?.extract()?;
     let likelihood = one_predictor(&name)?;
-    let posterior = run(py, callback.as_ref(), |line| {
-        with_threads(n_threads, || {
-            Size::of_dictionary(n_basis, rules.scheme).check()?;
-            have_listen(&provider, line)?;
-            let rows = Provider {
-                object: &provider,
-                n_basis,
-                likelihood,
-                cancel: Arc::clone(&line.cancel),
-            };
-            let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
-            fit(&mut stats, &rules, &mut |step| line.watch(step))
-        })?
+    let posterior = run(py, n_threads, callback.as_ref(), |line| {
+        Size::of_dictionary(n_basis, rules.scheme).check()?;
+        have_listen(&provider, line)?;
+        let rows = Provider {
+            object: &provider,
+            n_basis,
+            likelihood,
+            cancel: Arc::clone(&line.cancel),
+        };
+        let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
+        fit(&mut stats, &rules, &mut |step| line.watch(step))
     })?;
     Ok(PyPosterior(posterior))
 }

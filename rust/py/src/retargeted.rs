@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
 use sparsebayes::{
     Ascent, DenseDesign, Error, Exchange, MStep, OutputObservations, RetargetedFit, Status,
     TopDownFit,
@@ -95,14 +94,11 @@ impl PyRetargetedFit {
             .map(<[f64]>::to_vec);
         let active = places("active", &active)?;
         let alpha = vector("alpha", &alpha)?.to_vec();
-        let fit = run(py, None, |line| {
-            with_threads(n_threads, || {
-                let design = DenseDesign::new(values, n_rows, n_basis)?;
-                let stats =
-                    OutputObservations::unscaled(design, target_values, n_outputs, weights)?
-                        .cancelled_by(line.cancel.clone());
-                RetargetedFit::new(stats, 1.0, &active, &alpha)
-            })?
+        let fit = run(py, n_threads, None, |line| {
+            let design = DenseDesign::new(values, n_rows, n_basis)?;
+            let stats = OutputObservations::unscaled(design, target_values, n_outputs, weights)?
+                .cancelled_by(line.cancel.clone());
+            RetargetedFit::new(stats, 1.0, &active, &alpha)
         })?;
         let none = MStep {
             status: Status::Stopped,
@@ -131,16 +127,19 @@ impl PyRetargetedFit {
         callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Trace<'py>> {
         let targets = columns("targets", &targets)?.to_vec();
-        let step = run(py, callback.as_ref(), |line| {
-            with_threads(self.n_threads, || -> Result<MStep, Error> {
+        let step = run(
+            py,
+            self.n_threads,
+            callback.as_ref(),
+            |line| -> Result<MStep, Error> {
                 let (fit, last) = &mut *lock(&self.fit);
                 fit.set_cancel(line.cancel.clone());
                 fit.set_targets(targets)?;
                 let step = fit.maximise(gain, tol, max_iter, &mut |step| line.watch(step))?;
                 *last = step.clone();
                 Ok(step)
-            })?
-        })?;
+            },
+        )?;
         // Counts of columns held in memory, far fewer than 2^63.
         let count = |&m: &usize| i64::try_from(m).unwrap_or(i64::MAX);
         let n_active: Vec<i64> = step.n_active.iter().map(count).collect();
@@ -169,13 +168,11 @@ impl PyRetargetedFit {
             radius,
         };
         let labels = class_numbers("labels", &labels, self.n_rows)?;
-        let values = run(py, None, |line| {
+        let values = run(py, self.n_threads, None, |line| {
             let probit = probit(n_nodes, self.n_outputs)?;
-            with_threads(self.n_threads, || {
-                let (fit, _) = &mut *lock(&self.fit);
-                fit.set_cancel(line.cancel.clone());
-                fit.climb(&probit, &labels, ascent)
-            })?
+            let (fit, _) = &mut *lock(&self.fit);
+            fit.set_cancel(line.cancel.clone());
+            fit.climb(&probit, &labels, ascent)
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
     }
@@ -189,13 +186,11 @@ impl PyRetargetedFit {
         targets: PyReadonlyArray2<'_, f64>,
     ) -> PyResult<Vec<Suggestion>> {
         let targets = columns("targets", &targets)?.to_vec();
-        let moves = run(py, None, |line| {
-            with_threads(self.n_threads, || -> Result<_, Error> {
-                let (fit, _) = &mut *lock(&self.fit);
-                fit.set_cancel(line.cancel.clone());
-                fit.set_targets(targets)?;
-                fit.exchanges()
-            })?
+        let moves = run(py, self.n_threads, None, |line| -> Result<_, Error> {
+            let (fit, _) = &mut *lock(&self.fit);
+            fit.set_cancel(line.cancel.clone());
+            fit.set_targets(targets)?;
+            fit.exchanges()
         })?;
         let parts = |e: Exchange| (e.leaving, e.entering, e.gain);
         Ok(moves.into_iter().map(parts).collect())
@@ -216,14 +211,12 @@ impl PyRetargetedFit {
     ) -> PyResult<(Option<Matrix<'py>>, usize)> {
         let targets = columns("targets", &targets)?.to_vec();
         let labels = class_numbers("labels", &labels, self.n_rows)?;
-        let (found, tried) = run(py, None, |line| {
+        let (found, tried) = run(py, self.n_threads, None, |line| -> Result<_, Error> {
             let probit = probit(n_nodes, self.n_outputs)?;
-            with_threads(self.n_threads, || -> Result<_, Error> {
-                let (fit, _) = &mut *lock(&self.fit);
-                fit.set_cancel(line.cancel.clone());
-                fit.set_targets(targets)?;
-                fit.improve(&probit, &labels, trials)
-            })?
+            let (fit, _) = &mut *lock(&self.fit);
+            fit.set_cancel(line.cancel.clone());
+            fit.set_targets(targets)?;
+            fit.improve(&probit, &labels, trials)
         })?;
         let shape = [self.n_rows, self.n_outputs];
         let found = found.map(|values| table(py, values, shape)).transpose()?;
@@ -237,8 +230,8 @@ impl PyRetargetedFit {
 
     /// Phi mu at every row, (N, C).
     fn predictions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let values = run(py, None, |_| {
-            with_threads(self.n_threads, || lock(&self.fit).0.predictions())
+        let values = run(py, self.n_threads, None, |_| {
+            Ok(lock(&self.fit).0.predictions())
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
     }
@@ -286,10 +279,8 @@ impl PyTopDownFit {
             .map(|w| vector("weights", w))
             .transpose()?
             .map(<[f64]>::to_vec);
-        let fit = run(py, None, |line| {
-            with_threads(n_threads, || {
-                TopDownFit::new(values, n_rows, n_basis, weights, line.cancel.clone())
-            })?
+        let fit = run(py, n_threads, None, |line| {
+            TopDownFit::new(values, n_rows, n_basis, weights, line.cancel.clone())
         })?;
         Ok(Self {
             fit: Mutex::new(fit),
@@ -313,14 +304,12 @@ impl PyTopDownFit {
             n_outputs * square(n_basis),
             4 * (targets.len() + alpha.len()),
         ])?;
-        let (weights, predictions) = run(py, None, |line| {
-            with_threads(self.n_threads, || -> Result<_, Error> {
-                let mut fit = lock(&self.fit);
-                fit.set_cancel(line.cancel.clone());
-                let weights = fit.solve(targets, alpha)?;
-                let predictions = fit.predictions(&weights, n_outputs)?;
-                Ok((weights, predictions))
-            })?
+        let (weights, predictions) = run(py, self.n_threads, None, |line| -> Result<_, Error> {
+            let mut fit = lock(&self.fit);
+            fit.set_cancel(line.cancel.clone());
+            let weights = fit.solve(targets, alpha)?;
+            let predictions = fit.predictions(&weights, n_outputs)?;
+            Ok((weights, predictions))
         })?;
         Ok((
             table(py, weights, [n_basis, n_outputs])?,
@@ -333,6 +322,6 @@ impl PyTopDownFit {
     fn keep(&self, py: Python<'_>, places: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
         let places = self::places("places", &places)?;
         check_room(&[places.len() * self.n_rows, square(places.len())])?;
-        run(py, None, |_| lock(&self.fit).keep(&places))
+        run(py, self.n_threads, None, |_| lock(&self.fit).keep(&places))
     }
 }

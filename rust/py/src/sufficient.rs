@@ -73,12 +73,10 @@ impl PySufficientStatistics {
         let parts = [rows, square(self.n_basis).saturating_mul(2)];
         reserve_numbers(&parts, "adding rows", "fewer basis functions take less")
             .map_err(|error| to_python(&error))?;
-        let chunk = run(py, None, |line| {
-            with_threads(n_threads, || {
-                source.show(|design| {
-                    SufficientStatistics::of(design, target, weights, Some(&line.cancel))
-                })
-            })?
+        let chunk = run(py, n_threads, None, |line| {
+            source.show(|design| {
+                SufficientStatistics::of(design, target, weights, Some(&line.cancel))
+            })
         })?;
         // From here on nothing listens for Ctrl-C: rows that were interrupted never count.
         self.change(py, n_threads, |sums| sums.merge(&chunk))
@@ -304,13 +302,11 @@ impl PySufficientStatistics {
             seed,
         )?;
         let sums = self.now();
-        let posterior = run(py, callback.as_ref(), |line| {
-            with_threads(n_threads, || {
-                Size::of_dictionary(self.n_basis, rules.scheme).check()?;
-                let summary = Summary::new(&sums, bias)?;
-                let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
-                fit(&mut stats, &rules, &mut |step| line.watch(step))
-            })?
+        let posterior = run(py, n_threads, callback.as_ref(), |line| {
+            Size::of_dictionary(self.n_basis, rules.scheme).check()?;
+            let summary = Summary::new(&sums, bias)?;
+            let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
+            fit(&mut stats, &rules, &mut |step| line.watch(step))
         })?;
         Ok(PyPosterior(posterior))
     }

@@ -1,13 +1,14 @@
 //! Runs a fit beside the interpreter: signals are heard and the callback is called while the core works.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use sparsebayes::linalg::beside;
 use sparsebayes::{Action, Error, Sketch, Step};
 
 use crate::blocks::to_dict;
@@ -115,46 +116,55 @@ impl Line {
     }
 }
 
-/// Runs `work` on a thread of its own with the interpreter released, while this one hears signals and serves the
+/// Runs `work` on so many threads (`None`: one per core) with the interpreter released, while this one hears signals and serves the
 /// callback. An exception from either ends the work and is raised; so is a panic, as `NumericalError`.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
+    n_threads: Option<usize>,
     callback: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&Line) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
-    run_kept(py, callback, None, work)
+    run_kept(py, n_threads, callback, None, work)
 }
 
 /// [`run`] of work that hands over sketches, each of which `keep` is called with.
 pub(crate) fn run_kept<T: Send>(
     py: Python<'_>,
+    n_threads: Option<usize>,
     callback: Option<&Bound<'_, PyAny>>,
     keep: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&Line) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
+    let (at_work, left) = sync_channel::<Infallible>(1);
     let (hearing, with_keep) = (Hearing::of(callback)?, keep.is_some());
-    thread::scope(|scope| {
-        let line = Line {
-            cancel: Arc::clone(&cancel),
-            going_on: Arc::default(),
-            hearing,
-            with_keep,
-            reports,
-        };
-        let worker = scope.spawn(move || work(&line));
+    let line = Line {
+        cancel: Arc::clone(&cancel),
+        going_on: Arc::default(),
+        hearing,
+        with_keep,
+        reports,
+    };
+    let work = move || {
+        let _at_work = at_work;
+        work(&{ line })
+    };
+    let meanwhile = || {
         let heard = attend(py, callback, keep, inbox);
         if heard.is_err() {
             cancel.store(true, Ordering::Relaxed);
+            // Nothing holds the interpreter until the work has noticed.
+            let _ended = py.detach(move || left.recv());
         }
-        let outcome = py.detach(|| worker.join());
-        heard?;
-        match outcome {
-            Ok(result) => result.map_err(|error| to_python(&error)),
-            Err(payload) => Err(internal(payload.as_ref())),
-        }
-    })
+        heard
+    };
+    let (outcome, heard) = beside(n_threads, work, meanwhile).map_err(|error| to_python(&error))?;
+    heard?;
+    match outcome {
+        Ok(result) => result.map_err(|error| to_python(&error)),
+        Err(payload) => Err(internal(payload.as_ref())),
+    }
 }
 
 /// Serves reports and hears signals until the worker hangs up.

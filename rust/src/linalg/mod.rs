@@ -8,6 +8,8 @@ pub mod blas;
 mod cholesky;
 #[cfg(feature = "fit")]
 pub(crate) mod combination;
+#[cfg(feature = "parallel")]
+mod crews;
 #[cfg(feature = "fit")]
 pub(crate) mod gram;
 #[cfg(feature = "fit")]
@@ -27,4 +29,4 @@ pub(crate) mod twofold;
 
 #[cfg(feature = "fit")]
 pub use cholesky::{Cholesky, NotPositiveDefinite};
-pub use parallel::with_threads;
+pub use parallel::{beside, with_threads};

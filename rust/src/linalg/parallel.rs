@@ -4,13 +4,11 @@
 //! the order of the pieces. So the same input gives the same bits, however many threads there are.
 
 use std::ops::Range;
-#[cfg(feature = "parallel")]
-use std::sync::Arc;
 #[cfg(all(feature = "fit", feature = "parallel"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(feature = "parallel")]
-use super::standby;
+use super::{crews::CREWS, standby};
 
 /// Cuts `0..len` into pieces of `size`, the last one shorter.
 pub(crate) fn pieces(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
@@ -127,7 +125,7 @@ fn hand_out<'s, J: Send + 's>(
 
 /// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).
 ///
-/// Each call has its own pool: a global one would be dead, and wait for ever, in a process forked after its first use.
+/// Threads wait for the next call when one has ended, and calls at the same time have threads of their own.
 ///
 /// # Errors
 /// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads.
@@ -137,35 +135,7 @@ pub fn with_threads<T: Send>(
 ) -> crate::Result<T> {
     #[cfg(feature = "parallel")]
     {
-        // The first thread starts the others, while the caller waits and its core is free. Started by the caller, two
-        // threads on two cores often shared one, and did so for the whole call: one that wakes goes where it was last, and
-        // systems look for a better place only where cores are mostly idle.
-        let mut others = Vec::new();
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(n_threads.unwrap_or(0))
-            .spawn_handler(|thread| {
-                if thread.index() == 0 {
-                    return start(|| thread.run());
-                }
-                others.push(thread);
-                Ok(())
-            })
-            .build()
-            .map_err(|e| crate::Error::Provider(Box::new(e)))?;
-        pool.install(|| {
-            let crew = standby::Crew::new(others.len());
-            let started = others.into_iter().try_for_each(|thread| {
-                let crew = Arc::clone(&crew);
-                start(move || {
-                    crew.enter();
-                    thread.run();
-                })
-            });
-            started.map_err(|e| crate::Error::Provider(Box::new(e)))?;
-            // One that is on this core goes to another before it is needed.
-            std::thread::yield_now();
-            Ok(standby::during(crew, f))
-        })
+        CREWS.with(n_threads, f)
     }
     #[cfg(not(feature = "parallel"))]
     {
@@ -174,10 +144,31 @@ pub fn with_threads<T: Send>(
     }
 }
 
-#[cfg(feature = "parallel")]
-fn start(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().spawn(run)?;
-    Ok(())
+/// Runs `f` on another thread, [with as many](with_threads) at its disposal, and `meanwhile` on this one.
+/// Returns when both have ended: what a panic of `f` carried is returned, one of `meanwhile` goes on.
+///
+/// # Errors
+/// As [`with_threads`]; neither has run then.
+pub fn beside<T: Send, M>(
+    n_threads: Option<usize>,
+    f: impl FnOnce() -> T + Send,
+    meanwhile: impl FnOnce() -> M,
+) -> crate::Result<(std::thread::Result<T>, M)> {
+    #[cfg(feature = "parallel")]
+    {
+        CREWS.beside(n_threads, f, meanwhile)
+    }
+    #[cfg(not(feature = "parallel"))]
+    {
+        let _ = n_threads;
+        std::thread::scope(|scope| {
+            let other = std::thread::Builder::new()
+                .spawn_scoped(scope, f)
+                .map_err(|e| crate::Error::Provider(Box::new(e)))?;
+            let met = meanwhile();
+            Ok((other.join(), met))
+        })
+    }
 }
 
 #[cfg(all(test, feature = "fit"))]

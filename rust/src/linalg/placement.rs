@@ -1,12 +1,12 @@
-//! Which cores the threads of a pool run on: the others keep off that of the thread that hands out the work.
+//! Which cores the threads of a pool run on: all others keep off that of the one that hands out the work.
 //!
 //! Systems wake a thread where it slept, and look for a better place only now and then: of two threads both may stay on
 //! one of two cores for all of a short fit. Where there are fewer cores than threads, or no way to say, they are left alone.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::Placement;
+pub(super) use linux::{Cores, Placement};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::Placement;
+pub(super) use other::{Cores, Placement};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -14,7 +14,17 @@ mod linux {
 
     use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-    /// The cores that the others may use are those that this thread may, but for the one it runs on.
+    /// Those that a thread may use; `None` where the system does not say.
+    #[derive(PartialEq)]
+    pub(in super::super) struct Cores(Option<CpuSet>);
+
+    impl Cores {
+        pub(in super::super) fn of_this_thread() -> Self {
+            Self(sched_getaffinity(None).ok())
+        }
+    }
+
+    /// The one that hands out the work may use all cores, the others all but that on which it runs.
     pub(in super::super) struct Placement {
         /// `None`: threads are left alone.
         allowed: Option<CpuSet>,
@@ -24,18 +34,22 @@ mod linux {
     struct Known {
         /// Core of the thread that hands out the work when it last looked.
         home: usize,
-        others: Vec<Pid>,
+        /// Who does.
+        leader: Pid,
+        members: Vec<Pid>,
     }
 
     impl Placement {
-        /// Called by the thread that hands out the work.
+        /// Called by the first of a pool, before there are others.
         pub(in super::super) fn new(n_others: usize) -> Self {
             let enough = |cores: &CpuSet| n_others > 0 && cores.count() as usize > n_others;
+            let leader = gettid();
             Self {
                 allowed: sched_getaffinity(None).ok().filter(enough),
                 known: Mutex::new(Known {
                     home: sched_getcpu(),
-                    others: Vec::new(),
+                    leader,
+                    members: vec![leader],
                 }),
             }
         }
@@ -44,21 +58,39 @@ mod linux {
         pub(in super::super) fn enter(&self) {
             let Some(allowed) = self.allowed else { return };
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.others.push(gettid());
+            known.members.push(gettid());
             keep_off(known.home, allowed, None);
         }
 
-        /// Called by the thread that hands out the work, now and then: the system may have moved it.
+        /// Called by the one that is to hand out the work.
+        pub(in super::super) fn lead(&self) {
+            let Some(allowed) = self.allowed else { return };
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let this = gettid();
+            if this != known.leader {
+                known.leader = this;
+                // Where that is refused it stays as it is.
+                let _ = sched_setaffinity(None, &allowed);
+                known.settle(sched_getcpu(), allowed);
+            }
+        }
+
+        /// Called by the one that hands out the work, now and then: the system may have moved it.
         pub(in super::super) fn follow(&self) {
             let Some(allowed) = self.allowed else { return };
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let home = sched_getcpu();
-            if home == known.home {
-                return;
+            if home != known.home {
+                known.settle(home, allowed);
             }
-            known.home = home;
-            for &other in &known.others {
-                keep_off(home, allowed, Some(other));
+        }
+    }
+
+    impl Known {
+        fn settle(&mut self, home: usize, allowed: CpuSet) {
+            self.home = home;
+            for &member in self.members.iter().filter(|&&member| member != self.leader) {
+                keep_off(home, allowed, Some(member));
             }
         }
     }
@@ -110,6 +142,16 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod other {
+    /// All that there are.
+    #[derive(PartialEq)]
+    pub(in super::super) struct Cores;
+
+    impl Cores {
+        pub(in super::super) fn of_this_thread() -> Self {
+            Self
+        }
+    }
+
     /// Threads are left alone.
     pub(in super::super) struct Placement;
 
@@ -120,6 +162,8 @@ mod other {
         }
 
         pub(in super::super) fn enter(&self) {}
+
+        pub(in super::super) fn lead(&self) {}
 
         pub(in super::super) fn follow(&self) {}
     }

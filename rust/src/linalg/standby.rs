@@ -15,8 +15,8 @@ use super::placement::Placement;
 const PATIENCE: Duration = Duration::from_micros(200);
 
 thread_local! {
-    /// Of the thread that hands out the work: who stands by for it.
-    static OWN: RefCell<Option<Arc<Crew>>> = const { RefCell::new(None) };
+    /// Of the thread that hands out the work: how many were asked for, and who stands by for it.
+    static OWN: RefCell<Option<(Option<usize>, Arc<Crew>)>> = const { RefCell::new(None) };
     static STANDS_BY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -43,18 +43,32 @@ impl Crew {
     }
 }
 
-/// Runs `f`, a job of a pool of threads, the others of which may be [called](call) meanwhile.
-pub(super) fn during<T>(crew: Arc<Crew>, f: impl FnOnce() -> T) -> T {
-    OWN.set(Some(crew));
-    let out = f();
-    OWN.set(None);
-    out
+/// Runs `f`, a job of a pool of so many threads, the others of which may be [called](call) meanwhile.
+pub(super) fn during<T>(crew: &Arc<Crew>, n_threads: Option<usize>, f: impl FnOnce() -> T) -> T {
+    /// Takes its leave when `f` panics, too: the threads serve others after it.
+    struct Leave;
+
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            OWN.set(None);
+        }
+    }
+
+    crew.placement.lead();
+    OWN.set(Some((n_threads, Arc::clone(crew))));
+    let _leave = Leave;
+    f()
+}
+
+/// Whether this thread hands out the work of as many threads.
+pub(super) fn has(n_threads: Option<usize>) -> bool {
+    OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.0 == n_threads))
 }
 
 /// Has all others stand by from now on; called where there is work for them.
 pub(super) fn call() {
     OWN.with_borrow(|own| {
-        let Some(crew) = own else { return };
+        let Some((_, crew)) = own else { return };
         crew.placement.follow();
         for _ in crew.standing_by.load(Ordering::Relaxed)..crew.size {
             crew.standing_by.fetch_add(1, Ordering::Relaxed);
