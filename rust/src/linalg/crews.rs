@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(first.len(), 2);
         assert!(!first.contains(&current().id()));
         assert_eq!(members(&crews, Some(2)), first);
-        let (leader, _) = crews.beside(Some(2), || current().id(), || ()).unwrap();
+        let (leader, ()) = crews.beside(Some(2), || current().id(), || ()).unwrap();
         assert!(first.contains(&leader.unwrap()));
         assert_eq!(members(&crews, Some(3)).len(), 3);
         assert_eq!(members(&crews, Some(2)), first);
@@ -247,7 +247,11 @@ mod tests {
         use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
         let crews = Crews::new();
-        let cores = || crews.with(Some(1), || sched_getaffinity(None).unwrap()).unwrap();
+        let cores = || {
+            crews
+                .with(Some(1), || sched_getaffinity(None).unwrap())
+                .unwrap()
+        };
         let all = sched_getaffinity(None).unwrap();
         assert_eq!(cores(), all);
         thread::scope(|scope| {

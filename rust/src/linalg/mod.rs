@@ -14,6 +14,8 @@ mod crews;
 pub(crate) mod gram;
 #[cfg(feature = "fit")]
 pub(crate) mod lanes;
+#[cfg(feature = "fit")]
+mod lower;
 pub(crate) mod parallel;
 #[cfg(feature = "parallel")]
 mod placement;
@@ -29,4 +31,6 @@ pub(crate) mod twofold;
 
 #[cfg(feature = "fit")]
 pub use cholesky::{Cholesky, NotPositiveDefinite};
+#[cfg(feature = "fit")]
+pub use lower::Lower;
 pub use parallel::{beside, with_threads};

@@ -6,6 +6,8 @@
 use std::ops::Range;
 #[cfg(all(feature = "fit", feature = "parallel"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(feature = "fit")]
+use std::sync::{Mutex, PoisonError};
 
 #[cfg(feature = "parallel")]
 use super::{crews::CREWS, standby};
@@ -52,6 +54,10 @@ pub(crate) fn fill_pieces<T: Send>(
 }
 
 #[cfg(feature = "fit")]
+/// Some ten microseconds of multiplications: a thread that sleeps takes longer to wake, one that stands by a tenth of it.
+const WORTH_A_CALL: usize = 1 << 18;
+
+#[cfg(feature = "fit")]
 /// [`fill_pieces`] that take so many multiplications in all: by this thread alone where another one takes longer to come.
 pub(crate) fn fill_pieces_of<T: Send>(
     multiplications: usize,
@@ -59,8 +65,6 @@ pub(crate) fn fill_pieces_of<T: Send>(
     size: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    /// Some ten microseconds: a thread that sleeps takes longer to wake, one that stands by a tenth of it.
-    const WORTH_A_CALL: usize = 1 << 18;
     if multiplications < WORTH_A_CALL {
         fill_alone(values, size, f);
     } else {
@@ -123,6 +127,27 @@ fn hand_out<'s, J: Send + 's>(
     }
 }
 
+#[cfg(feature = "fit")]
+/// Calls `f` with the number of each part and the part, which take so many multiplications in all. Whoever is done takes the next.
+pub(crate) fn each_of<T: Send>(
+    multiplications: usize,
+    parts: &mut [T],
+    f: impl Fn(usize, &mut T) + Sync + Send,
+) {
+    if multiplications < WORTH_A_CALL {
+        for (number, part) in parts.iter_mut().enumerate() {
+            f(number, part);
+        }
+        return;
+    }
+    let waiting = Mutex::new(parts.iter_mut().enumerate());
+    let next = || {
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.next()
+    };
+    run_jobs(next, |(number, part)| f(number, part));
+}
+
 /// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).
 ///
 /// Threads wait for the next call when one has ended, and calls at the same time have threads of their own.
@@ -173,8 +198,6 @@ pub fn beside<T: Send, M>(
 
 #[cfg(all(test, feature = "fit"))]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[test]

@@ -1,71 +1,74 @@
 //! A symmetric matrix that is read by columns again and again.
 
-use std::ops::Index;
+use std::ops::{Index, Range};
 
-use nalgebra::DMatrix;
-
+use super::Lower;
 use super::aligned::{Aligned, stride};
-use super::parallel::{fill_pieces, pieces};
+use super::lower::COLUMNS;
+use super::parallel::{map_pieces, pieces};
 
-/// Columns that one thread fills at a time.
-const COLUMNS: usize = 32;
-/// Rows and columns of a tile above the diagonal: what is read, and written, are lines of the cache.
+/// Rows and columns of a tile above the diagonal: what is read, and written, are lines of the cache. Strips of columns are some
+/// sides wide.
 const SIDE: usize = 8;
 
 /// A symmetric matrix with all its elements, its columns beginning with lines of the cache.
 pub(crate) struct Symmetric {
     size: usize,
     stride: usize,
-    values: Aligned,
+    /// So many columns each, every one by the thread that made it.
+    strips: Vec<Aligned>,
 }
 
 impl Symmetric {
-    /// From the lower triangle of a matrix; what is above its diagonal does not count.
-    pub(crate) fn from_lower(lower: &DMatrix<f64>) -> Self {
-        let (size, stride) = (lower.nrows(), stride(lower.nrows()));
-        let below = lower.as_slice();
-        let mut values = Aligned::zeros(size * stride);
-        fill_pieces(&mut values, COLUMNS * stride.max(1), |start, out| {
-            let first = start / stride;
-            let width = out.len() / stride;
-            for start in (0..first).step_by(SIDE) {
-                for columns in pieces(width, SIDE) {
-                    // `first` is a multiple of the side.
-                    let mut tile = [[0.0; SIDE]; SIDE];
-                    for (i, row) in tile.iter_mut().enumerate() {
-                        let place = (start + i) * size + first;
-                        row[..columns.len()].copy_from_slice(&below[place..][columns.clone()]);
-                    }
-                    for (k, j) in columns.enumerate() {
-                        let out = &mut out[j * stride + start..][..SIDE];
-                        let column: [f64; SIDE] = std::array::from_fn(|i| tile[i][k]);
-                        out.copy_from_slice(&column);
-                    }
-                }
+    pub(crate) fn from_lower(lower: &Lower) -> Self {
+        let (size, stride) = (lower.size(), stride(lower.size()));
+        let strips = map_pieces(size, COLUMNS, |columns| {
+            let mut out = Aligned::zeros(columns.len() * stride);
+            mirror(lower, &columns, &mut out, stride);
+            for (out, j) in out.chunks_exact_mut(stride).zip(columns.clone()) {
+                out[j..size].copy_from_slice(&lower.column(j)[j - columns.start..]);
             }
-            for j in 0..width {
-                let column = &below[(first + j) * size..][..size];
-                let whole = first + j;
-                out[j * stride..][whole..size].copy_from_slice(&column[whole..]);
-                // Within the piece.
-                for i in first..whole {
-                    out[j * stride + i] = below[i * size + whole];
-                }
-            }
+            out
         });
         Self {
             size,
             stride,
-            values,
+            strips,
         }
     }
 
     pub(crate) fn column(&self, j: usize) -> &[f64] {
-        &self.values[j * self.stride..][..self.size]
+        let (strip, place) = (j / COLUMNS, j % COLUMNS);
+        &self.strips[strip][place * self.stride..][..self.size]
     }
 
     pub(crate) fn diagonal(&self) -> Vec<f64> {
         (0..self.size).map(|i| self[(i, i)]).collect()
+    }
+}
+
+/// What is above the diagonal in these columns, tile by tile and then those on the diagonal.
+fn mirror(lower: &Lower, columns: &Range<usize>, out: &mut [f64], stride: usize) {
+    let (first, width) = (columns.start, columns.len());
+    for start in (0..first).step_by(SIDE) {
+        // All of one strip, whose columns begin at this row.
+        let top = start / COLUMNS * COLUMNS;
+        for columns in pieces(width, SIDE) {
+            let mut tile = [[0.0; SIDE]; SIDE];
+            for (i, row) in tile.iter_mut().enumerate() {
+                let column = &lower.column(start + i)[first - top..];
+                row[..columns.len()].copy_from_slice(&column[columns.clone()]);
+            }
+            for (k, j) in columns.enumerate() {
+                let column: [f64; SIDE] = std::array::from_fn(|i| tile[i][k]);
+                out[j * stride + start..][..SIDE].copy_from_slice(&column);
+            }
+        }
+    }
+    for j in 0..width {
+        for i in 0..j {
+            out[j * stride + first + i] = lower.column(first + i)[j];
+        }
     }
 }
 
@@ -79,11 +82,13 @@ impl Index<(usize, usize)> for Symmetric {
 
 #[cfg(test)]
 mod tests {
+    use nalgebra::DMatrix;
+
     use super::*;
 
     #[test]
     fn elements_are_those_of_the_lower_triangle() {
-        for size in [0, 1, 7, 8, 31, 32, 33, 101] {
+        for size in [0, 1, 7, 8, 23, 24, 25, 33, 101] {
             let lower = DMatrix::from_fn(size, size, |i, j| {
                 if i < j {
                     f64::NAN
@@ -91,7 +96,7 @@ mod tests {
                     (i * size + j) as f64
                 }
             });
-            let whole = Symmetric::from_lower(&lower);
+            let whole = Symmetric::from_lower(&Lower::of(&lower));
             for i in 0..size {
                 for j in 0..size {
                     assert_eq!(

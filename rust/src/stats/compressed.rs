@@ -10,6 +10,7 @@ use super::factor::Factor;
 use super::table::Table;
 use super::{Statistics, Sweep, check_flag, completed};
 use crate::Result;
+use crate::linalg::Lower;
 use crate::linalg::blas::{axpy, dot};
 
 /// [`Statistics`] of functions that are no more than their features: nothing in them is as long as the rows.
@@ -154,7 +155,7 @@ impl Statistics for Compressed {
         self.lower_among(js).map(completed)
     }
 
-    fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn lower_among(&mut self, js: &[usize]) -> Result<(Lower, Vec<f64>)> {
         let among = self
             .factor
             .lower_among(&self.gram, &self.gradient, js, &self.norms);

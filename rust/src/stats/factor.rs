@@ -7,17 +7,16 @@
 
 use std::ops::Range;
 
-use nalgebra::DMatrix;
-
 use super::blocks::{Sums, sum_over_rows};
 use super::design::{Design, Family};
 use super::everywhere::Everywhere;
 use super::grade::Grade;
 use super::table::{COLUMNS, Table};
+use crate::linalg::Lower;
 use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::linalg::combination::add_product;
-use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
+use crate::linalg::parallel::{map_pieces, pieces};
 use crate::linalg::product::{Tall, add_lower_transpose_product, add_transpose_product};
 
 /// What is left of a kernel value, relative to the largest, in a pool at a mode, which is done with when the mode is found anew.
@@ -304,21 +303,20 @@ impl Factor {
         right: &[f64],
         js: &[usize],
         norms: &[f64],
-    ) -> (DMatrix<f64>, Vec<f64>) {
+    ) -> (Lower, Vec<f64>) {
         let rows = self.rows_of(js, norms);
         (self.products(gram, &rows), rows.products(right))
     }
 
     /// c^T G d for each two of these rows, from the diagonal down.
-    fn products(&self, gram: &Table, rows: &Table) -> DMatrix<f64> {
-        let p = rows.width;
+    fn products(&self, gram: &Table, rows: &Table) -> Lower {
+        let (p, rank) = (rows.width, self.rank());
         let turned = times(gram, rows);
-        let mut out = DMatrix::zeros(p, p);
-        fill_pieces(out.as_mut_slice(), COLUMNS * p.max(1), |start, out| {
-            let (first, width) = (start / p, out.len() / p);
+        let mut out = Lower::zeros(p);
+        out.add(p * p * rank, |columns, out| {
+            let first = columns.start;
             let below = rows.tall(&(first..p), 0);
-            let turned = turned.tall(&(first..first + width), 0);
-            add_lower_transpose_product(below, turned, self.rank(), &mut out[first..], p);
+            add_lower_transpose_product(below, turned.tall(&columns, 0), rank, out, p - first);
         });
         out
     }
@@ -341,6 +339,8 @@ fn times(gram: &Table, right: &Table) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use nalgebra::DMatrix;
+
     use super::super::grade::EXACT;
     use super::*;
     use crate::stats::{DenseDesign, completed};

@@ -62,7 +62,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use crate::linalg::blas::mirror;
+use crate::linalg::Lower;
 use crate::{Error, Result};
 
 /// [`Error::Interrupted`] once the caller has raised the flag.
@@ -74,9 +74,8 @@ pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
 }
 
 /// What [`Statistics::lower_among`] says, with both triangles.
-fn completed((mut gram, gradient): (DMatrix<f64>, Vec<f64>)) -> (DMatrix<f64>, Vec<f64>) {
-    mirror(&mut gram);
-    (gram, gradient)
+fn completed((gram, gradient): (Lower, Vec<f64>)) -> (DMatrix<f64>, Vec<f64>) {
+    (gram.whole(), gradient)
 }
 
 /// What one pass over the dictionary brings back. All of it is taken at the `mu` of the question, in the units of
@@ -244,12 +243,13 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>;
 
-    /// [`Statistics::among`], of which what is above the diagonal does not count.
+    /// The same from the diagonal down.
     ///
     /// # Errors
     /// As [`Statistics::deviance`].
-    fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.among(js)
+    fn lower_among(&mut self, js: &[usize]) -> Result<(Lower, Vec<f64>)> {
+        let (gram, gradient) = self.among(js)?;
+        Ok((Lower::of(&gram), gradient))
     }
 
     /// [`Statistics::sweep`] to six digits or so, if that is less work: to see where to look, not to end on. Its parts are those of the
@@ -267,12 +267,12 @@ pub trait Statistics {
         Ok(None)
     }
 
-    /// [`Statistics::among`] to six digits or so, if that is less work: to choose functions by, not to end on. Both parts of the
+    /// [`Statistics::lower_among`] to six digits or so, if that is less work: to choose functions by, not to end on. Both parts of the
     /// answer are those of one likelihood close to that of the rows, of which a posterior never promises more than it has.
     ///
     /// # Errors
     /// As [`Statistics::deviance`].
-    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
+    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(Lower, Vec<f64>)>> {
         let _ = js;
         Ok(None)
     }

@@ -326,26 +326,32 @@ impl<'a> Observations<'a> {
         let m = columns.len();
         let work = m * m * rows.len();
         fill_pieces_of(work, out, GRAM_COLUMNS * m, |start, out| {
-            if self.check_cancel().is_err() {
-                return;
-            }
             let (first, width) = (start / m, out.len() / m);
-            let below = &columns[first..];
-            let weighted;
-            let right = if self.is_plain() {
-                Tall::listed(&below[..width])
-            } else {
-                weighted = self.weighted(&below[..width], rows);
-                Tall::new(&weighted, stride(rows.len()), width)
-            };
-            add_lower_transpose_product(
-                Tall::listed(below),
-                right,
-                rows.len(),
-                &mut out[first..],
-                m,
-            );
+            self.add_gram_columns(columns, rows, first..first + width, &mut out[first..], m);
         });
+    }
+
+    /// Some columns of it, from the row of the first of them down, `apart` from each other.
+    fn add_gram_columns(
+        &self,
+        columns: &[&[f64]],
+        rows: &Range<usize>,
+        these: Range<usize>,
+        out: &mut [f64],
+        apart: usize,
+    ) {
+        if self.check_cancel().is_err() {
+            return;
+        }
+        let (below, width) = (&columns[these.start..], these.len());
+        let weighted;
+        let right = if self.is_plain() {
+            Tall::listed(&below[..width])
+        } else {
+            weighted = self.weighted(&below[..width], rows);
+            Tall::new(&weighted, stride(rows.len()), width)
+        };
+        add_lower_transpose_product(Tall::listed(below), right, rows.len(), out, apart);
     }
 
     /// Whether all working weights are 1, whatever mu.

@@ -13,6 +13,7 @@ use super::super::thinned::Thinned;
 use super::super::{Statistics, Sweep, completed};
 use super::{GRAM_ROWS, Observations};
 use crate::Result;
+use crate::linalg::Lower;
 use crate::linalg::aligned::{Aligned, stride};
 use crate::linalg::blas::{axpy, column_dot, mirror, weighted_square};
 use crate::linalg::parallel::{map_pieces, pieces};
@@ -230,7 +231,7 @@ impl Statistics for Observations<'_> {
         self.lower_among(js).map(completed)
     }
 
-    fn lower_among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn lower_among(&mut self, js: &[usize]) -> Result<(Lower, Vec<f64>)> {
         self.check_cancel()?;
         if let Some(factor) = self.factor.clone() {
             let gram = self.factor_gram(&factor)?;
@@ -238,7 +239,7 @@ impl Statistics for Observations<'_> {
             return Ok(factor.lower_among(&gram, &right, js, &self.norms));
         }
         let m = js.len();
-        let mut gram = DMatrix::zeros(m, m);
+        let mut gram = Lower::zeros(m);
         // Most of a shortlist never enters the model, so its columns are not kept.
         let mut columns = Aligned::default();
         let mut gradient = vec![0.0; m];
@@ -246,7 +247,10 @@ impl Statistics for Observations<'_> {
             let apart = columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
             let columns = columns.chunks_exact(apart);
             let columns: Vec<&[f64]> = columns.map(|column| &column[..rows.len()]).collect();
-            self.add_gram(&columns, &rows, gram.as_mut_slice());
+            gram.add(m * m * rows.len(), |strip, out| {
+                let height = m - strip.start;
+                self.add_gram_columns(&columns, &rows, strip, out, height);
+            });
             for (g, column) in gradient.iter_mut().zip(&columns) {
                 *g += column_dot(column, &self.residual[rows.clone()]);
             }
@@ -272,13 +276,12 @@ impl Statistics for Observations<'_> {
         Ok(Some(unit_columns(sums, &self.norms, false, deviance)))
     }
 
-    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
+    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(Lower, Vec<f64>)>> {
         let (Some(leading), None) = (self.leading.clone(), &self.factor_gram) else {
             return Ok(None);
         };
         let gram = self.leading_gram(&leading)?;
         let right = leading.project(&self.residual);
-        let lower = leading.lower_among(&gram, &right, js, &self.norms);
-        Ok(Some(completed(lower)))
+        Ok(Some(leading.lower_among(&gram, &right, js, &self.norms)))
     }
 }
