@@ -13,7 +13,7 @@ export RUSTDOCFLAGS ?= -D warnings
 SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
 
 .DEFAULT_GOAL := help
-.PHONY: help install build build-c header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-fastrvm \
+.PHONY: help install build build-c build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
@@ -50,6 +50,9 @@ build: install ## Compile the extension into .venv (release mode)
 
 build-c: ## Compile the libraries for C into target/release
 	cargo build --release --locked --quiet --package sparsebayes-c
+
+build-tests: ## Compile the Rust tests
+	cargo test --locked --quiet --no-run
 
 header: ## Write rust/c/include/sparsebayes.h anew
 	WRITE_HEADER=1 cargo test --locked --quiet --package sparsebayes-c --test header
@@ -119,11 +122,11 @@ typecheck: install ## Check the types of the Python package, and of what example
 stubs: install ## Check the stubs of the extension against the binary
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
 
-# Who builds once writes nothing for a next build. The extension is linked by one thread, and clippy, which writes elsewhere, takes
-# about as long.
+# Who builds once writes nothing for a next build. The extension is linked by one thread, and clippy and the tests, which write
+# elsewhere, take about as long.
 ci: export CARGO_INCREMENTAL = 0
 ci: ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs=2 install lint-rust
+	@$(MAKE) --no-print-directory --jobs=2 install lint-rust build-tests
 	@$(MAKE) --no-print-directory format-check lint typecheck stubs test
 
 # --- the rest --------------------------------------------------------------------------------------------------------

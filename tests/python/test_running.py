@@ -179,6 +179,13 @@ def test_ctrl_c_is_heard_while_kernels_of_many_inputs_are_evaluated(n_outputs):
 def test_ctrl_c_ends_what_follows_the_classic_fit_within_a_second(case, watched):
     """Pressed once the steps of the plain fit are over, which come first; what follows takes far longer."""
     X, y, plain, settings = long_after(case)
+    # Threads that earlier tests left in LAPACK may slow down the plain fit, and be gone by the next.
+    pressed = next(filter(None, (pressed_after(X, y, plain, settings, watched) for _ in range(3))))
+    assert time.monotonic() - pressed < 1.0
+
+
+def pressed_after(X, y, plain, settings, watched):
+    """Interrupt a fit beyond its plain optimum and return when; None if it had ended by then."""
     started = time.monotonic()
     n_iter = clone(plain).fit(X, y).n_iter_
     took = time.monotonic() - started
@@ -199,13 +206,16 @@ def test_ctrl_c_ends_what_follows_the_classic_fit_within_a_second(case, watched)
     for timer in timers:
         timer.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, y)
+        model.fit(X, y)
+    except KeyboardInterrupt:
+        assert not hasattr(model, "active_")
+        return pressed[0]
+    except ConvergenceWarning:
+        assert not pressed
     finally:
         for timer in timers:
             timer.cancel()
-    assert time.monotonic() - pressed[0] < 1.0
-    assert not hasattr(model, "active_")
+    return None
 
 
 def long_after(case):
