@@ -22,7 +22,6 @@ pub(super) struct Crews(Mutex<Vec<Pool>>);
 
 /// Threads, with what says for which calls they are.
 struct Pool {
-    n_threads: Option<usize>,
     /// The cores that they may use, which are those of the thread that had them started.
     cores: Cores,
     /// In a process forked since there are none of them.
@@ -49,7 +48,7 @@ impl Crews {
             return Ok(f());
         }
         let pool = self.take(n_threads)?;
-        let job = || standby::during(&pool.crew, n_threads, f);
+        let job = || standby::during(&pool.crew, f);
         let out = pool.threads.install(job);
         self.keep(pool);
         Ok(out)
@@ -66,7 +65,7 @@ impl Crews {
         let mut out = None;
         let met = pool.threads.in_place_scope(|scope| {
             scope.spawn(|_| {
-                let job = || standby::during(&pool.crew, n_threads, f);
+                let job = || standby::during(&pool.crew, f);
                 // Whoever hands over the job is told, and looks no further at what it left.
                 out = Some(catch_unwind(AssertUnwindSafe(job)));
             });
@@ -86,7 +85,6 @@ impl Crews {
         }
         let (threads, crew) = start(n_threads).map_err(Error::Provider)?;
         Ok(Pool {
-            n_threads,
             cores,
             process,
             crew,
@@ -101,7 +99,7 @@ impl Crews {
             // As its threads were: nobody is there to hear that they are to end.
             mem::forget(mem::take(&mut *idle));
         }
-        let fits = |pool: &Pool| pool.n_threads == n_threads && pool.cores == *cores;
+        let fits = |pool: &Pool| pool.crew.n_threads == n_threads && pool.cores == *cores;
         let at = idle.iter().position(fits)?;
         Some(idle.remove(at))
     }
@@ -134,7 +132,7 @@ fn start(n_threads: Option<usize>) -> std::result::Result<(ThreadPool, Arc<Crew>
         })
         .build()?;
     let crew = threads.install(|| -> io::Result<_> {
-        let crew = Crew::new(others.len());
+        let crew = Crew::new(n_threads, others.len());
         for thread in others {
             run(thread, Some(Arc::clone(&crew)))?;
         }

@@ -15,22 +15,25 @@ use super::placement::Placement;
 const PATIENCE: Duration = Duration::from_micros(200);
 
 thread_local! {
-    /// Of the thread that hands out the work: how many were asked for, and who stands by for it.
-    static OWN: RefCell<Option<(Option<usize>, Arc<Crew>)>> = const { RefCell::new(None) };
+    /// Of the thread that hands out the work: who stands by for it.
+    static OWN: RefCell<Option<Arc<Crew>>> = const { RefCell::new(None) };
     static STANDS_BY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The other threads of a pool.
 pub(super) struct Crew {
+    /// Threads that were asked for, that which hands out the work among them; `None`: one per core.
+    pub(super) n_threads: Option<usize>,
     size: usize,
     standing_by: AtomicUsize,
     placement: Placement,
 }
 
 impl Crew {
-    /// Of so many; called by the thread that hands out the work.
-    pub(super) fn new(size: usize) -> Arc<Self> {
+    /// Of so many; called by the first thread of the pool.
+    pub(super) fn new(n_threads: Option<usize>, size: usize) -> Arc<Self> {
         Arc::new(Self {
+            n_threads,
             size,
             standing_by: AtomicUsize::new(0),
             placement: Placement::new(size),
@@ -43,8 +46,8 @@ impl Crew {
     }
 }
 
-/// Runs `f`, a job of a pool of so many threads, the others of which may be [called](call) meanwhile.
-pub(super) fn during<T>(crew: &Arc<Crew>, n_threads: Option<usize>, f: impl FnOnce() -> T) -> T {
+/// Runs `f`, a job of a pool of threads, the others of which may be [called](call) meanwhile.
+pub(super) fn during<T>(crew: &Arc<Crew>, f: impl FnOnce() -> T) -> T {
     /// Takes its leave when `f` panics, too: the threads serve others after it.
     struct Leave;
 
@@ -55,20 +58,20 @@ pub(super) fn during<T>(crew: &Arc<Crew>, n_threads: Option<usize>, f: impl FnOn
     }
 
     crew.placement.lead();
-    OWN.set(Some((n_threads, Arc::clone(crew))));
+    OWN.set(Some(Arc::clone(crew)));
     let _leave = Leave;
     f()
 }
 
 /// Whether this thread hands out the work of as many threads.
 pub(super) fn has(n_threads: Option<usize>) -> bool {
-    OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.0 == n_threads))
+    OWN.with_borrow(|own| own.as_ref().is_some_and(|crew| crew.n_threads == n_threads))
 }
 
 /// Has all others stand by from now on; called where there is work for them.
 pub(super) fn call() {
     OWN.with_borrow(|own| {
-        let Some((_, crew)) = own else { return };
+        let Some(crew) = own else { return };
         crew.placement.follow();
         for _ in crew.standing_by.load(Ordering::Relaxed)..crew.size {
             crew.standing_by.fetch_add(1, Ordering::Relaxed);
