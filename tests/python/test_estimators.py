@@ -53,7 +53,7 @@ def known_failures(estimator):
         RVR(scheme="variational"),
         RVC(scheme="variational", tol=1e-8),
         SparseBayesRegressor(scheme="variational", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
-        SparseBayesClassifier(scheme="variational"),
+        SparseBayesClassifier(scheme="variational", tol=1e-8),
         MRVM1(),
         MRVM2(),
         MRVM2(["rbf", "linear"], fit_intercept=False),

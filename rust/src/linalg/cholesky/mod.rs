@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nalgebra::DMatrix;
 
 use super::aligned::stride;
-use super::blas::{axpy, axpys, dot};
+use super::blas::dot;
 use super::parallel::pieces;
-use super::simd::{Simd, WithSimd, dispatch};
+use super::simd::dispatch;
 
 /// Makes a loop over a factor work for [`dispatch`].
 macro_rules! vectorised {
@@ -29,10 +29,12 @@ macro_rules! vectorised {
     };
 }
 
-mod blocked;
+mod inverse;
+mod refactor;
 mod solve;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod update;
 
 /// Columns that a loop takes at a time, so that what they have to do with is read and written less often.
@@ -200,9 +202,8 @@ impl Cholesky {
     ) -> Result<(), NotPositiveDefinite> {
         self.reserve(n);
         self.len = n;
-        for panel in pieces(n, blocked::width(n)) {
-            let chol = &mut *self;
-            let outcome = dispatch(Refactor { chol, panel, a: &a });
+        for columns in pieces(n, refactor::PANEL) {
+            let outcome = self.refactor_panel(columns, &a);
             if outcome.is_err() {
                 self.len = 0;
                 return outcome;
@@ -212,65 +213,27 @@ impl Cholesky {
     }
 
     /// Some columns, those before them being done.
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
-    fn refactor_here(
+    fn refactor_panel(
         &mut self,
-        panel: Range<usize>,
+        columns: Range<usize>,
         a: &impl Fn(usize, usize) -> f64,
     ) -> Result<(), NotPositiveDefinite> {
-        let (n, first, stride) = (self.len, panel.start, self.factor.nrows());
-        let (done, rest) = self.factor.as_mut_slice().split_at_mut(first * stride);
-        for j in panel.clone() {
-            let column = &mut rest[(j - first) * stride..][j..n];
-            for (i, l) in column.iter_mut().enumerate() {
+        if self.is_cancelled() {
+            return Err(NotPositiveDefinite {
+                pivot: columns.start,
+            });
+        }
+        for j in columns.clone() {
+            for (i, l) in self.column_mut(j).iter_mut().enumerate() {
                 *l = a(j + i, j);
             }
         }
-        blocked::subtract_earlier(done, rest, stride, n, panel.clone());
-        for j in panel {
-            let cancelled = self
-                .cancel
-                .as_ref()
-                .is_some_and(|f| f.load(Ordering::Relaxed));
-            let (within, rest) = rest.split_at_mut((j - first) * stride);
-            let column = &mut rest[j..n];
-            let term = |k: usize| {
-                let earlier = &within[k * stride + j..k * stride + n];
-                (-earlier[0], earlier)
-            };
-            let whole = (j - first) - (j - first) % TOGETHER;
-            for k in (0..whole).step_by(TOGETHER) {
-                axpys(std::array::from_fn(|t| term(k + t)), column);
-            }
-            for k in whole..j - first {
-                let (c, earlier) = term(k);
-                axpy(c, earlier, column);
-            }
-            let pivot = column[0];
-            if !(pivot > 0.0 && pivot.is_finite()) || cancelled {
-                return Err(NotPositiveDefinite { pivot: j });
-            }
-            let root = pivot.sqrt();
-            column[0] = root;
-            column[1..].iter_mut().for_each(|l| *l /= root);
-        }
-        Ok(())
-    }
-}
-
-struct Refactor<'a, A> {
-    chol: &'a mut Cholesky,
-    panel: Range<usize>,
-    a: &'a A,
-}
-
-impl<A: Fn(usize, usize) -> f64> WithSimd for Refactor<'_, A> {
-    type Output = Result<(), NotPositiveDefinite>;
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as the others
-    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
-        self.chol.refactor_here(self.panel, self.a)
+        dispatch(refactor::Panel {
+            stride: self.factor.nrows(),
+            values: self.factor.as_mut_slice(),
+            n: self.len,
+            columns,
+            cancel: self.cancel.as_deref(),
+        })
     }
 }

@@ -5,7 +5,8 @@ use nalgebra::DMatrix;
 use super::super::blas::{axpy, axpys, dot, sum_of_ln};
 use super::super::parallel::pieces;
 use super::super::simd::{Simd, WithSimd, dispatch};
-use super::{Cholesky, TOGETHER, blocked};
+use super::inverse::Inverse;
+use super::{Cholesky, TOGETHER};
 
 impl Cholesky {
     /// Solves L y = b.
@@ -87,78 +88,13 @@ impl Cholesky {
             out.nrows(),
             out.ncols()
         );
-        let (stride, values) = (out.nrows(), out.as_mut_slice());
-        if blocked::width(n) < n {
-            self.inverse_in_blocks(values, stride);
-        } else {
-            let chol = self;
-            dispatch(Inverse {
-                chol,
-                values,
-                stride,
-            });
-        }
-        for j in 0..n {
-            for i in j + 1..n {
-                values[i * stride + j] = values[j * stride + i];
-            }
-        }
-    }
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
-    fn inverse_here(&self, values: &mut [f64], stride: usize) {
-        let n = self.len;
-        // Column j of L^-1 below and with its diagonal, then (L^-T L^-1)_ij = <column i, column j> from row i on.
-        for j in 0..n {
-            let column = &mut values[j * stride + j..j * stride + n];
-            column.fill(0.0);
-            column[0] = 1.0;
-            self.solve_lower_from(j, column);
-            if self.is_cancelled() {
-                return;
-            }
-        }
-        for j in 0..n {
-            if self.is_cancelled() {
-                return;
-            }
-            for i in j..n {
-                let product = dot(
-                    &values[j * stride + i..j * stride + n],
-                    &values[i * stride + i..i * stride + n],
-                );
-                values[j * stride + i] = product;
-            }
-        }
-    }
-
-    /// The lower triangle of the inverse.
-    fn inverse_in_blocks(&self, values: &mut [f64], stride: usize) {
-        let n = self.len;
-        for panel in pieces(n, blocked::width(n)) {
-            let columns = &mut values[panel.start * stride..];
-            for (j, column) in panel.clone().zip(columns.chunks_mut(stride)) {
-                column[panel.start..n].fill(0.0);
-                column[j] = 1.0;
-            }
-            for block in pieces(n, blocked::width(n)).skip_while(|block| block.end <= panel.start) {
-                if self.is_cancelled() {
-                    return;
-                }
-                for (j, column) in panel.clone().zip(columns.chunks_mut(stride)) {
-                    let start = block.start.max(j);
-                    dispatch(SolveBlock {
-                        chol: self,
-                        start,
-                        b: &mut column[start..block.end],
-                    });
-                }
-                let factor = (self.factor.as_slice(), self.factor.nrows());
-                blocked::subtract_block(factor, (columns, stride), n, block, panel.len());
-            }
-        }
-        blocked::square(values, stride, n, || self.is_cancelled());
+        let out_stride = out.nrows();
+        dispatch(Inverse {
+            chol: self,
+            out: out.as_mut_slice(),
+            out_stride,
+        });
+        mirror_upper(out.as_mut_slice(), out_stride, n);
     }
 
     /// The diagonal of the inverse of A.
@@ -192,9 +128,19 @@ impl Cholesky {
 
 vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_lower_from(0, this.b));
-vectorised!(SolveBlock { chol: &'a Cholesky, start: usize, b: &'a mut [f64] } -> (),
-    |this| this.chol.solve_lower_from(this.start, this.b));
 vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_transposed_here(this.b));
-vectorised!(Inverse { chol: &'a Cholesky, values: &'a mut [f64], stride: usize } -> (),
-    |this| this.chol.inverse_here(this.values, this.stride));
+
+/// Completes the leading n x n block of a matrix whose columns are `stride` apart from its upper triangle, a tile at a time.
+fn mirror_upper(values: &mut [f64], stride: usize, n: usize) {
+    const SIDE: usize = 8;
+    for columns in pieces(n, SIDE) {
+        for rows in pieces(n, SIDE).skip(columns.start / SIDE) {
+            for j in columns.clone() {
+                for i in rows.start.max(j + 1)..rows.end {
+                    values[j * stride + i] = values[i * stride + j];
+                }
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Any sequence of changes against dense matrices.
 
+use super::super::simd::{Simd, WithSimd};
 use super::*;
 use proptest::prelude::*;
 
@@ -268,4 +269,111 @@ fn nothing_moves_in_memory_within_the_capacity() {
         .refactor(8, |i, j| f64::from(u8::from(i == j)))
         .unwrap();
     assert_eq!(places(&factor), before);
+}
+
+/// Sizes about those at which a tile, a vector or a panel is full, and 2 panels and a bit.
+const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 47, 48, 49, 107];
+
+fn of_many_rows(n: usize) -> DMatrix<f64> {
+    DMatrix::from_fn(n, n, |i, j| {
+        let apart = (i as f64 - j as f64).abs();
+        (-0.3 * apart).exp() * (0.1 * apart).cos() + if i == j { 0.5 + i as f64 } else { 0.0 }
+    })
+}
+
+#[test]
+fn factors_and_inverses_are_those_of_the_matrix_whatever_its_size() {
+    for n in SIZES {
+        let a = of_many_rows(n);
+        let mut chol = Cholesky::with_capacity(n + 3);
+        // What an earlier factor has left above the diagonal and beyond is of no meaning.
+        chol.refactor(n + 2, |i, j| if i == j { 1e10 } else { 1e4 })
+            .unwrap();
+        chol.refactor(n, |i, j| a[(i, j)]).unwrap();
+        let lower = lower(&chol);
+        assert!((&lower * lower.transpose() - &a).amax() < 1e-13 * a.amax());
+        let mut inverse = DMatrix::from_element(n + 5, n + 1, f64::NAN);
+        chol.inverse_into(&mut inverse);
+        let inverse = inverse.view((0, 0), (n, n));
+        assert!((&a * inverse - DMatrix::identity(n, n)).amax() < 1e-12);
+        assert_eq!(inverse, inverse.transpose());
+    }
+}
+
+#[test]
+fn the_pivot_at_which_a_factor_fails_is_named_wherever_it_is() {
+    for n in SIZES {
+        for bad in 0..n {
+            let mut a = of_many_rows(n);
+            a[(bad, bad)] = -1.0;
+            let mut chol = Cholesky::with_capacity(n);
+            let error = chol.refactor(n, |i, j| a[(i, j)]).unwrap_err();
+            assert_eq!((error.pivot, chol.len()), (bad, 0));
+        }
+    }
+}
+
+#[test]
+fn what_is_told_to_end_early_does() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let mut chol = Cholesky::with_capacity(0);
+    chol.cancelled_by(Some(Arc::clone(&flag)));
+    let a = of_many_rows(100);
+    chol.refactor(100, |i, j| a[(i, j)]).unwrap();
+    flag.store(true, Ordering::Relaxed);
+    let mut untouched = DMatrix::zeros(100, 100);
+    chol.inverse_into(&mut untouched);
+    assert_eq!(untouched, DMatrix::zeros(100, 100));
+    assert!(chol.refactor(100, |i, j| a[(i, j)]).is_err());
+}
+
+/// Factor and inverse with vectors of one kind of processor, whatever this one has.
+fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) {
+    let n = a.nrows();
+    let mut chol = Cholesky::with_capacity(n);
+    chol.factor.fill(f64::NAN);
+    chol.len = n;
+    for columns in pieces(n, refactor::PANEL) {
+        for j in columns.clone() {
+            chol.column_mut(j)
+                .copy_from_slice(&a.as_slice()[j * n + j..(j + 1) * n]);
+        }
+        let panel = refactor::Panel {
+            stride: chol.factor.nrows(),
+            values: chol.factor.as_mut_slice(),
+            n,
+            columns,
+            cancel: None,
+        };
+        panel.with_simd(simd).unwrap();
+    }
+    let mut upper = DMatrix::zeros(n, n);
+    let inverse = inverse::Inverse {
+        chol: &chol,
+        out: upper.as_mut_slice(),
+        out_stride: n,
+    };
+    inverse.with_simd(simd);
+    (chol, upper)
+}
+
+#[test]
+fn vectors_of_any_length_give_factor_and_inverse() {
+    // Beyond a run of terms too.
+    for n in SIZES.into_iter().chain([refactor::RUN + 60]) {
+        let a = of_many_rows(n);
+        let all = [
+            with_vectors(pulp::Scalar::new(), &a),
+            with_vectors(pulp::Scalar128b, &a),
+            with_vectors(pulp::Scalar256b, &a),
+            with_vectors(pulp::Scalar512b, &a),
+        ];
+        for (chol, upper) in &all {
+            let lower = lower(chol);
+            assert!((&lower * lower.transpose() - &a).amax() < 1e-13 * a.amax());
+            let inverse = DMatrix::from_fn(n, n, |i, j| upper[(i.min(j), i.max(j))]);
+            assert!((&a * inverse - DMatrix::identity(n, n)).amax() < 1e-12);
+            assert!((0..n).all(|j| (j + 1..n).all(|i| upper[(i, j)].to_bits() == 0)));
+        }
+    }
 }

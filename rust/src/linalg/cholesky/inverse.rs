@@ -1,0 +1,221 @@
+//! The inverse of A from its factor: X = L^-1, and X^T X.
+//!
+//! X is row-major, with zeros above its diagonal, so that the vectors of a tile lie along rows of X both while it is solved for and
+//! while it is squared.
+
+use std::ops::Range;
+
+use super::super::aligned::{Aligned, stride};
+use super::super::parallel::pieces;
+use super::super::simd::{Simd, WithSimd};
+use super::Cholesky;
+use super::refactor::{PANEL, RUN};
+use super::tiles::{COEFFICIENTS, Tiles, Triangle, VECTORS, cover, load, outer_sum, store};
+
+/// Makes the upper triangle of the inverse, column-major; of no meaning where the factor is told to end early.
+pub(super) struct Inverse<'a> {
+    pub(super) chol: &'a Cholesky,
+    pub(super) out: &'a mut [f64],
+    pub(super) out_stride: usize,
+}
+
+impl WithSimd for Inverse<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, simd: S) {
+        let n = self.chol.len();
+        let stride = stride(n);
+        let mut x = Aligned::zeros(n.next_multiple_of(COEFFICIENTS) * stride);
+        for i in 0..n {
+            x[i * stride + i] = 1.0;
+        }
+        for panel in pieces(n, PANEL) {
+            for terms in pieces(panel.start, RUN) {
+                each_tile::<S>(self.chol, &panel, |rows, columns| {
+                    Rows::of(self.chol, &mut x, rows).subtract(simd, &terms, columns);
+                });
+            }
+            each_tile::<S>(self.chol, &panel, |rows, columns| {
+                let terms = panel.start..rows.start;
+                let mut rows = Rows::of(self.chol, &mut x, rows);
+                rows.subtract(simd, &terms, columns.clone());
+                rows.solve(simd, columns);
+            });
+        }
+        for panel in pieces(n, PANEL) {
+            for terms in pieces(n - panel.start, RUN) {
+                each_tile::<S>(self.chol, &panel, |columns, rows| {
+                    let from = terms.start + panel.start;
+                    let mut square = Square {
+                        x: &x,
+                        stride,
+                        terms: from.max(columns.start)..terms.end + panel.start,
+                        is_first: terms.start == 0,
+                        out: &mut *self.out,
+                        out_stride: self.out_stride,
+                        columns,
+                    };
+                    cover(simd, rows, &mut square);
+                });
+            }
+        }
+    }
+}
+
+/// Calls `f` with a few rows of a panel at a time and as many columns of them as a tile is wide, up to the diagonal. Tiles that share
+/// their columns come one after another, from the top.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Inverse`
+fn each_tile<S: Simd>(
+    chol: &Cholesky,
+    panel: &Range<usize>,
+    mut f: impl FnMut(Range<usize>, Range<usize>),
+) {
+    let width = VECTORS * S::F64_LANES;
+    for first in (0..panel.end).step_by(width) {
+        if chol.is_cancelled() {
+            return;
+        }
+        for row in panel.clone().step_by(COEFFICIENTS) {
+            let end = panel.end.min(row + COEFFICIENTS);
+            if first < end {
+                f(row..end, first..end.min(first + width));
+            }
+        }
+    }
+}
+
+/// Some rows of X, those before them being done and their own place holding the identity.
+struct Rows<'a> {
+    factor: &'a [f64],
+    factor_stride: usize,
+    earlier: &'a [f64],
+    here: &'a mut [f64],
+    stride: usize,
+    places: Range<usize>,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Inverse`
+    fn of(chol: &'a Cholesky, x: &'a mut [f64], places: Range<usize>) -> Self {
+        let stride = stride(chol.len());
+        let (earlier, here) = x.split_at_mut(places.start * stride);
+        Self {
+            factor: chol.factor.as_slice(),
+            factor_stride: chol.factor.nrows(),
+            earlier,
+            here: &mut here[..places.len() * stride],
+            stride,
+            places,
+        }
+    }
+
+    /// Takes from these columns what some of the earlier rows stand for.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Inverse`
+    fn subtract<S: Simd>(&mut self, simd: S, terms: &Range<usize>, columns: Range<usize>) {
+        // Rows above these columns hold zeros there.
+        let terms = terms.start.max(columns.start)..terms.end;
+        if !terms.is_empty() {
+            cover(simd, columns, &mut Subtract(self, terms));
+        }
+    }
+
+    /// Then solves for them.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Inverse`
+    fn solve<S: Simd>(&mut self, simd: S, columns: Range<usize>) {
+        let first = self.places.start;
+        let element =
+            |r: usize, s: usize| self.factor[(first + s) * self.factor_stride + first + r];
+        let lower = Triangle::of(self.places.len(), element);
+        cover(simd, columns, &mut Solve(self, &lower));
+    }
+}
+
+struct Subtract<'a, 'b>(&'a mut Rows<'b>, Range<usize>);
+
+impl<S: Simd> Tiles<S> for Subtract<'_, '_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Inverse`
+    fn tile<const C: usize>(&mut self, simd: S, first: usize) {
+        let Self(rows, terms) = self;
+        let sums = outer_sum::<S, C>(
+            simd,
+            (
+                &rows.factor[terms.start * rows.factor_stride + rows.places.start..],
+                rows.factor_stride,
+            ),
+            (
+                &rows.earlier[terms.start * rows.stride + first..],
+                rows.stride,
+            ),
+            terms.len(),
+        );
+        for (row, sums) in rows.here.chunks_mut(rows.stride).zip(&sums) {
+            let mut own = [simd.splat_f64s(0.0); C];
+            load::<S, C>(&mut own, &row[first..]);
+            for (own, sum) in own.iter_mut().zip(sums) {
+                *own = simd.sub_f64s(*own, *sum);
+            }
+            store::<S, C>(&own, &mut row[first..]);
+        }
+    }
+}
+
+struct Solve<'a, 'b>(&'a mut Rows<'b>, &'a Triangle);
+
+impl<S: Simd> Tiles<S> for Solve<'_, '_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Inverse`
+    fn tile<const C: usize>(&mut self, simd: S, first: usize) {
+        let Self(rows, lower) = self;
+        let mut x = [[simd.splat_f64s(0.0); C]; COEFFICIENTS];
+        for (x, row) in x.iter_mut().zip(rows.here.chunks(rows.stride)) {
+            load::<S, C>(x, &row[first..]);
+        }
+        lower.solve::<S, C>(simd, &mut x);
+        for (x, row) in x.iter().zip(rows.here.chunks_mut(rows.stride)) {
+            store::<S, C>(x, &mut row[first..]);
+        }
+    }
+}
+
+/// Some columns of X^T X as far as their diagonal: adds some terms to them, or begins with these.
+struct Square<'a> {
+    x: &'a [f64],
+    stride: usize,
+    terms: Range<usize>,
+    is_first: bool,
+    out: &'a mut [f64],
+    out_stride: usize,
+    columns: Range<usize>,
+}
+
+impl<S: Simd> Tiles<S> for Square<'_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Inverse`
+    fn tile<const C: usize>(&mut self, simd: S, first: usize) {
+        let x = &self.x[self.terms.start * self.stride..];
+        let sums = outer_sum::<S, C>(
+            simd,
+            (&x[self.columns.start..], self.stride),
+            (&x[first..], self.stride),
+            self.terms.len(),
+        );
+        for (j, sums) in self.columns.clone().zip(&sums) {
+            let column = &mut self.out[j * self.out_stride..][..=j];
+            let out = column[first.min(j + 1)..].chunks_mut(S::F64_LANES);
+            for (out, sum) in out.zip(sums) {
+                let mut sum = *sum;
+                if !self.is_first {
+                    sum = simd.add_f64s(simd.partial_load_f64s(out), sum);
+                }
+                simd.partial_store_f64s(out, sum);
+            }
+        }
+    }
+}
