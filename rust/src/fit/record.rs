@@ -159,11 +159,6 @@ impl<'w> Recorder<'w> {
         self.trace = vec![self.in_target_units(state)];
     }
 
-    /// Steps so far, kept or not.
-    pub(super) fn steps(&self) -> usize {
-        self.trace.len() + self.quiet
-    }
-
     /// Corrects the record of the last step: the state has been brought to its mode since.
     pub(super) fn amend(&mut self, state: &impl Recorded) {
         let value = self.in_target_units(state);

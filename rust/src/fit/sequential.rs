@@ -8,7 +8,7 @@ use super::Status;
 use super::climb::climb;
 use super::coarse;
 use super::dictionary::Dictionary;
-use super::inner::{self, Settled};
+use super::inner::{self, Plateau, Settled};
 use super::joint::NoiseRange;
 use super::pool::Pool;
 use super::prior::Priors;
@@ -122,7 +122,7 @@ pub(super) fn complete(
     )
 }
 
-/// Rounds in a row without a step after which a fit is over.
+/// Rounds in a row that raise nothing after which a fit is over.
 const MOST_IDLE: usize = 4;
 
 /// [`complete`]; `good` is kept at the last settled model.
@@ -145,9 +145,8 @@ fn go_on(
         step: FINE_STEP,
         tol: LOOSE_TOL.max(rules.tol),
     };
-    let mut idle = 0;
+    let mut plateau = Plateau::new();
     loop {
-        let began = recorder.steps();
         let next;
         let pool = if whole.is_some() {
             whole.as_ref()
@@ -180,12 +179,9 @@ fn go_on(
         }
         good.clone_from(state);
         dictionary.reprice(state);
-        // A look from afar may promise what rounding denies from nearby, and again after every round.
-        idle = if recorder.steps() > began {
-            0
-        } else {
-            idle + 1
-        };
+        // A look from afar may promise what rounding denies from nearby, and again after every round; or a round
+        // may end where it began, after steps that came to nothing.
+        let idle = plateau.length_at(state.log_posterior());
         if searches > 0 || (idle < MOST_IDLE && dictionary.gains(state)) {
             continue;
         }
