@@ -91,7 +91,7 @@ pub(super) fn step_greedily(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     let least = effort.gain.max(effort.step);
-    let mut good = state.clone();
+    let mut good = None;
     for steps in 1.. {
         pool.check_cancel()?;
         let inside = inner::coarse_step(state, effort);
@@ -99,13 +99,17 @@ pub(super) fn step_greedily(
         // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
         let better =
             |step: &Proposal| addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - TIE));
-        let (concerned, mut taken) = if let Some(step) = inside.filter(better) {
-            let i = state.active[step.k];
-            (i, outside.apply(pool, state, step, recorder))
-        } else if let Some((i, _)) = addition {
-            (i, outside.add(pool, state, i, recorder))
-        } else {
+        let step = inside.filter(better);
+        let Some(concerned) = step
+            .map(|step| state.active[step.k])
+            .or(addition.map(|(i, _)| i))
+        else {
             break;
+        };
+        let good = good.get_or_insert_with(|| state.clone());
+        let mut taken = match step {
+            Some(step) => outside.apply(pool, state, step, recorder),
+            None => outside.add(pool, state, concerned, recorder),
         };
         // Rank-one updates drift; each recomputation starts afresh.
         if taken.is_ok() && steps % (2 * state.len() + 20) == 0 {
@@ -118,7 +122,7 @@ pub(super) fn step_greedily(
         match taken {
             Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
                 pool.check_cancel()?;
-                state.clone_from(&good);
+                state.clone_from(good);
                 if good.len() > 0 {
                     outside.make_do(pool, state, recorder)?;
                     good.clone_from(state);

@@ -31,7 +31,8 @@ use super::settings::NOISE_FLOOR;
 use super::state::State;
 use crate::Result;
 use crate::linalg::Cholesky;
-use crate::linalg::blas::{dot, head, head_mut};
+use crate::linalg::blas::{column_dot, head, head_mut, weighted_square};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::stats::Statistics;
 
 /// Longest move of any log hyperparameter in one step.
@@ -206,17 +207,12 @@ impl Local {
     }
 
     fn at(state: &State, free_beta: bool) -> Self {
-        let m = state.len();
-        let (alpha, mu, sigma) = (&state.alpha, &state.mu, &state.sigma);
+        let (m, alpha) = (state.len(), &state.alpha);
         let mut hessian = DMatrix::zeros(m + usize::from(free_beta), m + usize::from(free_beta));
-        for k in 0..m {
-            let terms = head(sigma, k, m).iter().zip(alpha).zip(mu);
-            for (h, ((s, a), mu_j)) in head_mut(&mut hessian, k, m).iter_mut().zip(terms) {
-                *h = (0.5 * alpha[k]) * a * s * (s + 2.0 * mu_j * mu[k]);
-            }
-            hessian[(k, k)] -=
-                alpha[k] * (0.5 * (sigma[(k, k)] + mu[k] * mu[k]) + state.priors[k].rate);
-        }
+        dispatch(Curvatures {
+            state,
+            hessian: &mut hessian,
+        });
         if free_beta {
             Self::add_noise_row(state, &mut hessian);
         }
@@ -243,8 +239,8 @@ impl Local {
         let mut d_gamma = 0.0;
         for j in 0..m {
             let column = head(sigma, j, m);
-            let d_mu = dot(column, &shrunk);
-            let spread: f64 = column.iter().zip(alpha).map(|(s, a)| a * s * s).sum();
+            let d_mu = column_dot(column, &shrunk);
+            let spread = weighted_square(column, alpha);
             let entry = -0.5 * alpha[j] * (spread - column[j] + 2.0 * mu[j] * d_mu);
             hessian[(j, m)] = entry;
             hessian[(m, j)] = entry;
@@ -286,6 +282,32 @@ impl Local {
             direction *= LONGEST / longest;
         }
         Some(direction)
+    }
+}
+
+/// d g_j / d ln alpha_k.
+struct Curvatures<'a> {
+    state: &'a State,
+    hessian: &'a mut DMatrix<f64>,
+}
+
+impl WithSimd for Curvatures<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { state, hessian } = self;
+        let (alpha, mu) = (&state.alpha, &state.mu);
+        for k in 0..state.len() {
+            let sigma = head(&state.sigma, k, alpha.len());
+            let terms = sigma.iter().zip(alpha).zip(mu);
+            for (h, ((s, a), mu_j)) in head_mut(hessian, k, alpha.len()).iter_mut().zip(terms) {
+                *h = (0.5 * alpha[k]) * a * s * (s + 2.0 * mu_j * mu[k]);
+            }
+            let own = 0.5 * (sigma[k] + mu[k] * mu[k]) + state.priors[k].rate;
+            hessian[(k, k)] -= alpha[k] * own;
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) mu: Vec<f64>,
     pub(crate) sigma: DMatrix<f64>,
     chol: Cholesky,
+    /// The beta that the factor and `sigma` were made with from scratch, unless something has changed in place since.
+    from_scratch_at: Option<f64>,
     gram: DMatrix<f64>,
     gradient: Vec<f64>,
     reference: Vec<f64>,
@@ -77,6 +79,7 @@ impl Clone for State {
             mu: self.mu.clone(),
             sigma: leading(&self.sigma, self.len(), capacity),
             chol: self.chol.clone(),
+            from_scratch_at: self.from_scratch_at,
             gram: leading(&self.gram, self.len(), capacity),
             gradient: self.gradient.clone(),
             reference: self.reference.clone(),
@@ -110,6 +113,7 @@ impl State {
             mu: Vec::new(),
             sigma: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
             chol: Cholesky::with_capacity(FIRST_CAPACITY),
+            from_scratch_at: None,
             gram: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
             gradient: Vec::new(),
             reference: Vec::new(),
@@ -319,6 +323,7 @@ impl State {
         alpha: f64,
     ) -> Result<()> {
         let m = self.len();
+        self.from_scratch_at = None;
         let mut u = v.clone();
         self.chol.solve_lower_transpose_in_place(&mut u);
         self.reserve(m + 1);
@@ -349,6 +354,7 @@ impl State {
 
     /// Moves the alpha of active function `k`: appendix A.3.
     pub(super) fn reestimate(&mut self, k: usize, alpha: f64) -> Result<()> {
+        self.from_scratch_at = None;
         let delta = alpha - self.alpha[k];
         self.alpha[k] = alpha;
         let spread = 1.0 + delta * self.sigma[(k, k)];
@@ -362,6 +368,7 @@ impl State {
 
     /// Removes active function `k`: appendix A.4.
     pub(super) fn delete(&mut self, k: usize) {
+        self.from_scratch_at = None;
         let m = self.len();
         self.subtract_column(k, 1.0 / self.sigma[(k, k)]);
         // Taking the function out of the reference puts its share back into the residual.
@@ -403,7 +410,7 @@ impl State {
     }
 
     /// Replaces the quadratic model of the data by one about `reference` (the current mu, for accuracy) and
-    /// recomputes. `gram: None` keeps the Gram matrix.
+    /// recomputes. `gram: None` keeps the Gram matrix, and a factor of it made from scratch.
     pub(super) fn set_data(
         &mut self,
         reference: &[f64],
@@ -419,6 +426,9 @@ impl State {
             self.gram
                 .view_mut((0, 0), (m, m))
                 .copy_from(&gram.view((0, 0), (m, m)));
+        } else if self.from_scratch_at == Some(self.beta) {
+            self.solve_for_mean();
+            return Ok(());
         }
         self.recompute()
     }
@@ -427,23 +437,27 @@ impl State {
     pub(super) fn recompute(&mut self) -> Result<()> {
         let m = self.len();
         let (alpha, beta, gram) = (&self.alpha, self.beta, &self.gram);
+        self.from_scratch_at = None;
         self.chol.refactor(m, |i, j| {
             beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
         })?;
         self.chol.inverse_into(&mut self.sigma);
-        let terms = alpha.iter().zip(&self.gradient).zip(&self.reference);
+        self.from_scratch_at = Some(beta);
+        self.solve_for_mean();
+        Ok(())
+    }
+
+    fn solve_for_mean(&mut self) {
+        let beta = self.beta;
+        let terms = self.alpha.iter().zip(&self.gradient).zip(&self.reference);
         for (offset, ((a, g), r)) in self.offset.iter_mut().zip(terms) {
             *offset = beta * g - a * r;
         }
         self.chol.solve_in_place(&mut self.offset);
-        for (mu, (r, offset)) in self
-            .mu
-            .iter_mut()
-            .zip(self.reference.iter().zip(&self.offset))
-        {
+        let about = self.reference.iter().zip(&self.offset);
+        for (mu, (r, offset)) in self.mu.iter_mut().zip(about) {
             *mu = r + offset;
         }
-        Ok(())
     }
 
     fn reserve(&mut self, m: usize) {
@@ -481,14 +495,9 @@ impl Recorded for State {
 pub(super) fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
     let stride = matrix.nrows();
     let values = matrix.as_mut_slice();
-    for j in 0..m {
-        if j == k {
-            continue;
-        }
-        values.copy_within(j * stride + k + 1..j * stride + m, j * stride + k);
-        if j > k {
-            values.copy_within(j * stride..j * stride + m - 1, (j - 1) * stride);
-        }
+    values.copy_within((k + 1) * stride..m * stride, k * stride);
+    for column in values.chunks_exact_mut(stride).take(m - 1) {
+        column.copy_within(k + 1..m, k);
     }
 }
 

@@ -159,6 +159,9 @@ fn at_a_time(n: usize) -> usize {
     (VALUES / n.max(1)).max(1)
 }
 
+/// Columns that one thread writes at a time.
+const AT_A_TIME: usize = 16;
+
 /// Brings `out` to some rows of the columns `js`, divided by their norms, on as many threads as there are; how far apart they begin.
 pub(super) fn columns_into(
     design: &dyn Design,
@@ -167,17 +170,47 @@ pub(super) fn columns_into(
     rows: &Range<usize>,
     out: &mut Aligned,
 ) -> usize {
-    const AT_A_TIME: usize = 16;
-    let (height, stride) = (rows.len(), stride(rows.len()));
+    let stride = stride(rows.len());
     // Not cleared first: old values need not be zeroed to be overwritten.
     out.resize(js.len() * stride);
     fill_pieces(out, AT_A_TIME * stride, |start, out| {
-        let js = &js[start / stride..];
-        for (&j, out) in js.iter().zip(out.chunks_exact_mut(stride)) {
-            column_into(design, norms, j, rows, &mut out[..height]);
-        }
+        write_columns(design, norms, &js[start / stride..], rows, out);
     });
     stride
+}
+
+/// The same a few columns at a time, each few in memory that is found, and zeroed once, by the thread that writes them.
+pub(super) fn columns_into_strips<'s>(
+    design: &dyn Design,
+    norms: &[f64],
+    js: &[usize],
+    rows: &Range<usize>,
+    strips: &'s mut Vec<Aligned>,
+) -> Vec<&'s [f64]> {
+    let stride = stride(rows.len());
+    strips.resize_with(js.len().div_ceil(AT_A_TIME), Aligned::default);
+    fill_pieces(strips, 1, |strip, out| {
+        let js = &js[strip * AT_A_TIME..];
+        let out = &mut out[0];
+        out.resize(js.len().min(AT_A_TIME) * stride);
+        write_columns(design, norms, js, rows, out);
+    });
+    let columns = strips.iter().flat_map(|strip| strip.chunks_exact(stride));
+    columns.map(|column| &column[..rows.len()]).collect()
+}
+
+/// As many of these columns as there is room for.
+fn write_columns(
+    design: &dyn Design,
+    norms: &[f64],
+    js: &[usize],
+    rows: &Range<usize>,
+    out: &mut [f64],
+) {
+    let height = rows.len();
+    for (&j, out) in js.iter().zip(out.chunks_exact_mut(stride(height))) {
+        column_into(design, norms, j, rows, &mut out[..height]);
+    }
 }
 
 /// Some rows of column `j`, divided by its norm.

@@ -4,7 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::design::{Block, Design};
+use crate::linalg::parallel::map_pieces;
 use crate::{Error, Result};
+
+/// Values that one thread looks at: it takes longer than to have one come.
+const AT_A_TIME: usize = 1 << 17;
 
 /// Phi as N x K values, column-major: borrowed from the caller, or owned.
 #[derive(Debug, Clone)]
@@ -22,7 +26,11 @@ impl<'a> DenseDesign<'a> {
     pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
         let values = values.into();
         Error::check_len("Phi", n_rows * n_basis, values.len())?;
-        Error::check_finite("Phi", &values)?;
+        map_pieces(values.len(), AT_A_TIME, |piece| {
+            Error::check_finite("Phi", &values[piece])
+        })
+        .into_iter()
+        .collect::<Result<()>>()?;
         Ok(Self {
             values,
             n_rows,

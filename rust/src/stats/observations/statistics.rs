@@ -7,17 +7,20 @@ use nalgebra::DMatrix;
 
 use super::super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::super::bound::{no_bound, tightest};
-use super::super::columns::{column_into, columns_into, unit_columns};
+use super::super::columns::{column_into, columns_into_strips, unit_columns};
 use super::super::skew::tilts;
 use super::super::thinned::Thinned;
 use super::super::{Statistics, Sweep, completed};
 use super::{GRAM_ROWS, Observations};
 use crate::Result;
 use crate::linalg::Lower;
-use crate::linalg::aligned::{Aligned, stride};
+use crate::linalg::aligned::stride;
 use crate::linalg::blas::{axpy, column_dot, mirror, weighted_square};
-use crate::linalg::parallel::{map_pieces, pieces};
+use crate::linalg::parallel::{fill_pieces_of, map_pieces, pieces};
 use crate::linalg::product::{Tall, add_transpose_product};
+
+/// Columns that one thread multiplies at a time.
+const COLUMNS: usize = 32;
 
 impl Statistics for Observations<'_> {
     fn n_obs(&self) -> f64 {
@@ -241,19 +244,19 @@ impl Statistics for Observations<'_> {
         let m = js.len();
         let mut gram = Lower::zeros(m);
         // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut columns = Aligned::default();
-        let mut gradient = vec![0.0; m];
+        let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m]);
         for rows in pieces(self.target.len(), GRAM_ROWS) {
-            let apart = columns_into(&*self.design, &self.norms, js, &rows, &mut columns);
-            let columns = columns.chunks_exact(apart);
-            let columns: Vec<&[f64]> = columns.map(|column| &column[..rows.len()]).collect();
+            let columns = columns_into_strips(&*self.design, &self.norms, js, &rows, &mut strips);
             gram.add(m * m * rows.len(), |strip, out| {
                 let height = m - strip.start;
                 self.add_gram_columns(&columns, &rows, strip, out, height);
             });
-            for (g, column) in gradient.iter_mut().zip(&columns) {
-                *g += column_dot(column, &self.residual[rows.clone()]);
-            }
+            let residual = &self.residual[rows.clone()];
+            fill_pieces_of(m * rows.len(), &mut gradient, COLUMNS, |first, out| {
+                for (g, column) in out.iter_mut().zip(&columns[first..]) {
+                    *g += column_dot(column, residual);
+                }
+            });
         }
         self.check_cancel()?;
         Ok((gram, gradient))
