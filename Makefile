@@ -13,7 +13,7 @@ export RUSTDOCFLAGS ?= -D warnings
 SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
 
 .DEFAULT_GOAL := help
-.PHONY: help install build build-c build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-fastrvm \
+.PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-fastrvm \
 	bench-friedman1 bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
@@ -53,6 +53,10 @@ build-c: ## Compile the libraries for C into target/release
 
 build-tests: ## Compile the Rust tests
 	cargo test --locked --quiet --no-run
+
+# One after the other: three at a time, on two cores, keep the extension waiting, which takes longest.
+lint-and-build-tests: lint-rust
+	@$(MAKE) --no-print-directory build-tests
 
 header: ## Write rust/c/include/sparsebayes.h anew
 	WRITE_HEADER=1 cargo test --locked --quiet --package sparsebayes-c --test header
@@ -126,7 +130,7 @@ stubs: install ## Check the stubs of the extension against the binary
 # elsewhere, take about as long.
 ci: export CARGO_INCREMENTAL = 0
 ci: ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs=2 install lint-rust build-tests
+	@$(MAKE) --no-print-directory --jobs=2 install lint-and-build-tests
 	@$(MAKE) --no-print-directory format-check lint typecheck stubs test
 
 # --- the rest --------------------------------------------------------------------------------------------------------

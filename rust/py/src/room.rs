@@ -9,8 +9,9 @@ const POOL: usize = 1024;
 const KEPT: usize = 128;
 /// Numbers in the features of a smooth dictionary: at the rows, at the centres, and the same for the leading ones.
 const FEATURES: usize = 4 << 22;
-/// Square matrices of the functions at hand: Gram matrix, factor, covariance, and what is kept to go back to.
-const SQUARES: usize = 6;
+/// Square matrices of the functions at hand: Gram matrix, factor, covariance, the inverse of the factor while that is made, and what is
+/// kept to go back to.
+const SQUARES: usize = 7;
 /// Vectors of the length of the rows, and of the dictionary.
 const VECTORS: usize = 24;
 /// Beside all that: small things, and what the allocator sets aside for each thread that asks for some.
