@@ -143,16 +143,21 @@ impl WithSimd for RankOne<'_> {
     }
 }
 
-/// Completes a symmetric matrix from its lower triangle, a tile at a time: a large one outgrows the caches by its rows.
+/// Completes a symmetric matrix from its lower triangle.
 pub fn mirror(matrix: &mut DMatrix<f64>) {
-    const TILE: usize = 16;
     let size = matrix.nrows();
     let values = matrix.as_mut_slice();
+    each_below_diagonal(size, |i, j| values[i * size + j] = values[j * size + i]);
+}
+
+/// Calls `f` with each row and column below the diagonal of a matrix, a tile at a time: a large one outgrows the caches by its rows.
+pub(crate) fn each_below_diagonal(size: usize, mut f: impl FnMut(usize, usize)) {
+    const TILE: usize = 16;
     for columns in pieces(size, TILE) {
         for rows in pieces(size, TILE).skip(columns.start / TILE) {
             for j in columns.clone() {
                 for i in rows.start.max(j + 1)..rows.end {
-                    values[i * size + j] = values[j * size + i];
+                    f(i, j);
                 }
             }
         }

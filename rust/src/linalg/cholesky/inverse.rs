@@ -9,8 +9,9 @@ use super::super::aligned::{Aligned, stride};
 use super::super::parallel::pieces;
 use super::super::simd::{Simd, WithSimd};
 use super::Cholesky;
-use super::refactor::{PANEL, RUN};
-use super::tiles::{COEFFICIENTS, Tiles, Triangle, VECTORS, cover, load, outer_sum, store};
+use super::tiles::{
+    COEFFICIENTS, PANEL, RUN, Tiles, Triangle, cover, load, outer_sum, store, width,
+};
 
 /// Makes the upper triangle of the inverse, column-major; of no meaning where the factor is told to end early.
 pub(super) struct Inverse<'a> {
@@ -73,15 +74,14 @@ fn each_tile<S: Simd>(
     panel: &Range<usize>,
     mut f: impl FnMut(Range<usize>, Range<usize>),
 ) {
-    let width = VECTORS * S::F64_LANES;
-    for first in (0..panel.end).step_by(width) {
+    for first in (0..panel.end).step_by(width::<S>()) {
         if chol.is_cancelled() {
             return;
         }
         for row in panel.clone().step_by(COEFFICIENTS) {
             let end = panel.end.min(row + COEFFICIENTS);
             if first < end {
-                f(row..end, first..end.min(first + width));
+                f(row..end, first..end.min(first + width::<S>()));
             }
         }
     }

@@ -202,7 +202,7 @@ impl Cholesky {
     ) -> Result<(), NotPositiveDefinite> {
         self.reserve(n);
         self.len = n;
-        for columns in pieces(n, refactor::PANEL) {
+        for columns in pieces(n, tiles::PANEL) {
             let outcome = self.refactor_panel(columns, &a);
             if outcome.is_err() {
                 self.len = 0;

@@ -9,13 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::super::parallel::pieces;
 use super::super::simd::{Simd, WithSimd};
 use super::NotPositiveDefinite;
-use super::tiles::{COEFFICIENTS, Tiles, Triangle, VECTORS, cover, load, outer_sum, store};
-
-/// Columns of a panel: so often what is read of a large matrix is used.
-pub(super) const PANEL: usize = 48;
-
-/// Terms added at a time: a large matrix has a page of memory for each.
-pub(super) const RUN: usize = 256;
+use super::tiles::{COEFFICIENTS, RUN, Tiles, Triangle, cover, load, outer_sum, store, width};
 
 /// Turns a panel of the matrix, the columns before it being those of the factor, into columns of the factor.
 pub(super) struct Panel<'a> {
@@ -42,9 +36,8 @@ impl WithSimd for Panel<'_> {
             cancel,
         } = self;
         let tiles = |rows: Range<usize>| {
-            let height = VECTORS * S::F64_LANES;
-            let tile = move |first: usize| first..rows.end.min(first + height);
-            rows.clone().step_by(height).map(tile)
+            let tile = move |first: usize| first..rows.end.min(first + width::<S>());
+            rows.clone().step_by(width::<S>()).map(tile)
         };
         let cancelled = || cancel.is_some_and(|flag| flag.load(Ordering::Relaxed));
         for terms in pieces(columns.start, RUN) {

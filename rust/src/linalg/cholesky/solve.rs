@@ -2,8 +2,7 @@
 
 use nalgebra::DMatrix;
 
-use super::super::blas::{axpy, axpys, dot, sum_of_ln};
-use super::super::parallel::pieces;
+use super::super::blas::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
 use super::super::simd::{Simd, WithSimd, dispatch};
 use super::inverse::Inverse;
 use super::{Cholesky, TOGETHER};
@@ -94,7 +93,10 @@ impl Cholesky {
             out: out.as_mut_slice(),
             out_stride,
         });
-        mirror_upper(out.as_mut_slice(), out_stride, n);
+        let values = out.as_mut_slice();
+        each_below_diagonal(n, |i, j| {
+            values[j * out_stride + i] = values[i * out_stride + j];
+        });
     }
 
     /// The diagonal of the inverse of A.
@@ -130,17 +132,3 @@ vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_lower_from(0, this.b));
 vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_transposed_here(this.b));
-
-/// Completes the leading n x n block of a matrix whose columns are `stride` apart from its upper triangle, a tile at a time.
-fn mirror_upper(values: &mut [f64], stride: usize, n: usize) {
-    const SIDE: usize = 8;
-    for columns in pieces(n, SIDE) {
-        for rows in pieces(n, SIDE).skip(columns.start / SIDE) {
-            for j in columns.clone() {
-                for i in rows.start.max(j + 1)..rows.end {
-                    values[j * stride + i] = values[i * stride + j];
-                }
-            }
-        }
-    }
-}

@@ -333,7 +333,7 @@ fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) 
     let mut chol = Cholesky::with_capacity(n);
     chol.factor.fill(f64::NAN);
     chol.len = n;
-    for columns in pieces(n, refactor::PANEL) {
+    for columns in pieces(n, tiles::PANEL) {
         for j in columns.clone() {
             chol.column_mut(j)
                 .copy_from_slice(&a.as_slice()[j * n + j..(j + 1) * n]);
@@ -360,7 +360,7 @@ fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) 
 #[test]
 fn vectors_of_any_length_give_factor_and_inverse() {
     // Beyond a run of terms too.
-    for n in SIZES.into_iter().chain([refactor::RUN + 60]) {
+    for n in SIZES.into_iter().chain([tiles::RUN + 60]) {
         let a = of_many_rows(n);
         let all = [
             with_vectors(pulp::Scalar::new(), &a),

@@ -10,7 +10,20 @@ use super::super::simd::Simd;
 
 /// Coefficients and vectors of a tile: so many sums that none waits for itself, and no more than stay in registers.
 pub(super) const COEFFICIENTS: usize = 4;
-pub(super) const VECTORS: usize = 2;
+const VECTORS: usize = 2;
+
+/// Rows or columns of a panel: so often what is read of a large matrix is used.
+pub(super) const PANEL: usize = 48;
+
+/// Terms added at a time: a large matrix has a page of memory for each.
+pub(super) const RUN: usize = 256;
+
+/// Places that a tile is wide.
+#[inline(always)]
+#[allow(clippy::inline_always)] // a constant, once compiled
+pub(super) fn width<S: Simd>() -> usize {
+    VECTORS * S::F64_LANES
+}
 
 /// Something done to tiles.
 pub(super) trait Tiles<S: Simd> {
@@ -22,7 +35,7 @@ pub(super) trait Tiles<S: Simd> {
 #[inline(always)]
 #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
 pub(super) fn cover<S: Simd>(simd: S, places: Range<usize>, tiles: &mut impl Tiles<S>) {
-    for first in places.clone().step_by(VECTORS * S::F64_LANES) {
+    for first in places.clone().step_by(width::<S>()) {
         match (places.end - first).div_ceil(S::F64_LANES) {
             1 => tiles.tile::<1>(simd, first),
             _ => tiles.tile::<VECTORS>(simd, first),
@@ -77,11 +90,10 @@ pub(super) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f
 
 /// A lower triangle with ones for rows and columns that are not there, and the reciprocals of its diagonal: a division takes as long
 /// as a dozen of the other operations.
-#[derive(Clone, Copy)]
 pub(super) struct Triangle {
     /// Element (r, s) at `[r][s]`.
     pub(super) elements: [[f64; COEFFICIENTS]; COEFFICIENTS],
-    pub(super) reciprocals: [f64; COEFFICIENTS],
+    reciprocals: [f64; COEFFICIENTS],
 }
 
 impl Triangle {
