@@ -28,12 +28,34 @@ pub(super) struct Dictionary {
     /// Functions and weights at the last pass, to which `gradient` belongs.
     seen: Vec<(usize, f64)>,
     factors: Vec<Factors>,
+    /// The model to which `factors` belong; none once a pass has brought something new.
+    priced: Option<Priced>,
     entries: Vec<u8>,
     priors: Priors,
     /// What a function has to gain beyond [`Factors::gain_of_adding`] to be let in.
     toll: f64,
     /// Part of its length (squared) that a candidate has outside the span of the model where S is more than the error of the last pass.
     resolved: f64,
+}
+
+/// What factors of sparsity and quality depend on, beside the data.
+#[derive(PartialEq)]
+struct Priced {
+    active: Vec<usize>,
+    alpha: Vec<f64>,
+    beta: f64,
+    mu: Vec<f64>,
+}
+
+impl Priced {
+    fn of(state: &State) -> Self {
+        Self {
+            active: state.active.clone(),
+            alpha: state.alpha.clone(),
+            beta: state.beta,
+            mu: state.mu.clone(),
+        }
+    }
 }
 
 impl Dictionary {
@@ -44,6 +66,7 @@ impl Dictionary {
             gradient: Vec::new(),
             seen: Vec::new(),
             factors: Vec::new(),
+            priced: None,
             entries: vec![0; n_basis],
             priors,
             toll: 0.0,
@@ -109,6 +132,7 @@ impl Dictionary {
         self.gram.extend(wanted.into_iter().zip(sweep.gram));
         self.diag = sweep.diag;
         self.gradient = sweep.gradient;
+        self.priced = None;
         sweep.deviance
     }
 
@@ -133,7 +157,11 @@ impl Dictionary {
 
     /// S and Q of every candidate for a state that has moved since, all its functions having been in it then.
     pub(super) fn reprice(&mut self, state: &State) {
-        self.factors = self.factors_of_all(state);
+        let model = Priced::of(state);
+        if self.priced.as_ref() != Some(&model) {
+            self.factors = self.factors_of_all(state);
+            self.priced = Some(model);
+        }
     }
 
     /// Candidates for a first model: all up to `whole` of them, otherwise `size` from all over the dictionary. (Those that
