@@ -109,9 +109,16 @@ class DenseDesign:
         )
 
     @property
+    def values(self) -> FloatArray:
+        """The same for the core, which turns rows into columns itself, on several threads."""
+        block = self.blocks[0]
+        is_all = len(self.blocks) == 1 and not self.layout.bias
+        return block if is_all and block.dtype == np.float64 and block.flags.forc else self.Phi
+
+    @property
     def n_basis(self) -> int:
         """Number of functions."""
-        return int(self.Phi.shape[1])
+        return int(self.layout.bias) + sum(block.shape[1] for block in self.blocks)
 
     def fit(
         self,
@@ -123,7 +130,7 @@ class DenseDesign:
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
         return _core.fit_dense(
-            self.Phi,
+            self.values,
             target,
             weights,
             likelihood=likelihood,
@@ -142,7 +149,7 @@ class DenseDesign:
     ) -> _core.OutputPosterior:
         """Fit one model to all columns of ``targets``."""
         return _core.fit_dense_outputs(
-            self.Phi,
+            self.values,
             targets,
             weights,
             noise_variance=noise_variance,

@@ -2,6 +2,7 @@
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use sparsebayes::{DenseDesign, Error};
 
 use crate::errors::invalid;
 
@@ -62,6 +63,40 @@ pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> P
     array
         .as_slice()
         .map_err(|_| invalid(format!("{name} must be contiguous")))
+}
+
+/// The values of basis functions, in the order in which they lie in memory.
+pub(crate) struct Functions<'a> {
+    values: &'a [f64],
+    by_columns: bool,
+    n_rows: usize,
+    n_basis: usize,
+}
+
+impl<'a> Functions<'a> {
+    /// Column after column or row after row.
+    pub(crate) fn new(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
+        let values = array.as_slice().map_err(|_| {
+            invalid(format!(
+                "{name} must be contiguous; pass numpy.asfortranarray({name})"
+            ))
+        })?;
+        Ok(Self {
+            values,
+            by_columns: array.is_fortran_contiguous(),
+            n_rows: array.shape()[0],
+            n_basis: array.shape()[1],
+        })
+    }
+
+    /// Fits read columns: rows are copied first.
+    pub(crate) fn design(&self) -> Result<DenseDesign<'a>, Error> {
+        if self.by_columns {
+            DenseDesign::new(self.values, self.n_rows, self.n_basis)
+        } else {
+            DenseDesign::from_rows(self.values, self.n_rows, self.n_basis)
+        }
+    }
 }
 
 /// Numbers of basis functions; the core checks their range.

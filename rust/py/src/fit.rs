@@ -3,11 +3,11 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
-    DenseDesign, Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior,
-    Rules, Scheme, Search, Settings, Warm, fit, fit_from,
+    Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme,
+    Search, Settings, Warm, fit, fit_from,
 };
 
-use crate::arrays::{columns, vector};
+use crate::arrays::{Functions, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
@@ -223,8 +223,7 @@ pub(crate) fn fit_dense(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    let values = columns("Phi", &Phi)?;
-    let [n_rows, n_basis] = Phi.as_array().dim().into();
+    let functions = Functions::new("Phi", &Phi)?;
     let rules = rules(
         noise_variance,
         tol,
@@ -239,7 +238,7 @@ pub(crate) fn fit_dense(
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        task.solve(&DenseDesign::new(values, n_rows, n_basis)?, None, line)
+        task.solve(&functions.design()?, None, line)
     })?;
     Ok(PyPosterior(posterior))
 }

@@ -4,11 +4,10 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
-    DenseDesign, Design, Error, Noise, OutputNoise, OutputObservations, OutputPosterior, Rules,
-    fit_outputs,
+    Design, Error, Noise, OutputNoise, OutputObservations, OutputPosterior, Rules, fit_outputs,
 };
 
-use crate::arrays::{columns, vector};
+use crate::arrays::{Functions, columns, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::plain_rules;
@@ -94,8 +93,7 @@ pub(crate) fn fit_dense_outputs(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyOutputPosterior> {
-    let values = columns("Phi", &Phi)?;
-    let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
+    let functions = Functions::new("Phi", &Phi)?;
     let rules = plain_rules(tol, max_iter)?;
     let noise_variance = noise_variance.as_deref();
     let task = Task::new(
@@ -106,7 +104,7 @@ pub(crate) fn fit_dense_outputs(
         rules,
     )?;
     let posterior = run(py, n_threads, callback.as_ref(), |line| {
-        task.solve(&DenseDesign::new(values, n_rows, n_basis)?, line)
+        task.solve(&functions.design()?, line)
     })?;
     Ok(PyOutputPosterior(posterior))
 }

@@ -27,6 +27,8 @@ mod standby;
 #[cfg(feature = "fit")]
 pub(crate) mod symmetric;
 #[cfg(feature = "fit")]
+pub(crate) mod transpose;
+#[cfg(feature = "fit")]
 pub(crate) mod twofold;
 
 #[cfg(feature = "fit")]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::design::{Block, Design};
 use crate::linalg::parallel::map_pieces;
+use crate::linalg::transpose::transpose;
 use crate::{Error, Result};
 
 /// Values that one thread looks at: it takes longer than to have one come.
@@ -33,6 +34,29 @@ impl<'a> DenseDesign<'a> {
         .collect::<Result<()>>()?;
         Ok(Self {
             values,
+            n_rows,
+            n_basis,
+        })
+    }
+}
+
+impl DenseDesign<'static> {
+    /// Copies `rows`, N x K row-major, on as many threads as there are.
+    ///
+    /// # Errors
+    /// As [`DenseDesign::new`]; [`Error::Memory`].
+    pub fn from_rows(rows: &[f64], n_rows: usize, n_basis: usize) -> Result<Self> {
+        Error::check_len("Phi", n_rows * n_basis, rows.len())?;
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(rows.len())
+            .map_err(|_| Error::no_memory_for("the dictionary", rows.len()))?;
+        values.resize(rows.len(), 0.0);
+        if !transpose(rows, n_rows, &mut values) {
+            Error::check_finite("Phi", rows)?;
+        }
+        Ok(Self {
+            values: values.into(),
             n_rows,
             n_basis,
         })
