@@ -1,5 +1,6 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
+mod abreast;
 mod action;
 mod beyond;
 mod blocks;

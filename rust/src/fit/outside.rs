@@ -1,6 +1,7 @@
 //! What the members of a pool outside a model have to gain, step by step.
 
 use super::action::Factors;
+use super::dictionary::ranked;
 use super::inner::Proposal;
 use super::largest::Largest;
 use super::pool::Pool;
@@ -110,6 +111,17 @@ impl Outside {
         Some((best, gain))
     }
 
+    /// Additions that gain `least` and at least that `share` of what the best one does, best first.
+    pub(super) fn best_additions(&self, state: &State, least: f64, share: f64) -> Vec<usize> {
+        let Some((_, most)) = self.best_addition(state, least) else {
+            return Vec::new();
+        };
+        let (resolved, least) = (ALIGNED * state.beta, least.max(share * most));
+        let worth = |&(gain, i): &(f64, usize)| gain > self.least_gain(i).max(least);
+        let open = (0..self.s.len()).filter(|&i| self.may_enter(i) && self.s[i] > resolved);
+        ranked(open.map(|i| (self.gain(i), i)).filter(worth), self.s.len())
+    }
+
     /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
     fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
         let resolved = ALIGNED * state.beta;
@@ -192,23 +204,55 @@ impl Outside {
         i: usize,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Halt> {
+        let Some(gain) = self.enter(pool, state, i, f64::NEG_INFINITY)? else {
+            // The updates had drifted so far as to have it wrong.
+            self.refresh(pool, state);
+            return Ok(());
+        };
+        let k = state.len() - 1;
+        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
+        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
+        state.recentre(&mut &*pool)?;
+        recorder.step(Action::Add(i), Some(gain), state)
+    }
+
+    /// The same if it still gains `least`; S and Q of the others are those from before, until [`Outside::refresh`].
+    pub(super) fn add_unpriced(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        (i, least): (usize, f64),
+        recorder: &mut Recorder<'_>,
+    ) -> Result<bool, Halt> {
+        let Some(gain) = self.enter(pool, state, i, least)? else {
+            return Ok(false);
+        };
+        state.recentre(&mut &*pool)?;
+        recorder.step(Action::Add(i), Some(gain), state)?;
+        Ok(true)
+    }
+
+    /// Puts member `i` into the model if it gains `least` beside the functions that are there now, whatever is noted of it here; what
+    /// it gains.
+    fn enter(
+        &mut self,
+        pool: &Pool,
+        state: &mut State,
+        i: usize,
+        least: f64,
+    ) -> Result<Option<f64>, Halt> {
         let mut products = Vec::with_capacity(state.len());
         let entrant = pool.entrant(i, state, &mut products);
         let projection = state.project(&entrant);
         let factors = projection.1;
         self.entries[i] = self.entries[i].saturating_add(1);
-        let Some(alpha) = factors.optimal_alpha() else {
-            // The updates had drifted so far as to have it wrong.
-            self.refresh(pool, state);
-            return Ok(());
+        let gain = factors.gain_of_adding();
+        let Some(alpha) = factors.optimal_alpha().filter(|_| gain >= least) else {
+            return Ok(None);
         };
         state.add(&entrant, projection, alpha)?;
         self.set_open(i, false);
-        let k = state.len() - 1;
-        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
-        state.recentre(&mut &*pool)?;
-        recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)
+        Ok(Some(gain))
     }
 
     /// Re-estimates or deletes an active function.

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::abreast::ALIKE;
 use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
 use super::outside::Outside;
@@ -40,7 +41,9 @@ pub(super) fn search(
     most_trials: usize,
     opening: Opening,
 ) -> Result<bool, Halt> {
-    if state.len() == 0 {
+    // Where no function could stand in for another, settling is all there would be to it, and whoever goes on from here does that.
+    let settles = opening == Opening::Settling && pool.is_spread;
+    if state.len() == 0 || settles {
         return Ok(false);
     }
     let before = state.log_posterior();
@@ -212,14 +215,12 @@ impl Pool {
     /// Whether a function outside the model is so aligned with function `j` of it that it could do part of what that does. Of
     /// columns that are all but orthogonal the same come back.
     fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
-        /// Squared cosine.
-        const LEAST: f64 = 0.04;
         let mut alike = self
             .gram
             .column(j)
             .iter()
             .enumerate()
-            .filter(|&(i, g)| g * g > LEAST * self.gram[(i, i)] * self.gram[(j, j)]);
+            .filter(|&(i, g)| g * g > ALIKE * self.gram[(i, i)] * self.gram[(j, j)]);
         alike.any(|(i, _)| !active.contains(&i))
     }
 

@@ -460,7 +460,8 @@ impl State {
         }
     }
 
-    fn reserve(&mut self, m: usize) {
+    /// Makes room for `m` functions in all.
+    pub(super) fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
             let capacity = stride(m + m / 2);
             self.gram.resize_mut(capacity, capacity, 0.0);
