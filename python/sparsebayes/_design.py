@@ -118,7 +118,7 @@ class DenseDesign:
     @property
     def n_basis(self) -> int:
         """Number of functions."""
-        return int(self.layout.bias) + sum(block.shape[1] for block in self.blocks)
+        return int(self.layout.bias) + sum(int(block.shape[1]) for block in self.blocks)
 
     def fit(
         self,
