@@ -66,14 +66,14 @@ pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> P
 }
 
 /// The values of basis functions, in the order in which they lie in memory.
-pub(crate) struct Functions<'a> {
+pub(crate) struct BasisValues<'a> {
     values: &'a [f64],
     by_columns: bool,
     n_rows: usize,
     n_basis: usize,
 }
 
-impl<'a> Functions<'a> {
+impl<'a> BasisValues<'a> {
     /// Column after column or row after row.
     pub(crate) fn new(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
         let values = array.as_slice().map_err(|_| {

@@ -7,7 +7,7 @@ use sparsebayes::{
     Search, Settings, Warm, fit, fit_from,
 };
 
-use crate::arrays::{Functions, vector};
+use crate::arrays::{BasisValues, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
@@ -223,7 +223,7 @@ pub(crate) fn fit_dense(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    let functions = Functions::new("Phi", &Phi)?;
+    let phi = BasisValues::new("Phi", &Phi)?;
     let rules = rules(
         noise_variance,
         tol,
@@ -238,7 +238,7 @@ pub(crate) fn fit_dense(
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        task.solve(&functions.design()?, None, line)
+        task.solve(&phi.design()?, None, line)
     })?;
     Ok(PyPosterior(posterior))
 }

@@ -7,7 +7,7 @@ use sparsebayes::{
     Design, Error, Noise, OutputNoise, OutputObservations, OutputPosterior, Rules, fit_outputs,
 };
 
-use crate::arrays::{Functions, columns, vector};
+use crate::arrays::{BasisValues, columns, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::plain_rules;
@@ -93,7 +93,7 @@ pub(crate) fn fit_dense_outputs(
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyOutputPosterior> {
-    let functions = Functions::new("Phi", &Phi)?;
+    let phi = BasisValues::new("Phi", &Phi)?;
     let rules = plain_rules(tol, max_iter)?;
     let noise_variance = noise_variance.as_deref();
     let task = Task::new(
@@ -104,7 +104,7 @@ pub(crate) fn fit_dense_outputs(
         rules,
     )?;
     let posterior = run(py, n_threads, callback.as_ref(), |line| {
-        task.solve(&functions.design()?, line)
+        task.solve(&phi.design()?, line)
     })?;
     Ok(PyOutputPosterior(posterior))
 }

@@ -65,7 +65,7 @@ pub(super) fn add_all(
 mod tests {
     use nalgebra::DMatrix;
 
-    use super::super::search::tests::model_of;
+    use super::super::search::tests::{COLUMNS, model_of};
     use super::super::settings::FREE;
     use super::*;
     use crate::linalg::Lower;
@@ -87,13 +87,7 @@ mod tests {
     #[test]
     fn what_has_something_to_gain_comes_in_and_gains_what_was_promised() {
         // The fourth goes with the first two, and has nothing to gain beside them.
-        let columns = [
-            [2.0, 0.0, 0.0, 0.0],
-            [0.0, 1.0, 0.0, 0.0],
-            [0.0, 0.0, 3.0, 0.0],
-            [1.0, 0.5, 0.0, 0.0],
-        ];
-        let (pool, model) = model_of(&columns, [3.0, -3.0, 2.0, 0.1], 0);
+        let (pool, model) = model_of(&COLUMNS, [3.0, -3.0, 2.0, 0.1], 0);
         let (mut state, mut outside) = (model.state, model.outside);
         let before = state.clone();
         let mut steps = Vec::new();

@@ -1,7 +1,8 @@
 //! Tipping & Faul's loop over a pool: the single change that gains most, again and again.
 //!
 //! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step ([`Outside`]), by the
-//! update formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache.
+//! update formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache. Only where columns
+//! are nearly at right angles are S and Q left to wait for several additions: see [`abreast`].
 
 use super::abreast;
 use super::inner::{self, Proposal};
@@ -82,6 +83,7 @@ pub(super) fn climb_from(
         };
         if !is_priced || (&state.alpha, state.beta) != (&before.alpha, before.beta) {
             outside.refresh(pool, state);
+            is_priced = true;
         }
         let added = if abreast {
             let Some(added) = abreast::add_all(pool, state, outside, effort, &before, recorder)?

@@ -116,23 +116,26 @@ impl Outside {
         let Some((_, most)) = self.best_addition(state, least) else {
             return Vec::new();
         };
-        let (resolved, least) = (ALIGNED * state.beta, least.max(share * most));
-        let worth = |&(gain, i): &(f64, usize)| gain > self.least_gain(i).max(least);
-        let open = (0..self.s.len()).filter(|&i| self.may_enter(i) && self.s[i] > resolved);
-        ranked(open.map(|i| (self.gain(i), i)).filter(worth), self.s.len())
+        let worth = self.additions(state, least.max(share * most));
+        ranked(worth.map(|(i, gain)| (gain, i)), self.s.len())
     }
 
     /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
     fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
-        let resolved = ALIGNED * state.beta;
-        (0..self.s.len())
-            .filter(|&i| self.may_enter(i) && self.s[i] > resolved)
-            .map(|i| (i, self.gain(i)))
-            .filter(|&(i, gain)| gain > self.least_gain(i).max(least))
+        self.additions(state, least)
             .fold(None, |best: Option<(usize, f64)>, next| match best {
                 Some(best) if next.1 <= best.1 * (1.0 + TIE) => Some(best),
                 _ => Some(next),
             })
+    }
+
+    /// All that may enter and gains more than `least`, and how much.
+    fn additions(&self, state: &State, least: f64) -> impl Iterator<Item = (usize, f64)> {
+        let resolved = ALIGNED * state.beta;
+        (0..self.s.len())
+            .filter(move |&i| self.may_enter(i) && self.s[i] > resolved)
+            .map(|i| (i, self.gain(i)))
+            .filter(move |&(i, gain)| gain > self.least_gain(i).max(least))
     }
 
     /// What adding member `i` gains.

@@ -247,7 +247,7 @@ pub(super) mod tests {
     pub(in super::super) const ROWS: usize = 4;
 
     /// Three columns at right angles, and one between the first two.
-    const COLUMNS: [[f64; ROWS]; 4] = [
+    pub(in super::super) const COLUMNS: [[f64; ROWS]; 4] = [
         [2.0, 0.0, 0.0, 0.0],
         [0.0, 1.0, 0.0, 0.0],
         [0.0, 0.0, 3.0, 0.0],
