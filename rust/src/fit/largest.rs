@@ -14,84 +14,121 @@ pub(super) struct Largest<'a> {
     pub(super) resolved: f64,
 }
 
-/// Candidates that are compared side by side: enough to hide how long a comparison takes.
-const SIDE: usize = 16;
+/// Vectors of candidates that are compared side by side: enough to hide how long a comparison takes.
+const SIDE: usize = 4;
 
-/// For each place side by side the candidate that leads so far, by its number, and its q^2 and s.
-#[derive(Clone, Copy)]
-struct Leaders {
-    square: [f64; SIDE],
-    s: [f64; SIDE],
-    at: [f64; SIDE],
-}
+/// The numbers of the lanes of the widest vectors.
+const LANES: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
 
 impl WithSimd for Largest<'_> {
     type Output = Option<usize>;
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) -> Option<usize> {
-        let mut leaders = Leaders {
-            square: [1.0; SIDE],
-            s: [1.0; SIDE],
-            at: [-1.0; SIDE],
-        };
-        let (s, s_rest) = self.s.as_chunks::<SIDE>();
-        let (q, q_rest) = self.q.as_chunks::<SIDE>();
-        let (open, open_rest) = self.open.as_chunks::<SIDE>();
-        let mut first = 0.0;
+    fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
+        let (s, s_rest) = S::as_simd_f64s(self.s);
+        let (q, q_rest) = S::as_simd_f64s(self.q);
+        let (open, open_rest) = S::as_simd_f64s(self.open);
+        let (s, s_end) = s.as_chunks::<SIDE>();
+        let (q, q_end) = q.as_chunks::<SIDE>();
+        let (open, open_end) = open.as_chunks::<SIDE>();
+        let resolved = simd.splat_f64s(self.resolved);
+        let mut leaders = [Leaders::nobody(simd); SIDE];
+        let mut next = simd.partial_load_f64s(&LANES[..S::F64_LANES]);
+        let lanes = simd.splat_f64s(S::F64_LANES as f64);
         for ((s, q), open) in s.iter().zip(q).zip(open) {
-            leaders.meet(s, q, open, self.resolved, first);
-            first += SIDE as f64;
+            for side in 0..SIDE {
+                let met = (s[side], q[side], open[side]);
+                leaders[side].meet(simd, met, resolved, next);
+                next = simd.add_f64s(next, lanes);
+            }
         }
-        let [mut s, mut q, mut open] = [[0.0; SIDE]; 3];
-        s[..s_rest.len()].copy_from_slice(s_rest);
-        q[..q_rest.len()].copy_from_slice(q_rest);
-        open[..open_rest.len()].copy_from_slice(open_rest);
-        leaders.meet(&s, &q, &open, self.resolved, first);
-        leaders.first()
+        for ((&s, &q), &open) in s_end.iter().zip(q_end).zip(open_end) {
+            leaders[0].meet(simd, (s, q, open), resolved, next);
+            next = simd.add_f64s(next, lanes);
+        }
+        let rest = [s_rest, q_rest, open_rest].map(|rest| simd.partial_load_f64s(rest));
+        leaders[0].meet(simd, rest.into(), resolved, next);
+        first(simd, leaders)
     }
 }
 
-impl Leaders {
-    /// Lets candidates take the lead, each in its place, by more than a tie. Ratios are compared by products, for divisions take long.
+/// In each lane the candidate that leads so far: its q^2 and s, and its number.
+#[derive(Clone, Copy)]
+struct Leaders<S: Simd> {
+    square: S::f64s,
+    s: S::f64s,
+    at: S::f64s,
+}
+
+impl<S: Simd> Leaders<S> {
+    /// What there is to beat.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code
-    fn meet(
-        &mut self,
-        s: &[f64; SIDE],
-        q: &[f64; SIDE],
-        open: &[f64; SIDE],
-        resolved: f64,
-        first: f64,
-    ) {
-        for place in 0..SIDE {
-            let square = open[place] * (q[place] * q[place]);
-            let square = if s[place] > resolved { square } else { 0.0 };
-            let ahead = square * self.s[place] > (1.0 + TIE) * self.square[place] * s[place];
-            self.square[place] = if ahead { square } else { self.square[place] };
-            self.s[place] = if ahead { s[place] } else { self.s[place] };
-            self.at[place] = if ahead {
-                first + place as f64
-            } else {
-                self.at[place]
-            };
+    #[allow(clippy::inline_always)] // as `Largest`
+    fn nobody(simd: S) -> Self {
+        Self {
+            square: simd.splat_f64s(1.0),
+            s: simd.splat_f64s(1.0),
+            at: simd.splat_f64s(-1.0),
         }
     }
 
-    /// The first of all that lead but for a tie.
-    fn first(&self) -> Option<usize> {
-        let leads = |place: &usize| self.at[*place] >= 0.0;
-        let ratio = |place: usize| self.square[place] / self.s[place];
-        let most = (0..SIDE).filter(leads).map(ratio).reduce(f64::max)?;
-        let at = (0..SIDE)
-            .filter(|place| leads(place) && ratio(*place) * (1.0 + TIE) >= most)
-            .map(|place| self.at[place])
-            .reduce(f64::min)?;
-        // A place in a slice, which a float holds exactly.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        Some(at as usize)
+    /// Lets candidates, by their S, Q and whether they may enter, take the lead, each in its lane, by more than a tie. Ratios are
+    /// compared by products, for divisions take long.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Largest`
+    fn meet(
+        &mut self,
+        simd: S,
+        (s, q, open): (S::f64s, S::f64s, S::f64s),
+        resolved: S::f64s,
+        numbers: S::f64s,
+    ) {
+        let square = simd.mul_f64s(open, simd.mul_f64s(q, q));
+        let is_resolved = simd.greater_than_f64s(s, resolved);
+        let square = simd.select_f64s(is_resolved, square, simd.splat_f64s(0.0));
+        // Rounding may have made less than nothing of S.
+        let s = simd.max_f64s(s, resolved);
+        let ahead = simd.mul_f64s(simd.splat_f64s(1.0 + TIE), self.square);
+        let to_beat = simd.mul_f64s(ahead, s);
+        let leads = simd.greater_than_f64s(simd.mul_f64s(square, self.s), to_beat);
+        self.square = simd.select_f64s(leads, square, self.square);
+        self.s = simd.select_f64s(leads, s, self.s);
+        self.at = simd.select_f64s(leads, numbers, self.at);
     }
+
+    /// q^2 / s where somebody leads.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Largest`
+    fn ratio(&self, simd: S) -> S::f64s {
+        let zero = simd.splat_f64s(0.0);
+        let is_nobody = simd.less_than_f64s(self.at, zero);
+        simd.select_f64s(is_nobody, zero, simd.div_f64s(self.square, self.s))
+    }
+}
+
+/// The first of all that lead but for a tie.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Largest`
+fn first<S: Simd>(simd: S, leaders: [Leaders<S>; SIDE]) -> Option<usize> {
+    let mut most = simd.splat_f64s(0.0);
+    for led in &leaders {
+        most = simd.max_f64s(most, led.ratio(simd));
+    }
+    let most = simd.reduce_max_f64s(most);
+    if most == 0.0 {
+        return None;
+    }
+    let nowhere = simd.splat_f64s(f64::INFINITY);
+    let mut at = nowhere;
+    for led in &leaders {
+        let nearly = simd.mul_f64s(led.ratio(simd), simd.splat_f64s(1.0 + TIE));
+        let is_first = simd.greater_than_or_equal_f64s(nearly, simd.splat_f64s(most));
+        at = simd.min_f64s(at, simd.select_f64s(is_first, led.at, nowhere));
+    }
+    // A place in a slice, which a float holds exactly.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    Some(simd.reduce_min_f64s(at) as usize)
 }
 
 #[cfg(test)]
@@ -99,18 +136,25 @@ mod tests {
     use super::*;
     use crate::linalg::simd::dispatch;
 
+    /// The same with vectors of every length.
     fn largest(s: &[f64], q: &[f64], open: &[f64]) -> Option<usize> {
-        dispatch(Largest {
+        let all = || Largest {
             s,
             q,
             open,
             resolved: 0.1,
-        })
+        };
+        let found = dispatch(all());
+        assert_eq!(all().with_simd(pulp::Scalar::new()), found);
+        assert_eq!(all().with_simd(pulp::Scalar128b), found);
+        assert_eq!(all().with_simd(pulp::Scalar256b), found);
+        assert_eq!(all().with_simd(pulp::Scalar512b), found);
+        found
     }
 
     #[test]
     fn the_candidate_that_gains_most_is_found_wherever_it_is() {
-        for n in [0, 1, 15, 16, 17, 50] {
+        for n in [0, 1, 15, 16, 17, 31, 32, 33, 50, 75] {
             let s: Vec<f64> = (0..n).map(|i| 1.0 + (i as f64).cos().abs()).collect();
             for at in 0..n {
                 let mut q = vec![0.9; n];
@@ -120,6 +164,20 @@ mod tests {
                 assert_eq!(largest(&s, &q, &open), Some(at));
                 open[at] = 0.0;
                 assert_eq!(largest(&s, &q, &open), None);
+            }
+        }
+    }
+
+    #[test]
+    fn one_whose_s_rounding_made_negative_hides_nobody() {
+        let n = 70;
+        let open = vec![1.0; n];
+        for negative in 0..n {
+            for at in (0..n).filter(|&at| at != negative) {
+                let (mut s, mut q) = (vec![1.0; n], vec![0.5; n]);
+                (s[negative], q[negative]) = (-1e-9, 7.0);
+                q[at] = 2.0;
+                assert_eq!(largest(&s, &q, &open), Some(at));
             }
         }
     }
