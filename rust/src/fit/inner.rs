@@ -47,7 +47,8 @@ impl Proposal {
 impl Outlook {
     /// Takes function `k` into account; moves that gain less than `least` do not count.
     fn consider(&mut self, state: &State, k: usize, least: f64) {
-        if state.moves_for_less(k, least) {
+        let enough = self.best_move.map_or(least, |best| best.gain.max(least));
+        if state.moves_for_less(k, enough) {
             return;
         }
         let (factors, old) = (state.factors(k), state.alpha[k]);
