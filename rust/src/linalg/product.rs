@@ -93,11 +93,11 @@ enum Part {
 }
 
 impl Part {
-    /// How many columns of B, of so many, meet the columns of A from the `i`-th on that lie in a tile.
-    fn columns(self, i: usize, all: usize) -> usize {
+    /// How many columns of B, of so many, meet the columns of A before the `end`-th from the diagonal down.
+    fn columns(self, end: usize, all: usize) -> usize {
         match self {
             Self::Whole => all,
-            Self::Lower => all.min(i + P),
+            Self::Lower => all.min(end),
         }
     }
 }
@@ -131,16 +131,27 @@ struct Run<'a> {
     out_stride: usize,
 }
 
-/// Columns of A and of B in a tile: its sums fill the registers of a processor that has 16.
-const P: usize = 4;
-const R: usize = 3;
-
 impl WithSimd for Run<'_> {
     type Output = ();
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
+        // The sums of a tile fill the registers: with twice as many, each column is read half as often. How wide a tile
+        // is does not show in what comes out of it.
+        if S::REGISTER_COUNT < 32 {
+            self.by_tiles::<S, 4, 3>(simd);
+        } else {
+            self.by_tiles::<S, 6, 4>(simd);
+        }
+    }
+}
+
+impl Run<'_> {
+    /// By tiles of `P` columns of A and `R`, three or four, of B.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn by_tiles<S: Simd, const P: usize, const R: usize>(self, simd: S) {
         let Self {
             part,
             a,
@@ -153,7 +164,7 @@ impl WithSimd for Run<'_> {
             // A tile over the border repeats the last column, and its sums are dropped.
             let left: [&[f64]; P] =
                 std::array::from_fn(|k| a.column((i + k).min(a.n_columns - 1), &rows));
-            let n_right = part.columns(i, b.n_columns);
+            let n_right = part.columns(i + P, b.n_columns);
             for j in (0..n_right).step_by(R) {
                 let right: [&[f64]; R] =
                     std::array::from_fn(|k| b.column((j + k).min(n_right - 1), &rows));
@@ -161,6 +172,10 @@ impl WithSimd for Run<'_> {
                 match n_right - j {
                     1 => sums[..1].copy_from_slice(&tile(simd, left, [right[0]])),
                     2 => sums[..2].copy_from_slice(&tile(simd, left, [right[0], right[1]])),
+                    3 => {
+                        let right = [right[0], right[1], right[2]];
+                        sums[..3].copy_from_slice(&tile(simd, left, right));
+                    }
                     _ => sums = tile(simd, left, right),
                 }
                 for (jj, sums) in sums.iter().enumerate().take(n_right - j) {
@@ -176,7 +191,11 @@ impl WithSimd for Run<'_> {
 /// Inner products of every column on the left with every one on the right.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `Run`
-fn tile<S: Simd, const C: usize>(simd: S, left: [&[f64]; P], right: [&[f64]; C]) -> [[f64; P]; C] {
+fn tile<S: Simd, const P: usize, const C: usize>(
+    simd: S,
+    left: [&[f64]; P],
+    right: [&[f64]; C],
+) -> [[f64; P]; C] {
     let (left_heads, left_tails) = split::<S, P>(left);
     let (right_heads, right_tails) = split::<S, C>(right);
     let mut sums = [[simd.splat_f64s(0.0); P]; C];
@@ -218,21 +237,33 @@ mod tests {
     use super::*;
     use crate::linalg::blas::dot;
 
+    const SHAPES: [(usize, usize, usize); 7] = [
+        (37, 7, 9),
+        (1100, 7, 1),
+        (3, 7, 9),
+        (37, 2, 10),
+        (513, 13, 11),
+        (0, 2, 2),
+        (4, 0, 0),
+    ];
+
+    /// Columns of A, one row more than so many, and of B.
+    fn factors((n, p, r): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
+        let a = (0..(n + 1) * p).map(|i| (i as f64).sin()).collect();
+        (a, (0..n * r).map(|i| (i as f64).cos()).collect())
+    }
+
+    fn bits(values: &[f64]) -> Vec<u64> {
+        values.iter().map(|v| v.to_bits()).collect()
+    }
+
     #[test]
     fn the_product_is_the_table_of_inner_products() {
-        for (n, p, r) in [
-            (37, 7, 9),
-            (1100, 7, 1),
-            (3, 7, 9),
-            (37, 2, 9),
-            (513, 4, 3),
-            (0, 2, 2),
-            (4, 0, 0),
-        ] {
-            let a: Vec<f64> = (0..(n + 1) * p).map(|i| (i as f64).sin()).collect();
-            let b: Vec<f64> = (0..n * r).map(|i| (i as f64).cos()).collect();
+        for shape in SHAPES {
+            let ((n, p, r), (a, b)) = (shape, factors(shape));
+            let (left, right) = (Tall::new(&a, n + 1, p), Tall::new(&b, n, r));
             let mut out = vec![1.0; p * r];
-            add_transpose_product(Tall::new(&a, n + 1, p), Tall::new(&b, n, r), n, &mut out, p);
+            add_transpose_product(left, right, n, &mut out, p);
             for i in 0..p {
                 for j in 0..r {
                     let column = &a[i * (n + 1)..i * (n + 1) + n];
@@ -240,14 +271,35 @@ mod tests {
                     assert!((out[j * p + i] - expected).abs() < 1e-11);
                 }
             }
-            let (left, right) = (Tall::new(&a, n + 1, p), Tall::new(&b, n, r));
             let mut lower = vec![1.0; p * r];
             add_lower_transpose_product(left, right, n, &mut lower, p);
-            let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
             for j in 0..p.min(r) {
                 let below = j * p + j..(j + 1) * p;
                 assert_eq!(bits(&lower[below.clone()]), bits(&out[below]));
             }
+        }
+    }
+
+    /// Rows are few enough for one run.
+    fn by_tiles<const P: usize, const R: usize>(shape: (usize, usize, usize)) -> Vec<u64> {
+        let ((n, p, r), (a, b)) = (shape, factors(shape));
+        let mut out = vec![0.0; p * r];
+        let run = Run {
+            part: Part::Whole,
+            a: Tall::new(&a, n + 1, p),
+            b: Tall::new(&b, n, r),
+            rows: 0..n,
+            out: &mut out,
+            out_stride: p,
+        };
+        run.by_tiles::<_, P, R>(pulp::Scalar256b);
+        bits(&out)
+    }
+
+    #[test]
+    fn tiles_of_every_width_make_the_same_product() {
+        for shape in SHAPES {
+            assert_eq!(by_tiles::<4, 3>(shape), by_tiles::<6, 4>(shape));
         }
     }
 }
