@@ -165,11 +165,12 @@ impl Pool {
         state: &State,
         gram: &'g mut Vec<f64>,
     ) -> Entrant<'g> {
+        let column = self.gram.column(i);
         gram.clear();
-        gram.extend(state.active.iter().map(|&j| self.gram[(j, i)]));
+        gram.extend(state.active.iter().map(|&j| column[j]));
         Entrant {
             index: i,
-            gram_self: self.gram[(i, i)],
+            gram_self: column[i],
             gradient: self.projections[i] - dot(gram, state.reference()),
             prior: self.priors.of(i),
             gram,
@@ -182,11 +183,8 @@ impl Pool {
     }
 
     fn product(&self, i: usize, active: &[usize], mu: &[f64]) -> f64 {
-        active
-            .iter()
-            .zip(mu)
-            .map(|(&j, m)| m * self.gram[(j, i)])
-            .sum()
+        let column = self.gram.column(i);
+        active.iter().zip(mu).map(|(&j, m)| m * column[j]).sum()
     }
 }
 

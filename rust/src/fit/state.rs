@@ -11,7 +11,7 @@ use super::record::Recorded;
 use crate::Result;
 use crate::linalg::Cholesky;
 use crate::linalg::aligned::stride;
-use crate::linalg::blas::{axpy, bilinear, dot, head, head_mut, rank_one, sum_of_ln};
+use crate::linalg::blas::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
 use crate::stats::Statistics;
 
 /// Active functions, hyperparameters and the Gaussian posterior over weights.
@@ -89,15 +89,6 @@ impl Clone for State {
             work: Vec::new(),
         }
     }
-}
-
-/// The leading `m` x `m` block in a matrix with more room.
-fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
-    let mut copy = DMatrix::zeros(capacity, capacity);
-    for j in 0..m {
-        head_mut(&mut copy, j, m).copy_from_slice(head(matrix, j, m));
-    }
-    copy
 }
 
 impl State {
@@ -464,9 +455,10 @@ impl State {
     pub(super) fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
             let capacity = stride(m + m / 2);
-            self.gram.resize_mut(capacity, capacity, 0.0);
-            self.sigma.resize_mut(capacity, capacity, 0.0);
+            self.gram = leading(&self.gram, self.len(), capacity);
+            self.sigma = leading(&self.sigma, self.len(), capacity);
         }
+        self.chol.reserve(m);
     }
 }
 

@@ -104,6 +104,15 @@ pub fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
     &mut matrix.as_mut_slice()[start..start + m]
 }
 
+/// The leading `m` x `m` block in a matrix with more room.
+pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
+    let mut copy = DMatrix::zeros(capacity, capacity);
+    for j in 0..m {
+        head_mut(&mut copy, j, m).copy_from_slice(head(matrix, j, m));
+    }
+    copy
+}
+
 /// The sum of the logarithms of positive numbers: of eight at a time that of their product, which takes an eighth of the time.
 #[must_use]
 pub fn sum_of_ln(values: &[f64]) -> f64 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nalgebra::DMatrix;
 
 use super::aligned::stride;
-use super::blas::dot;
+use super::blas::{dot, leading};
 use super::parallel::pieces;
 use super::simd::dispatch;
 
@@ -141,10 +141,11 @@ impl Cholesky {
         &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]
     }
 
-    fn reserve(&mut self, len: usize) {
+    /// Makes room for `len` rows in all.
+    pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.factor.nrows() {
             let capacity = stride((self.factor.nrows() + self.factor.nrows() / 2).max(len));
-            self.factor.resize_mut(capacity, capacity, 0.0);
+            self.factor = leading(&self.factor, self.len, capacity);
             self.work = Vec::with_capacity(capacity);
             self.spare = Vec::with_capacity(capacity);
         }
