@@ -143,6 +143,9 @@ class SparseBayesEstimator(Trainable):
 
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
+    #: Whether fits hand X to the core as it is, which sees what is not finite: to look for that first is one
+    #: more pass over all of X.
+    _core_reads_X: ClassVar[bool] = False
 
     @abstractmethod
     def _design(self, training: Training) -> Design:
@@ -190,7 +193,13 @@ class SparseBayesEstimator(Trainable):
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
         training = check_training(
-            self, X, y, sample_weight, labels=self._labels, outputs=self._takes_outputs()
+            self,
+            X,
+            y,
+            sample_weight,
+            labels=self._labels,
+            outputs=self._takes_outputs(),
+            unread=self._core_reads_X,
         )
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()

@@ -198,6 +198,8 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
 class ColumnBasis(SparseBayesEstimator):
     """The columns of X as they are, after a bias if there is one."""
 
+    _core_reads_X = True
+
     if TYPE_CHECKING:
         fit_intercept: bool
         n_features_in_: int
@@ -211,6 +213,17 @@ class ColumnBasis(SparseBayesEstimator):
     def _design(self, training: Training) -> Design:
         check_sizes(training.X)
         return DenseDesign([training.X], self._layout(training))
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        try:
+            return super()._infer(training, targets, likelihood, settings)
+        except ValueError as error:
+            failure = error
+        # Of what is not finite in X nothing has been said yet.
+        check_X(self, training.X, reset=False)
+        raise failure
 
     def _dense(self, training: Training) -> FloatArray:
         return DenseDesign([training.X], self._layout(training)).Phi

@@ -49,13 +49,16 @@ def check_training(
     labels: bool,
     reset: bool = True,
     outputs: bool = False,
+    unread: bool = False,
 ) -> Training:
     """Check training data: numbers, finite, shapes that agree, weights that make sense.
 
     ``labels``: y holds class labels. ``reset``: remember the features of X in ``estimator``; else compare
-    with them. ``outputs``: y may have several columns.
+    with them. ``outputs``: y may have several columns. ``unread``: X need not be read where nothing else is
+    to be found out; whoever takes it sees what is not finite, and asks `check_X` what to say.
     """
-    values = check_X(estimator, X, reset=reset)
+    # Rows that weigh nothing are left out below, and have to be numbers all the same.
+    values = check_X(estimator, X, reset=reset, unread=unread and sample_weight is None)
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
@@ -140,11 +143,14 @@ def _are_few_integers(labels: NDArray[Any]) -> bool:
     return int(labels.max()) - int(labels.min()) < len(labels) // 2
 
 
-def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
-    """Check X and return it as finite float64 in C order; a view where it already is that."""
+def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) -> FloatArray:
+    """Check X and return it as finite float64 in C order; a view where it already is that.
+
+    ``unread``: see `check_training`.
+    """
     with naming("X"):
         refuse_mask("X", X)
-        if _is_checked(X, 2):
+        if _is_checked(X, 2, unread=unread):
             if reset:
                 # What scikit-learn does too, after a search for names of columns that takes longer than the
                 # rest of these checks; an array has none.
@@ -157,13 +163,17 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
         return as_float64("X", values, PLAIN)
 
 
-def _is_checked(values: ArrayLike, ndim: int) -> TypeGuard[FloatArray]:
-    """Tell whether these are what checks would return; of a few rows they take longer than to look."""
+def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGuard[FloatArray]:
+    """Tell whether these are what checks would return; of a few rows they take longer than to look.
+
+    ``unread``: but for what is not finite.
+    """
     if type(values) is not np.ndarray or values.dtype != np.float64:
         return False
     if values.ndim != ndim or values.size == 0:
         return False
-    return values.flags.c_contiguous and values.flags.aligned and bool(np.isfinite(values.sum()))
+    is_plain = values.flags.c_contiguous and values.flags.aligned
+    return is_plain and (unread or bool(np.isfinite(values.sum())))
 
 
 def check_sizes(X: FloatArray) -> None:

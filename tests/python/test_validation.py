@@ -49,6 +49,23 @@ def test_bad_X_is_refused_by_name(kind, case):
             kind().fit(X, Y).predict(BAD_X[case])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("settings", [{}, {"fit_intercept": True}])
+@pytest.mark.parametrize("kind", [SparseBayesRegressor, SparseBayesClassifier])
+def test_what_is_not_finite_in_columns_is_said_as_elsewhere(kind, settings, value):
+    bad = spoiled(X, value)
+    with pytest.raises(ValueError, match="X contains") as elsewhere:
+        kind(**settings).fit(bad.tolist(), Y)
+    model = kind(**settings).fit(X, Y)
+    coef = model.coef_.copy()
+    for weights in (None, np.ones(12), np.arange(12) != 1):
+        with pytest.raises(ValueError, match="X contains") as here:
+            model.fit(bad, Y, sample_weight=weights)
+        assert str(here.value) == str(elsewhere.value)
+        assert here.value.__context__ is None
+        np.testing.assert_array_equal(model.coef_, coef)
+
+
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_sparse_X_is_told_what_to_do(kind):
     with pytest.raises(TypeError, match=r"X.*toarray"):
