@@ -27,7 +27,7 @@ const LEAST_SHARE: f64 = 0.03;
 pub(super) fn is_spread(gram: &Symmetric, size: usize) -> bool {
     let diagonal = gram.diagonal();
     let is_apart = |j: usize| {
-        let mut pairs = gram.column(j)[..j].iter().zip(&diagonal);
+        let mut pairs = gram.column(j)[..j].iter().zip(diagonal);
         pairs.all(|(g, d)| g * g <= ALIKE * d * diagonal[j])
     };
     size >= LEAST_MEMBERS && (0..size).all(is_apart)

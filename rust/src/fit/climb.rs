@@ -192,8 +192,8 @@ fn add_several(
 impl Pool {
     /// Whether the squared cosine of function `i` and one of these is more than `least`.
     pub(super) fn has_like(&self, i: usize, active: &[usize], least: f64) -> bool {
-        let gram = &self.gram;
-        let is_like = |j: usize| gram[(i, j)].powi(2) > least * gram[(i, i)] * gram[(j, j)];
+        let (products, diagonal) = (self.gram.column(i), self.gram.diagonal());
+        let is_like = |j: usize| products[j].powi(2) > least * diagonal[i] * diagonal[j];
         active.iter().any(|&j| is_like(j))
     }
 }

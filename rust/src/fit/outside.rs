@@ -81,8 +81,9 @@ impl Outside {
                 }
                 solve_lanes(&lower, &mut lanes);
                 let overlap = square_lanes(&lanes);
-                for ((s, i), overlap) in s.iter_mut().zip(members).zip(overlap) {
-                    *s = state.beta * pool.gram[(i, i)] - overlap;
+                let own = &pool.gram.diagonal()[members];
+                for ((s, own), overlap) in s.iter_mut().zip(own).zip(overlap) {
+                    *s = state.beta * own - overlap;
                 }
             }
         });

@@ -249,7 +249,7 @@ impl Statistics for &Pool {
             .map(|i| self.projections[i] - self.product(i, active, mu))
             .collect();
         Ok(Sweep {
-            diag: self.gram.diagonal(),
+            diag: self.gram.diagonal().to_vec(),
             gradient,
             gram: wanted
                 .iter()

@@ -215,13 +215,10 @@ impl Pool {
     /// Whether a function outside the model is so aligned with function `j` of it that it could do part of what that does. Of
     /// columns that are all but orthogonal the same come back.
     fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
-        let mut alike = self
-            .gram
-            .column(j)
-            .iter()
-            .enumerate()
-            .filter(|&(i, g)| g * g > ALIKE * self.gram[(i, i)] * self.gram[(j, j)]);
-        alike.any(|(i, _)| !active.contains(&i))
+        let diagonal = self.gram.diagonal();
+        let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
+        let is_like = |g: &f64, own: &f64| g * g > ALIKE * own * diagonal[j];
+        products.any(|(i, (g, own))| is_like(g, own) && !active.contains(&i))
     }
 
     /// The active functions most aligned with `seed`, itself among them; none if it is not active.
@@ -229,11 +226,16 @@ impl Pool {
         if !active.contains(&seed) {
             return Vec::new();
         }
-        let mut nearest = active.to_vec();
-        let alignment = |i: usize| self.gram[(seed, i)].abs();
-        nearest.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
-        nearest.truncate(NEIGHBOURHOOD);
-        nearest
+        let products = self.gram.column(seed);
+        let mut nearest: Vec<(f64, usize)> =
+            active.iter().map(|&i| (products[i].abs(), i)).collect();
+        let order = |a: &(f64, usize), b: &(f64, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if nearest.len() > NEIGHBOURHOOD {
+            nearest.select_nth_unstable_by(NEIGHBOURHOOD, order);
+            nearest.truncate(NEIGHBOURHOOD);
+        }
+        nearest.sort_unstable_by(order);
+        nearest.into_iter().map(|(_, i)| i).collect()
     }
 }
 

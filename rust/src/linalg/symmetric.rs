@@ -17,6 +17,8 @@ pub(crate) struct Symmetric {
     stride: usize,
     /// So many columns each, every one by the thread that made it.
     strips: Vec<Aligned>,
+    /// Side by side: each element lies in a column of its own.
+    diagonal: Vec<f64>,
 }
 
 impl Symmetric {
@@ -30,10 +32,12 @@ impl Symmetric {
             }
             out
         });
+        let diagonal = (0..size).map(|j| lower.column(j)[j % COLUMNS]);
         Self {
             size,
             stride,
             strips,
+            diagonal: diagonal.collect(),
         }
     }
 
@@ -42,8 +46,8 @@ impl Symmetric {
         &self.strips[strip][place * self.stride..][..self.size]
     }
 
-    pub(crate) fn diagonal(&self) -> Vec<f64> {
-        (0..self.size).map(|i| self[(i, i)]).collect()
+    pub(crate) fn diagonal(&self) -> &[f64] {
+        &self.diagonal
     }
 }
 
