@@ -104,13 +104,16 @@ pub fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
     &mut matrix.as_mut_slice()[start..start + m]
 }
 
-/// The leading `m` x `m` block in a matrix with more room.
+/// The leading `m` x `m` block in a matrix with more room, which is zero.
 pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
-    let mut copy = DMatrix::zeros(capacity, capacity);
+    // No element is written twice: models are copied by the hundred.
+    let mut values = Vec::with_capacity(capacity * capacity);
     for j in 0..m {
-        head_mut(&mut copy, j, m).copy_from_slice(head(matrix, j, m));
+        values.extend_from_slice(head(matrix, j, m));
+        values.resize((j + 1) * capacity, 0.0);
     }
-    copy
+    values.resize(capacity * capacity, 0.0);
+    DMatrix::from_vec(capacity, capacity, values)
 }
 
 /// The sum of the logarithms of positive numbers: of eight at a time that of their product, which takes an eighth of the time.

@@ -67,13 +67,14 @@ pub struct Cholesky {
 impl Clone for Cholesky {
     fn clone(&self) -> Self {
         const ROOM: usize = 8;
-        let mut copy = Self::with_capacity(self.len + ROOM);
-        copy.len = self.len;
-        copy.cancel.clone_from(&self.cancel);
-        for j in 0..self.len {
-            copy.column_mut(j).copy_from_slice(self.column(j));
+        let capacity = stride(self.len + ROOM);
+        Self {
+            factor: leading(&self.factor, self.len, capacity),
+            len: self.len,
+            work: Vec::with_capacity(capacity),
+            spare: Vec::with_capacity(capacity),
+            cancel: self.cancel.clone(),
         }
-        copy
     }
 }
 
