@@ -97,20 +97,23 @@ impl Factors {
         0.5 * (new - old) * (s / (old * (new + s)) - q * q / both)
     }
 
-    /// Whether re-estimation is a move, and gains less than `least`, of a function in the model with a flat prior: no less than
-    /// [`Factors::most_gain_of_moving`] says, by the posterior alone and without a division.
+    /// No less than [`Factors::most_gain_of_moving`] to its optimal alpha, of a function in the model with a flat prior, by the
+    /// posterior alone; infinite where the function may have to leave.
     ///
     /// With g = 1 - alpha Sigma = s Sigma and D = mu^2 - g Sigma, which has the sign of q^2 - s: the new alpha is g^2 / D, and
     /// what that bound says comes to (g - alpha mu^2)^2 / (2 alpha mu^2 g).
-    #[inline]
-    pub(super) fn moves_for_less(alpha: f64, variance: f64, mean: f64, least: f64) -> bool {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into vector code
+    pub(super) fn most_gain_by_posterior(alpha: f64, variance: f64, mean: f64) -> f64 {
         /// What is nearer to leaving is looked at more closely.
         const CLEAR: f64 = 1e-6;
         let g = 1.0 - alpha * variance;
         let square = mean * mean;
         let part = alpha * square;
         let slope = g - part;
-        g > 0.0 && square > (1.0 + CLEAR) * g * variance && slope * slope < 2.0 * least * part * g
+        let stays = g > 0.0 && square > (1.0 + CLEAR) * g * variance;
+        let most = slope * slope / (2.0 * part * g);
+        if stays { most } else { f64::INFINITY }
     }
 
     /// -l(alpha): the gain of deleting. Positive exactly where the function does not belong.
@@ -237,7 +240,7 @@ mod tests {
             // At a ratio of 1 alpha is where it would be; below the square root of 1 - gamma the function should leave.
             let mean = ratio * (gamma / alpha).sqrt();
             let f = Factors::from_posterior(alpha, variance, mean, Gamma::FLAT);
-            let little = Factors::moves_for_less(alpha, variance, mean, least);
+            let little = Factors::most_gain_by_posterior(alpha, variance, mean) < least;
             let most = f.optimal_alpha().map_or(f64::INFINITY, |new| f.most_gain_of_moving(alpha, new));
             prop_assert!(!little || most < least * (1.0 + 1e-6));
             let clear = mean * mean > 1.01 * gamma * variance;

@@ -1,9 +1,14 @@
 //! The inner loop: alphas and noise of the active set, to convergence. The dictionary is not touched.
 
+use std::cmp::Reverse;
+use std::ops::Range;
+
 use super::joint::{self, Coordinates, NoiseRange};
+use super::prospects::{TOGETHER, most_gains};
 use super::record::{Action, Halt, Recorder};
 use super::settings::Effort;
 use super::state::State;
+use crate::linalg::parallel::pieces;
 use crate::stats::Statistics;
 
 /// How the inner loop ended.
@@ -37,25 +42,47 @@ pub(super) struct Proposal {
 }
 
 impl Proposal {
+    /// Of equals the first in the model wins.
     fn keep_better(best: &mut Option<Self>, other: Self) {
-        if best.is_none_or(|best| other.gain > best.gain) {
+        let rank = |step: &Self| (step.gain, Reverse(step.k));
+        let is_better = |best: Self| rank(&other) > rank(&best);
+        if best.is_none_or(is_better) {
             *best = Some(other);
         }
     }
 }
 
 impl Outlook {
-    /// Takes function `k` into account; moves that gain less than `least` do not count.
-    fn consider(&mut self, state: &State, k: usize, least: f64) {
-        let enough = self.best_move.map_or(least, |best| best.gain.max(least));
-        if state.moves_for_less(k, enough) {
-            return;
+    /// Of the whole active set; moves that gain less than `least` do not count.
+    fn of(state: &State, least: f64) -> Self {
+        let (mut this, mut most) = (Self::default(), [0.0; TOGETHER]);
+        for these in pieces(state.len(), TOGETHER) {
+            most_gains(state, these.clone(), &mut most);
+            this.consider_all(state, these, &most, least);
         }
+        this
+    }
+
+    /// Takes functions into account of which each gains at most so much by a move.
+    fn consider_all(&mut self, state: &State, these: Range<usize>, most: &[f64], least: f64) {
+        let enough = |this: &Self| this.best_move.map_or(least, |best| best.gain.max(least));
+        // What one gains that promises most is more than others promise, as a rule, and they need no logarithm.
+        let finite = these.clone().zip(most).filter(|(_, most)| most.is_finite());
+        let first = finite.max_by(|a, b| a.1.total_cmp(b.1)).map(|(k, _)| k);
+        for k in first.into_iter().chain(these.clone()) {
+            if most[k - these.start] >= enough(self) {
+                self.consider(state, k, least);
+            }
+        }
+    }
+
+    /// Takes function `k` into account.
+    fn consider(&mut self, state: &State, k: usize, least: f64) {
         let (factors, old) = (state.factors(k), state.alpha[k]);
         let (best, alpha, gain) = if let Some(alpha) = factors.optimal_alpha() {
             // Most moves are small, and their logarithm is not worth taking.
             let most = factors.most_gain_of_moving(old, alpha);
-            if most < least || self.best_move.is_some_and(|best| most <= best.gain) {
+            if most < least || self.best_move.is_some_and(|best| most < best.gain) {
                 return;
             }
             (
@@ -158,9 +185,7 @@ pub(super) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
 
 /// The single-function step on the active set that gains most, if any is worth the effort.
 pub(super) fn coarse_step(state: &State, effort: Effort) -> Option<Proposal> {
-    let mut outlook = Outlook::default();
-    (0..state.len()).for_each(|k| outlook.consider(state, k, effort.step));
-    outlook.coarse_step(effort.step)
+    Outlook::of(state, effort.step).coarse_step(effort.step)
 }
 
 /// Single-function steps, greatest gain first, while they gain much or delete.
@@ -267,10 +292,9 @@ fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
 }
 
 fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
-    let mut outlook = Outlook::default();
+    // Of moves only the way they have to go is asked.
+    let mut outlook = Outlook::of(state, f64::INFINITY);
     for k in 0..state.len() {
-        // Of moves only the way they have to go is asked.
-        outlook.consider(state, k, f64::INFINITY);
         outlook.residual = outlook
             .residual
             .max(state.factors(k).change_from(state.alpha[k]));
@@ -283,4 +307,89 @@ fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
             .max((noise_fixed_point(state, range) / state.beta).ln().abs());
     }
     outlook
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pool::Pool;
+    use super::super::prior::{Gamma, Priors};
+    use super::super::settings::FREE;
+    use super::*;
+    use crate::stats::{DenseDesign, Observations};
+    use crate::{Likelihood, Result};
+
+    /// A model of so many functions that none of a hundred rows asks for more than another.
+    fn model(size: usize, prior: [f64; 2]) -> Result<State> {
+        let n = 100;
+        let value = |i: usize| ((i * 7919 % 1009) as f64 * 0.37).sin();
+        let values: Vec<f64> = (0..n * size).map(value).collect();
+        let target = (0..n).map(|i| (0.3 * i as f64).cos()).collect();
+        let design = DenseDesign::new(&values, n, size)?;
+        let mut stats = Observations::new(&design, Likelihood::Gaussian, target, None)?;
+        let deviance = stats.deviance(&[], &[])?;
+        let mut state = State::empty(30.0, Gamma::FLAT, deviance, stats.n_obs());
+        let priors = Priors::new(prior, stats.norms(), stats.target_scale());
+        let everything: Vec<usize> = (0..size).collect();
+        let pool = Pool::about(&mut stats, &mut state, &priors, &everything)?;
+        for i in 0..size {
+            let mut products = Vec::new();
+            let entrant = pool.entrant(i, &state, &mut products);
+            let projection = state.project(&entrant);
+            state.add(&entrant, projection, 1.0)?;
+        }
+        Ok(state)
+    }
+
+    /// [`coarse_step`] one by one.
+    fn best_of_all(state: &State, least: f64) -> Option<Proposal> {
+        let [mut moves, mut deletions] = [None, None];
+        for k in 0..state.len() {
+            let (factors, old) = (state.factors(k), state.alpha[k]);
+            let (best, alpha, gain) = match factors.optimal_alpha() {
+                Some(new) => (&mut moves, new, factors.gain_of_moving(old, new)),
+                None => (&mut deletions, f64::INFINITY, factors.gain_of_deleting(old)),
+            };
+            if !alpha.is_finite() || gain >= least {
+                Proposal::keep_better(best, Proposal { k, alpha, gain });
+            }
+        }
+        [moves, deletions]
+            .into_iter()
+            .flatten()
+            .max_by(|a: &Proposal, b| a.gain.total_cmp(&b.gain))
+    }
+
+    #[test]
+    fn the_step_that_gains_most_is_found_without_a_look_at_all() {
+        for (size, prior) in [
+            (1, [0.0; 2]),
+            (5, [0.0; 2]),
+            (5, [0.5, 0.1]),
+            (80, [0.0; 2]),
+        ] {
+            let mut state = model(size, prior).unwrap();
+            for round in 0..40 {
+                let alpha = |k: usize| 10_f64.powf(3.0 * ((k * 31 + round * 17) as f64).sin());
+                let alphas: Vec<f64> = (0..size).map(alpha).collect();
+                state.set_hyperparameters(&alphas, 30.0).unwrap();
+                let (found, best) = (coarse_step(&state, FREE), best_of_all(&state, FREE.step));
+                let step = |p: Proposal| (p.k, p.alpha, p.gain);
+                assert_eq!(found.map(step), best.map(step));
+            }
+        }
+    }
+
+    #[test]
+    fn of_steps_that_gain_the_same_the_first_in_the_model_is_taken() {
+        let step = |k: usize, gain: f64| Proposal {
+            k,
+            alpha: 1.0,
+            gain,
+        };
+        let mut best = None;
+        for (k, gain) in [(4, 1.0), (7, 1.0), (2, 1.0), (1, f64::NAN), (9, 0.5)] {
+            Proposal::keep_better(&mut best, step(k, gain));
+        }
+        assert_eq!(best.map(|best| best.k), Some(2));
+    }
 }

@@ -23,6 +23,7 @@ mod outputs;
 mod outside;
 mod pool;
 mod prior;
+mod prospects;
 mod range;
 mod record;
 mod sampled;

@@ -170,12 +170,6 @@ impl State {
         )
     }
 
-    /// Whether re-estimating active function `k` gains less than `least`, if that is plain.
-    pub(super) fn moves_for_less(&self, k: usize, least: f64) -> bool {
-        let (variance, mean) = (self.sigma[(k, k)], self.mu[k]);
-        self.priors[k].is_flat() && Factors::moves_for_less(self.alpha[k], variance, mean, least)
-    }
-
     /// Where the function is that costs least to take out; none in an empty model.
     pub(super) fn cheapest(&self) -> Option<usize> {
         let gain = |&k: &usize| self.factors(k).gain_of_deleting(self.alpha[k]);
