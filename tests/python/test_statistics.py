@@ -362,11 +362,12 @@ def test_ctrl_c_ends_long_work_within_a_second_and_leaves_all_as_it_was():
     Phi, t = rng.normal(size=(20_000, 1500)), rng.normal(size=20_000)
     stats = sums(Phi[:1000], t[:1000])
     before = state(stats)
-    assert seconds_until_heard(lambda: stats.update(Phi, t), 1.0) < 1.0
+    # A fast machine takes no second for all of it.
+    assert seconds_until_heard(lambda: stats.update(Phi, t), 0.3) < 1.0
     assert state(stats) == before
     model = SparseBayesRegressor()
     assert seconds_until_heard(lambda: model.fit_statistics(stats), 0.5) < 1.0
-    assert seconds_until_heard(lambda: model.partial_fit(Phi, t), 1.0) < 1.0
+    assert seconds_until_heard(lambda: model.partial_fit(Phi, t), 0.3) < 1.0
     assert set(vars(model)) == set(vars(SparseBayesRegressor()))
 
 
