@@ -59,7 +59,8 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         """
         layout, X = self._layout(training), training.X
         self.kernel_ = self._as_given(kernels)
-        centres = _candidates.points(self, training, layout.kept)
+        # The core copies both.
+        centres = X if layout.kept is training.rows else _candidates.points(self, training, layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
             # Of the many fits that learn a kernel none is long, and a file is of one.
@@ -161,7 +162,9 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         self._block_size = _candidates.block_size(self, training)
         columns = self._active_extra()
         kernels = (self.active_ >= 0) & (columns < 0)
-        self.relevance_: IntArray = np.unique(self.active_[kernels] % self._block_size)
+        functions = self.active_[kernels] % self._block_size
+        # Of several kernels a row may have functions of more than one.
+        self.relevance_: IntArray = (np.unique if isinstance(self.kernel_, list) else np.sort)(functions)
         self.intercept_ = self._bias_weights()
         for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel

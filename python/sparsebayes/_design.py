@@ -43,9 +43,15 @@ class Layout:
 
     def names(self, columns: IntArray) -> IntArray:
         """Return what ``active_`` calls these columns."""
-        block, function = np.divmod(columns - int(self.bias), len(self.kept))
-        names = np.where(columns < int(self.bias), -1, block * self.size + self.kept[function])
-        return np.where(columns < self._border, names, self.blocks * self.size + columns - self._border)
+        function = columns - int(self.bias)
+        # The bias, and extra columns, get theirs below.
+        names = self.kept.take(function, mode="wrap")
+        if self.blocks > 1:
+            names += function // len(self.kept) * self.size
+        names[function < 0] = -1
+        extra = columns >= self._border
+        names[extra] = columns[extra] + (self.blocks * self.size - self._border)
+        return names
 
     def name(self, column: int) -> int:
         """Return what ``active_`` calls one column."""

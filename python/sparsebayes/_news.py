@@ -57,6 +57,11 @@ class News:
         return _SHOWN if self._screen is not None else _LOGGED if self._logging else None
 
     @property
+    def is_shown(self) -> bool:
+        """Whether there is a screen."""
+        return self._screen is not None
+
+    @property
     def is_due(self) -> bool:
         """Whether there is anybody to tell now."""
         now = time.monotonic()

@@ -108,7 +108,8 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
 
 def distinct_rows(training: Training) -> IntArray:
     """Return the first of each set of equal rows of X, as in the data given, ascending."""
-    return training.rows[first_of_equal(training.X)]
+    first = first_of_equal(training.X)
+    return training.rows if len(first) == len(training.rows) else training.rows[first]
 
 
 def first_of_equal(X: FloatArray) -> IntArray:

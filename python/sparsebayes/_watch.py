@@ -71,7 +71,8 @@ class Watch:
             n_active,
             log_evidence,
         )
-        self._news.end(self._state(n_iter, n_active, log_evidence, f", {status}"))
+        if self._news.is_shown:
+            self._news.end(self._state(n_iter, n_active, log_evidence, f", {status}"))
 
     def _step(
         self,
