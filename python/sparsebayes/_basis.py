@@ -224,9 +224,12 @@ class ColumnBasis(SparseBayesEstimator):
             return super()._infer(training, targets, likelihood, settings)
         except ValueError as error:
             failure = error
-        # Of what is not finite in X nothing has been said yet.
-        check_X(self, training.X, reset=False)
-        raise failure
+        try:
+            # Of what is not finite in X nothing has been said yet.
+            check_X(self, training.X, reset=False)
+            raise failure
+        finally:
+            del failure  # which holds this frame, and with it X
 
     def _dense(self, training: Training) -> FloatArray:
         return DenseDesign([training.X], self._layout(training)).Phi
