@@ -7,6 +7,7 @@ use nalgebra::DMatrix;
 use super::action::Factors;
 use super::pool::Pool;
 use super::prior::Priors;
+use super::ranking::ranked;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
 use super::state::{Entrant, State};
@@ -450,22 +451,6 @@ impl Dictionary {
         }
         Ok(entered.len())
     }
-}
-
-/// At most `limit` candidates with the highest scores above zero, best first.
-pub(super) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -> Vec<usize> {
-    let mut ranked: Vec<(u64, usize)> = scores
-        .filter(|&(score, _)| score > 0.0)
-        // Scores equal to nine digits are ties, which the lower index wins: rounding must not choose the model.
-        .map(|(score, i)| (score.to_bits() >> 22, i))
-        .collect();
-    let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-    if ranked.len() > limit {
-        ranked.select_nth_unstable_by(limit, order);
-        ranked.truncate(limit);
-    }
-    ranked.sort_unstable_by(order);
-    ranked.into_iter().map(|(_, i)| i).collect()
 }
 
 /// Factors of a shortlist, kept up to date as its members enter one by one: a small Gaussian elimination.

@@ -25,6 +25,7 @@ mod pool;
 mod prior;
 mod prospects;
 mod range;
+mod ranking;
 mod record;
 mod sampled;
 mod screened;

@@ -1,11 +1,11 @@
 //! What the members of a pool outside a model have to gain, step by step.
 
 use super::action::Factors;
-use super::dictionary::ranked;
 use super::inner::Proposal;
 use super::largest::Largest;
 use super::pool::Pool;
 use super::prior::Priors;
+use super::ranking::ranked;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::state::State;

@@ -13,6 +13,7 @@ use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
 use super::outside::Outside;
 use super::pool::Pool;
+use super::ranking::most_aligned;
 use super::record::{Halt, Recorder};
 use super::settings::{FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL};
 use super::state::State;
@@ -227,15 +228,7 @@ impl Pool {
             return Vec::new();
         }
         let products = self.gram.column(seed);
-        let mut nearest: Vec<(f64, usize)> =
-            active.iter().map(|&i| (products[i].abs(), i)).collect();
-        let order = |a: &(f64, usize), b: &(f64, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-        if nearest.len() > NEIGHBOURHOOD {
-            nearest.select_nth_unstable_by(NEIGHBOURHOOD, order);
-            nearest.truncate(NEIGHBOURHOOD);
-        }
-        nearest.sort_unstable_by(order);
-        nearest.into_iter().map(|(_, i)| i).collect()
+        most_aligned(active.iter().map(|&i| (products[i], i)), NEIGHBOURHOOD)
     }
 }
 

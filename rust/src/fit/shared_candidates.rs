@@ -6,8 +6,9 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::dictionary::{Conditional, Dictionary, ranked};
+use super::dictionary::{Conditional, Dictionary};
 use super::prior::{Gamma, Priors};
+use super::ranking::ranked;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, BLOCK, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::shared::{Shared, Term};

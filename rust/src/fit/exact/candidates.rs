@@ -5,7 +5,8 @@
 //! the classic gain, which goes beyond first order, says whom to try first. What is tried stays if the evidence has risen.
 
 use super::super::action::Factors;
-use super::super::dictionary::{Dictionary, ranked};
+use super::super::dictionary::Dictionary;
+use super::super::ranking::ranked;
 use super::super::record::{Action, Halt, Recorder};
 use super::super::state::{Entrant, State};
 use super::ascent::rounding;

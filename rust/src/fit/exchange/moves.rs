@@ -3,6 +3,7 @@
 use super::super::action::Factors;
 use super::super::outside::Outside;
 use super::super::pool::Pool;
+use super::super::ranking::most_aligned;
 use super::super::record::{Halt, Recorder};
 use super::super::search::Model;
 use super::super::settings::ALIGNED;
@@ -159,14 +160,10 @@ impl<'a> View<'a> {
     /// The active functions most like the one at place `k`.
     fn neighbours(&self, k: usize) -> Vec<usize> {
         const NEAREST: usize = 2;
-        let alignment = |l: usize| {
-            let (a, b) = (self.state.active[k], self.state.active[l]);
-            self.pool.gram[(a, b)].abs()
-        };
-        let mut others: Vec<usize> = (0..self.state.len()).filter(|&l| l != k).collect();
-        others.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
-        others.truncate(NEAREST);
-        others
+        let active = &self.state.active;
+        let products = self.pool.gram.column(active[k]);
+        let others = (0..active.len()).filter(|&l| l != k);
+        most_aligned(others.map(|l| (products[active[l]], l)), NEAREST)
     }
 }
 

@@ -5,7 +5,7 @@ use nalgebra::DMatrix;
 use super::super::shared::Term;
 use super::super::state::close_gap;
 use crate::Result;
-use crate::linalg::blas::{axpy, dot, head, rank_one};
+use crate::linalg::blas::{axpy, dot, head, leading, rank_one};
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 use crate::stats::{OutputStatistics, Residuals};
 
@@ -358,9 +358,10 @@ impl OutputState {
     fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
             let capacity = m + m / 2;
-            self.gram.resize_mut(capacity, capacity, 0.0);
+            let len = self.len();
+            self.gram = leading(&self.gram, len, capacity);
             for level in &mut self.levels {
-                level.sigma.resize_mut(capacity, capacity, 0.0);
+                level.sigma = leading(&level.sigma, len, capacity);
             }
         }
     }

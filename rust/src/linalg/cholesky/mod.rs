@@ -67,14 +67,7 @@ pub struct Cholesky {
 impl Clone for Cholesky {
     fn clone(&self) -> Self {
         const ROOM: usize = 8;
-        let capacity = stride(self.len + ROOM);
-        Self {
-            factor: leading(&self.factor, self.len, capacity),
-            len: self.len,
-            work: Vec::with_capacity(capacity),
-            spare: Vec::with_capacity(capacity),
-            cancel: self.cancel.clone(),
-        }
+        self.with_room(stride(self.len + ROOM))
     }
 }
 
@@ -84,12 +77,27 @@ impl Cholesky {
     pub fn with_capacity(capacity: usize) -> Self {
         // Columns that lie alike in lines of the cache are read faster.
         let capacity = stride(capacity);
+        Self::of_none_in(DMatrix::zeros(capacity, capacity))
+    }
+
+    /// The factor of a 0 x 0 matrix, with this one for the rows to come.
+    fn of_none_in(factor: DMatrix<f64>) -> Self {
+        let capacity = factor.nrows();
         Self {
-            factor: DMatrix::zeros(capacity, capacity),
+            factor,
             len: 0,
             work: Vec::with_capacity(capacity),
             spare: Vec::with_capacity(capacity),
             cancel: None,
+        }
+    }
+
+    /// A copy with room for `capacity` rows.
+    fn with_room(&self, capacity: usize) -> Self {
+        Self {
+            len: self.len,
+            cancel: self.cancel.clone(),
+            ..Self::of_none_in(leading(&self.factor, self.len, capacity))
         }
     }
 
@@ -146,9 +154,7 @@ impl Cholesky {
     pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.factor.nrows() {
             let capacity = stride((self.factor.nrows() + self.factor.nrows() / 2).max(len));
-            self.factor = leading(&self.factor, self.len, capacity);
-            self.work = Vec::with_capacity(capacity);
-            self.spare = Vec::with_capacity(capacity);
+            *self = self.with_room(capacity);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which functions of a model of several outputs could change places with others, and what that gains.
 
+use super::super::super::ranking::most_aligned;
 use super::super::super::record::Halt;
 use super::super::super::shared::Shared;
 use super::super::candidates::Candidates;
@@ -148,11 +149,8 @@ impl<'a> View<'a> {
 
     /// The active functions most like the one at place `k`.
     fn neighbours(&self, k: usize) -> Vec<usize> {
-        let mut others: Vec<usize> = (0..self.state.len()).filter(|&l| l != k).collect();
-        let alignment = |l: usize| self.state.gram(k, l).abs();
-        others.sort_by(|&a, &b| alignment(b).total_cmp(&alignment(a)).then(a.cmp(&b)));
-        others.truncate(NEAREST);
-        others
+        let others = (0..self.state.len()).filter(|&l| l != k);
+        most_aligned(others.map(|l| (self.state.gram(k, l), l)), NEAREST)
     }
 }
 

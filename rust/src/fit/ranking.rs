@@ -1,0 +1,59 @@
+//! The first few of many, best first. Of equals the lower index wins.
+
+/// At most `limit` candidates with the highest scores above zero.
+pub(super) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -> Vec<usize> {
+    let scores = scores
+        .filter(|&(score, _)| score > 0.0)
+        // Scores equal to nine digits are ties: rounding must not choose the model.
+        .map(|(score, i)| (score.to_bits() >> 22, i));
+    first(scores.collect(), limit)
+}
+
+/// At most `limit` of these with the products that are largest in size, to the last digit.
+pub(super) fn most_aligned(
+    products: impl Iterator<Item = (f64, usize)>,
+    limit: usize,
+) -> Vec<usize> {
+    // The bits of numbers that are not negative have their order.
+    let sizes = products.map(|(product, i)| (product.abs().to_bits(), i));
+    first(sizes.collect(), limit)
+}
+
+fn first(mut ranked: Vec<(u64, usize)>, limit: usize) -> Vec<usize> {
+    let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+    if ranked.len() > limit {
+        ranked.select_nth_unstable_by(limit, order);
+        ranked.truncate(limit);
+    }
+    ranked.sort_unstable_by(order);
+    ranked.into_iter().map(|(_, i)| i).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_scores_come_first_and_of_ties_the_lowest_index() {
+        let scores = [
+            (2.0, 7),
+            (-5.0, 1),
+            (3.0, 4),
+            (3.0 + 1e-12, 6),
+            (0.0, 0),
+            (9.0, 9),
+        ];
+        let of = |limit: usize| ranked(scores.into_iter(), limit);
+        assert_eq!(of(10), [9, 4, 6, 7]);
+        assert_eq!(of(2), [9, 4]);
+        assert!(of(0).is_empty());
+    }
+
+    #[test]
+    fn the_most_aligned_are_told_to_the_last_digit_whatever_their_sign() {
+        let products = [(0.5, 3), (-2.0, 8), (2.0, 5), (-2.0 - 1e-15, 9), (0.0, 1)];
+        let of = |limit: usize| most_aligned(products.into_iter(), limit);
+        assert_eq!(of(10), [9, 5, 8, 3, 1]);
+        assert_eq!(of(2), [9, 5]);
+    }
+}
