@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,49 @@ def test_little_memory_is_a_memory_error(what):
     (line,) = run_fault("little.py", "--cases", what, "--mebibytes", "10", "100")
     # With 10 MiB nothing fits: what does would say that the limit is none.
     assert "MemoryError" in line
+
+
+MORE_THAN_THERE_IS = {
+    "sums": """
+        from sparsebayes import SufficientStatistics
+        SufficientStatistics(n)
+    """,
+    "em": """
+        import numpy as np
+        from sparsebayes import SparseBayesRegressor
+        X = np.random.default_rng(0).normal(size=(3, n))
+        SparseBayesRegressor(scheme="em").fit(X, [1.0, 2.0, 3.5])
+    """,
+}
+
+
+def memory_of_the_machine():
+    """Return the bytes of memory and swap, or None where the system promises more or does not tell."""
+    try:
+        if Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1":
+            return None
+        told = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    return 1024 * sum(int(re.search(rf"{name}:\s+(\d+) kB", told)[1]) for name in ("MemTotal", "SwapTotal"))
+
+
+@pytest.mark.skipif(not memory_of_the_machine(), reason="this system does not refuse more memory than it has")
+@pytest.mark.parametrize("what", MORE_THAN_THERE_IS)
+def test_more_memory_than_there_is_is_refused_before_any_of_it_is_written(what):
+    n = int((memory_of_the_machine() / 4) ** 0.5)  # n^2 numbers take twice what there is
+    script = f"n = {n}\n{textwrap.dedent(MORE_THAN_THERE_IS[what])}"
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) as child:
+        resident = 0
+        while child.poll() is None and resident < 2**30:
+            with suppress(OSError, IndexError):
+                pages = int(Path(f"/proc/{child.pid}/statm").read_text().split()[1])
+                resident = pages * resource.getpagesize()
+            time.sleep(0.005)
+        child.kill()
+        said = child.stderr.read()
+    assert resident < 2**30
+    assert "MemoryError" in said, said
 
 
 def fitted_in_child(X, y, queue):

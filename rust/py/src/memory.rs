@@ -5,12 +5,96 @@ pub(crate) use own::{keep, return_soon};
 
 #[cfg(not(feature = "system-allocator"))]
 mod own {
+    use std::alloc::{GlobalAlloc, Layout, System};
     use std::ffi::{c_int, c_long};
+    use std::ptr::copy_nonoverlapping;
     use std::sync::Once;
 
-    /// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time.
+    use mimalloc::MiMalloc;
+
     #[global_allocator]
-    static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+    static ALLOCATOR: BySize = BySize;
+
+    /// What is large comes from the system, all else from mimalloc.
+    ///
+    /// The system's allocator hands memory back after each fit, and taking it anew costs a small fit a fifth of its time. But
+    /// mimalloc maps whatever it is asked for, terabytes too, without the system weighing that against the memory there is: a
+    /// process that then writes there is killed, where the system's allocator says that there is not so much.
+    struct BySize;
+
+    /// Bytes from which on an allocation is large: writing there costs more than having the pages back from the system.
+    const LARGE: usize = 1 << 30;
+
+    fn is_large(layout: Layout) -> bool {
+        layout.size() >= LARGE
+    }
+
+    // SAFETY: each layout has one allocator, which is one itself, and a block goes back with the layout it was asked for with.
+    // What changes sides is copied as far as both reach.
+    unsafe impl GlobalAlloc for BySize {
+        #[inline]
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            unsafe {
+                if is_large(layout) {
+                    System.alloc(layout)
+                } else {
+                    MiMalloc.alloc(layout)
+                }
+            }
+        }
+
+        #[inline]
+        unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+            unsafe {
+                if is_large(layout) {
+                    System.alloc_zeroed(layout)
+                } else {
+                    MiMalloc.alloc_zeroed(layout)
+                }
+            }
+        }
+
+        #[inline]
+        unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+            unsafe {
+                if is_large(layout) {
+                    System.dealloc(block, layout);
+                } else {
+                    MiMalloc.dealloc(block, layout);
+                }
+            }
+        }
+
+        #[inline]
+        unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+            unsafe {
+                // The caller warrants that the new size, rounded up to the alignment, is no more than a layout can be.
+                let new = Layout::from_size_align_unchecked(new_size, layout.align());
+                match (is_large(layout), is_large(new)) {
+                    (false, false) => MiMalloc.realloc(block, layout, new_size),
+                    (true, true) => System.realloc(block, layout, new_size),
+                    _ => self.moved(block, layout, new),
+                }
+            }
+        }
+    }
+
+    impl BySize {
+        /// # Safety
+        ///
+        /// `block` came from this allocator with `old`; `new` is of a size above zero.
+        #[cold]
+        unsafe fn moved(&self, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+            unsafe {
+                let moved = self.alloc(new);
+                if !moved.is_null() {
+                    copy_nonoverlapping(block, moved, old.size().min(new.size()));
+                    self.dealloc(block, old);
+                }
+                moved
+            }
+        }
+    }
 
     /// Number of `mi_option_purge_delay` in mimalloc.h, and what it is unless somebody set it.
     const PURGE_DELAY: c_int = 15;
