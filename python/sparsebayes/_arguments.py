@@ -13,7 +13,7 @@ import numpy as np
 from ._types import Laplace, Likelihood, Scheme, Settings
 
 #: What Python and NumPy take for numbers; spans of time are integers to NumPy.
-_NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
+NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
 #: More threads than these help nobody, and there are systems that refuse them.
 _MOST_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
 
@@ -21,7 +21,7 @@ _MOST_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
 def check_real(name: str, value: object, *, positive: bool = False) -> float:
     """Return ``value`` as a float; TypeError if no real number, ValueError if not finite or positive."""
     kind = "a positive number" if positive else "a finite number"
-    if isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Real):
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {kind}, got {value!r}")
     try:
         number = float(value)
@@ -32,16 +32,24 @@ def check_real(name: str, value: object, *, positive: bool = False) -> float:
     return number
 
 
-def check_integer(name: str, value: object, *, least: int) -> int:
-    """Return ``value`` as an int; TypeError if it is no integer, ValueError if below ``least``."""
-    if isinstance(value, _NO_NUMBERS) or not isinstance(value, numbers.Integral):
+def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsize) -> int:
+    """Return ``value`` as an int; TypeError if it is none, ValueError outside ``least`` to ``most``."""
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
     number = int(value)
     if number < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    if number > sys.maxsize:
-        raise ValueError(f"{name} must be at most {sys.maxsize}, got {value!r}")
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return number
+
+
+def check_entries(name: str, values: Any, kind: str) -> list[Any]:
+    """Return what ``values`` holds; TypeError if nothing goes through them."""
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence of {kind}, got {values!r}") from None
 
 
 def check_n_jobs(n_jobs: object) -> int | None:

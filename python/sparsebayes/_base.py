@@ -331,6 +331,12 @@ class SparseBayesEstimator(Trainable):
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )
+        if self._takes_outputs():
+            n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (self.mu_, training.y)]
+            if n_outputs[0] != n_outputs[1]:
+                raise ValueError(
+                    f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}"
+                )
         likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
         if training.y.ndim == 2:

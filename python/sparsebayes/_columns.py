@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ._algebra import Custom, Kernel
-from ._arguments import check_integer
+from ._arguments import NO_NUMBERS, check_integer
 from ._numbers import real_array
 from ._types import FloatArray, IntArray, KernelFunction
 
@@ -200,7 +200,7 @@ def _names(columns: Columns) -> list[str]:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    return isinstance(value, numbers.Integral) and not isinstance(value, NO_NUMBERS)
 
 
 def _bound(value: object) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._arguments import check_entries
 from ._display import Display, fitted
 from ._figures import _OBJECTIVES
 from ._numbers import real_array
@@ -139,9 +140,8 @@ class AlphaSpectrumDisplay(Display):
         quantity: Literal["alpha", "gamma"] = "alpha",
         names: Sequence[Any] | None = None,
     ) -> None:
-        if not isinstance(spectra, Iterable):
-            raise TypeError(f"spectra must be a sequence of array-likes, got {spectra!r}")
-        self.spectra = [real_array("spectra", spectrum) for spectrum in spectra]
+        entries = check_entries("spectra", spectra, "array-likes")
+        self.spectra = [real_array("spectra", spectrum) for spectrum in entries]
         self.quantity = quantity
         self.names = names
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._arguments import check_entries, check_real
 from ._display import Display, at_nodes, fitted, inputs
 from ._figures import _circle, _draw_classes, _grid, _labels
 from ._numbers import any_array, real_array
@@ -80,7 +81,8 @@ class ProbabilityDisplay(Display):
     ) -> None:
         self.first, self.second = real_array("first", first), real_array("second", second)
         self.probabilities = real_array("probabilities", probabilities)
-        self.drawn, self.levels, self.labels = drawn, levels, labels
+        self.levels = [check_real("levels", level) for level in check_entries("levels", levels, "numbers")]
+        self.drawn, self.labels = drawn, labels
         self.points, self.vectors = real_array("points", points), real_array("vectors", vectors)
         self.y, self.classes = any_array("y", y), any_array("classes", classes)
 

@@ -177,7 +177,7 @@ def element_type(dtype: np.dtype[Any]) -> int:
 def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     try:
         checked = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, UnicodeError):
         raise TypeError(f"dtype must be 'float64' or 'float32', got {dtype!r}") from None
     if dtype is None or checked not in (np.dtype(np.float64), np.dtype(np.float32)):
         raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")

@@ -79,7 +79,7 @@ class SummedStatistics(PyStatistics):
         n_basis: int | None = None,
         likelihood: Likelihood | None = None,
     ) -> None:
-        if not isinstance(parts, Iterable) or iter(parts) is parts:
+        if not _again(parts):
             raise TypeError(
                 "parts must be something that can be gone through again and again, such as a list; got "
                 f"{type(parts).__name__}"
@@ -154,6 +154,14 @@ class SummedStatistics(PyStatistics):
         """Return the sum of what the parts answer."""
         drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
         return drift
+
+
+def _again(parts: Any) -> bool:
+    """Tell whether an object can be gone through more than once."""
+    try:
+        return iter(parts) is not parts
+    except TypeError:
+        return False
 
 
 def _added(total: Any, answer: Any) -> Any:

@@ -147,14 +147,15 @@ class Polynomial(Kernel):
 
     Parameters
     ----------
-    degree : int, at least 1
+    degree : int, from 1 to 2**32 - 1
     gamma : positive float
     coef0 : float
 
     Raises
     ------
     TypeError, ValueError
-        If degree is not an integer of at least 1, gamma not a positive number, or coef0 not a finite number.
+        If degree is not an integer from 1 to 2**32 - 1, gamma not a positive number, or coef0 not a finite
+        number.
 
     Examples
     --------
@@ -168,7 +169,7 @@ class Polynomial(Kernel):
 
     def __post_init__(self) -> None:
         """Check and normalise the parameters."""
-        object.__setattr__(self, "degree", check_integer("degree", self.degree, least=1))
+        object.__setattr__(self, "degree", check_integer("degree", self.degree, least=1, most=2**32 - 1))
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
 

@@ -136,6 +136,7 @@ def test_far_from_the_origin_nothing_cancels():
         (lambda: Laplacian(0.0), "gamma"),
         (lambda: Polynomial(0), "degree"),
         (lambda: Polynomial(1.5), "degree"),
+        (lambda: Polynomial(2**32), "degree must be at most"),
         (lambda: Polynomial(2, gamma=-1), "gamma"),
         (lambda: Polynomial(2, coef0=np.inf), "coef0"),
         (lambda: Sigmoid(-1.0), "gamma"),

@@ -344,6 +344,7 @@ def test_a_kernel_without_parameters_has_nothing_to_learn():
         (Linear(), [[0, 1]], TypeError, "one kind"),
         (Linear(), np.eye(2, dtype=int), TypeError, "columns must be positions"),
         (Linear(), np.array(2), TypeError, "columns must be positions"),
+        (Linear(), np.timedelta64(3, "s"), TypeError, "columns must be positions"),
         (Linear(), {0, 1}, TypeError, "columns must be positions"),
         (Linear(), {"a": 1}, TypeError, "columns must be positions"),
         (Linear(), b"a", TypeError, "columns must be positions"),

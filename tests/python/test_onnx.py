@@ -350,8 +350,9 @@ def test_bad_input_is_named():
     for dtype in ("float16", "int64", None):
         with pytest.raises(ValueError, match="dtype must be 'float64' or 'float32'"):
             to_onnx(est, dtype=dtype)
-    with pytest.raises(TypeError, match="dtype must be 'float64' or 'float32'"):
-        to_onnx(est, dtype="double precision")
+    for dtype in ("double precision", "\ud800"):
+        with pytest.raises(TypeError, match="dtype must be 'float64' or 'float32'"):
+            to_onnx(est, dtype=dtype)
     with pytest.raises(TypeError, match="opset"):
         to_onnx(est, opset="13")
     with pytest.raises(ValueError, match="opset must be an integer of at least 13"):

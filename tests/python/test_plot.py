@@ -233,6 +233,11 @@ def test_refusals_name_the_remedy(wave, blobs):
         EvidencePathDisplay.from_estimator(GREVM().fit(*blobs))
     with pytest.raises(ValueError, match="quantity must be 'alpha' or 'gamma'"):
         AlphaSpectrumDisplay.from_estimator(model, quantity="beta")
+    with pytest.raises(TypeError, match="spectra must be a sequence of array-likes"):
+        AlphaSpectrumDisplay(np.array(0.5))
+    for levels in (None, 0.5, ["high"]):
+        with pytest.raises(TypeError, match="levels must be"):
+            ProbabilityDisplay.from_estimator(RVC().fit(*blobs), *blobs, levels=levels, ax=axes())
     with pytest.raises(TypeError, match="posterior covariance, which this MRVM2"):
         AlphaSpectrumDisplay.from_estimator(MRVM2().fit(*blobs), quantity="gamma")
 

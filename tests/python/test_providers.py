@@ -319,6 +319,12 @@ def spoilt(value):
         ("sweep", lambda a: a[:3], r"sweep of the provider must return \(deviance, gradient, diag, gram\)"),
         ("sweep", lambda a: 3.0, "sweep of the provider must return"),
         ("sweep", lambda a: None, "sweep of the provider must return"),
+        ("sweep", lambda a: "abcd", "of the provider's sweep must be numbers: could not convert"),
+        (
+            "sweep",
+            changed(1, lambda g: np.full(g.shape, "x")),
+            "gradient of the provider's sweep must be numbers",
+        ),
         (
             "sweep",
             changed(1, lambda g: g[:-1]),
@@ -460,7 +466,7 @@ def test_what_parts_refuse():
     for active, mu in [([16], [1.0]), ([0, 1], [1.0]), ([-1], [1.0])]:
         with pytest.raises(ValueError, match=r"functions|mu"):
             part.deviance(np.array(active), np.array(mu))
-    for parts in ([], iter([part])):
+    for parts in ([], iter([part]), np.array(0.5), None):
         with pytest.raises((ValueError, TypeError), match="parts must"):
             SummedStatistics(parts)
     with pytest.raises(ValueError, match="parts must answer alike"):

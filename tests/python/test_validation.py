@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, inspection
 from sparsebayes.kernels import Gaussian
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
@@ -308,6 +308,14 @@ def test_certificates_refuse_other_data():
     model = RVR().fit(X, Y + 0.1 * X[:, 1])
     with pytest.raises(ValueError, match="must be the training data"):
         next(model._problems(X[:-1], Y[:-1]))
+
+
+@pytest.mark.parametrize(("fitted", "given"), [(1, 2), (2, 1), (2, 3)])
+def test_certificates_refuse_other_outputs(fitted, given):
+    targets = np.column_stack([Y, Y + 0.1 * X[:, 1], X[:, 0]])
+    model = RVR().fit(X, np.squeeze(targets[:, :fitted]))
+    with pytest.raises(ValueError, match=f"y must be the training data, with {fitted} outputs; got {given}"):
+        inspection.certificate(model, X, np.squeeze(targets[:, :given]))
 
 
 @pytest.mark.parametrize("settings", [{"kernel": "linear"}, {"kernel": "poly", "degree": 5}])

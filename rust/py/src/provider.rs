@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sparsebayes::{Among, Error, Likelihood, RowSums, Scaled, Sweep, fit};
 
-use crate::errors::invalid;
+use crate::errors::{invalid, is_refusal};
 use crate::fit::{one_predictor, rules};
 use crate::posterior::PyPosterior;
 use crate::room::Size;
@@ -77,7 +77,9 @@ impl<'py> Answer<'py> {
         let options = PyDict::new(py);
         options.set_item("dtype", "float64")?;
         let numpy = py.import("numpy")?;
-        let array = numpy.call_method("asarray", (value,), Some(&options))?;
+        let array = numpy
+            .call_method("asarray", (value,), Some(&options))
+            .map_err(|error| self.no_numbers(what, &error, py))?;
         let array = array.cast_into::<PyArrayDyn<f64>>()?;
         if array.shape() != shape {
             return Err(invalid(format!(
@@ -87,6 +89,18 @@ impl<'py> Answer<'py> {
             )));
         }
         Ok(array.readonly().as_array().iter().copied().collect())
+    }
+
+    /// NumPy's refusal of an answer, which does not say whose; other exceptions are the answer's own and stay.
+    fn no_numbers(&self, what: &str, error: &PyErr, py: Python<'_>) -> PyErr {
+        if !is_refusal(error, py) {
+            return error.clone_ref(py);
+        }
+        let said = error.value(py);
+        invalid(format!(
+            "{what} of the provider's {} must be numbers: {said}",
+            self.method
+        ))
     }
 
     fn number(&self, what: &str, value: &Bound<'py, PyAny>) -> PyResult<f64> {
