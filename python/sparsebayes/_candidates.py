@@ -59,8 +59,10 @@ def number(asked: Any, n_samples: int) -> int:
     """Return how many centres are asked for, for estimates: nothing is checked."""
     if is_number(asked):
         return min(int(asked), n_samples)
-    shape = getattr(asked, "shape", None) or (len(asked) if isinstance(asked, (list, tuple)) else n_samples,)
-    return int(shape[0])
+    if isinstance(asked, (list, tuple)):
+        return len(asked)
+    shape = getattr(asked, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else n_samples
 
 
 def sample_size(asked: Any) -> int:

@@ -175,7 +175,10 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         scores = np.empty((len(values), len(self.classes_)), order="F")
         for start in range(0, len(values), _PREDICT_ROWS):
             part = slice(start, start + _PREDICT_ROWS)
-            scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self.intercept_
+            with np.errstate(over="ignore", invalid="ignore"):  # said below
+                scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self.intercept_
+        if not np.isfinite(scores).all():
+            raise ValueError("X holds rows so large that predictions overflow; rescale X")
         return scores
 
     def _relevance_functions(self, X: FloatArray) -> FloatArray:

@@ -497,6 +497,7 @@ def test_searches_split_rows_and_may_choose_their_number(classes):
         (np.True_, TypeError, "candidates must be None"),
         (10.0, TypeError, "candidates must be None .* got 10.0"),
         (np.nan, TypeError, "candidates must be None"),
+        (np.float64, ValueError, "candidates must have the shape"),
         ("all", TypeError, "candidates must be None .* got 'all'"),
         ({"a": 1}, TypeError, "candidates must be None"),
         (np.array(5), TypeError, "candidates must be None"),

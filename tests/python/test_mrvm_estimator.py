@@ -325,6 +325,17 @@ def test_values_too_large_for_the_precisions_of_mrvm2_are_refused_with_a_remedy(
     np.testing.assert_allclose(scaled.predict_proba(1e8 * X), model.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [MRVM1, MRVM2])
+@pytest.mark.parametrize(
+    ("size", "remedy"), [(1e110, "X holds rows so large"), (1e10, r"rescale the inputs \(X\)")]
+)
+def test_rows_out_of_reach_are_refused_with_a_remedy(kind, size, remedy, three):
+    X, y = three
+    model = kind("poly", gamma=1.0).fit(X, y)
+    with pytest.raises(ValueError, match=remedy):
+        model.predict_proba(size * X)
+
+
 # --- the certificate -------------------------------------------------------------------------------
 
 

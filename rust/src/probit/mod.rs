@@ -230,7 +230,9 @@ impl<'a> Table<'a> {
         Error::check_len("scores", n_rows * n_classes, scores.len())?;
         Error::check_finite("scores", scores)?;
         if scores.iter().any(|score| score.abs() > MOST_SCORE) {
-            return invalid("scores must not exceed 1e12 in size; standardise the inputs");
+            return invalid(
+                "scores must not exceed 1e12 in size; rescale the inputs (X) or the weights of rows (sample_weight)",
+            );
         }
         Ok(Self {
             scores,
