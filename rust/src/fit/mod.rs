@@ -6,6 +6,7 @@ mod beyond;
 mod blocks;
 mod climb;
 mod coarse;
+mod conditional;
 mod creep;
 mod damping;
 mod dictionary;

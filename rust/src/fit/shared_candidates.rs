@@ -6,7 +6,8 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::dictionary::{Conditional, Dictionary};
+use super::conditional::Conditional;
+use super::dictionary::Dictionary;
 use super::prior::{Gamma, Priors};
 use super::ranking::ranked;
 use super::record::{Action, Halt, Recorder};
