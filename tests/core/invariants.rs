@@ -29,6 +29,17 @@ fn gains_are_kept(trace: &[f64], steps: &[Step]) {
     }
 }
 
+/// Joint steps take the alpha of a function on its way out to 6e16, where 1 / Sigma - alpha is nothing but rounding.
+#[test]
+fn a_function_next_to_its_prior_is_judged_by_the_data() {
+    let (posterior, steps) =
+        columns(12, 27, 15_513_499_846_284_831_746).fit(fixed(0.015_696_645_783_848_73));
+    for pair in posterior.trace.windows(2) {
+        assert!(pair[1] >= pair[0] - 1e-9, "{pair:?}");
+    }
+    gains_are_kept(&posterior.trace, &steps);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -12,6 +12,10 @@ pub(super) const INFINITE: f64 = 1e8;
 /// Least alpha, in units of unit-norm columns and unit-spread targets: a prior standard deviation of 3e7.
 pub(super) const ALPHA_FLOOR: f64 = 1e-15;
 
+/// Least `1 - alpha Sigma_jj` of which `1 / Sigma_jj - alpha`, s, keeps the digits that decisions need: below it ten or more
+/// are lost to rounding, and s has to be asked of the data.
+pub(super) const LEAST_DETERMINED: f64 = 1e-6;
+
 /// Sparsity and quality factors of one function, left out of the model (equation 19), and the prior of its alpha.
 ///
 /// With a prior that is not flat `l` stands for the sum of equation (18) and [`Gamma::log_density`].
@@ -30,6 +34,17 @@ impl Factors {
         Self {
             s: (1.0 / variance - alpha).max(0.0),
             q: mean / variance,
+            prior,
+        }
+    }
+
+    /// The same from S and Q of the function while it is in the model: equation (23) itself, which is as sound as they are where
+    /// alpha is far above S.
+    pub(super) fn from_totals(alpha: f64, sparsity: f64, quality: f64, prior: Gamma) -> Self {
+        let share = alpha / (alpha - sparsity);
+        Self {
+            s: (share * sparsity).max(0.0),
+            q: share * quality,
             prior,
         }
     }
@@ -98,7 +113,7 @@ impl Factors {
     }
 
     /// No less than [`Factors::most_gain_of_moving`] to its optimal alpha, of a function in the model with a flat prior, by the
-    /// posterior alone; infinite where the function may have to leave.
+    /// posterior alone; infinite where the function may have to leave, or the posterior does not tell.
     ///
     /// With g = 1 - alpha Sigma = s Sigma and D = mu^2 - g Sigma, which has the sign of q^2 - s: the new alpha is g^2 / D, and
     /// what that bound says comes to (g - alpha mu^2)^2 / (2 alpha mu^2 g).
@@ -111,7 +126,7 @@ impl Factors {
         let square = mean * mean;
         let part = alpha * square;
         let slope = g - part;
-        let stays = g > 0.0 && square > (1.0 + CLEAR) * g * variance;
+        let stays = g >= LEAST_DETERMINED && square > (1.0 + CLEAR) * g * variance;
         let most = slope * slope / (2.0 * part * g);
         if stays { most } else { f64::INFINITY }
     }

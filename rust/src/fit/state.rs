@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use super::action::{ALPHA_FLOOR, Factors};
+use super::action::{ALPHA_FLOOR, Factors, LEAST_DETERMINED};
 use super::prior::{Gamma, Priors};
 use super::record::Recorded;
 use crate::Result;
@@ -162,11 +162,22 @@ impl State {
 
     /// Sparsity and quality of active function `k`, were it left out.
     pub(super) fn factors(&self, k: usize) -> Factors {
-        Factors::from_posterior(
-            self.alpha[k],
-            self.sigma[(k, k)],
-            self.mu[k],
-            self.priors[k],
+        let (alpha, variance, prior) = (self.alpha[k], self.sigma[(k, k)], self.priors[k]);
+        if self.gamma(k) >= LEAST_DETERMINED {
+            return Factors::from_posterior(alpha, variance, self.mu[k], prior);
+        }
+        let (sparsity, quality) = self.totals(k);
+        Factors::from_totals(alpha, sparsity, quality, prior)
+    }
+
+    /// S and Q of active function `k`: equations (24) and (25).
+    #[cold]
+    fn totals(&self, k: usize) -> (f64, f64) {
+        let (beta, products) = (self.beta, head(&self.gram, k, self.len()));
+        let spread = bilinear(&self.sigma, products, products);
+        (
+            beta * (self.gram[(k, k)] - beta * spread),
+            beta * (self.gradient[k] - dot(products, &self.offset)),
         )
     }
 
@@ -578,6 +589,29 @@ mod tests {
         );
         let evidence = b.log_evidence();
         assert!((a.log_evidence() - evidence).abs() <= 1e-8 * (1.0 + evidence.abs()));
+    }
+
+    #[test]
+    fn factors_do_not_go_with_the_alpha_of_their_function() {
+        let values: Vec<f64> = (0..ROWS * (COLUMNS + 1))
+            .map(|i| (2.3 * i as f64).sin())
+            .collect();
+        let data = Data::new(&values);
+        let mut state = data.empty();
+        for j in 0..5 {
+            data.add(&mut state, j, 1.0 + j as f64);
+        }
+        let expected = state.factors(2);
+        // The posterior variance has sixteen digits, of which s is what is left beyond those of 1 / alpha.
+        for exponent in -3..=20 {
+            state.reestimate(2, 10_f64.powi(exponent)).unwrap();
+            if exponent % 2 == 0 {
+                data.recentre(&mut state);
+            }
+            let found = state.factors(2);
+            assert!((found.s / expected.s - 1.0).abs() < 1e-8, "1e{exponent}");
+            assert!((found.q / expected.q - 1.0).abs() < 1e-8, "1e{exponent}");
+        }
     }
 
     proptest! {

@@ -2,10 +2,12 @@
 
 use nalgebra::DMatrix;
 
+use super::super::action::{Factors, LEAST_DETERMINED};
+use super::super::prior::Gamma;
 use super::super::shared::Term;
 use super::super::state::close_gap;
 use crate::Result;
-use crate::linalg::blas::{axpy, dot, head, leading, rank_one};
+use crate::linalg::blas::{axpy, bilinear, dot, head, leading, rank_one};
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 use crate::stats::{OutputStatistics, Residuals};
 
@@ -117,13 +119,35 @@ impl OutputState {
         terms.clear();
         terms.extend(self.levels.iter().enumerate().map(|(l, level)| {
             let outputs = &self.outputs[self.outputs_of(l)];
-            let variance = level.sigma[(k, k)];
+            let (alpha, variance) = (self.alpha[k], level.sigma[(k, k)]);
+            if 1.0 - alpha * variance < LEAST_DETERMINED {
+                return self.term_by_totals(k, l);
+            }
             Term {
                 n: outputs.len() as f64,
-                s: (1.0 / variance - self.alpha[k]).max(0.0),
+                s: (1.0 / variance - alpha).max(0.0),
                 power: outputs.iter().map(|o| (o.mu[k] / variance).powi(2)).sum(),
             }
         }));
+    }
+
+    /// The term of level `l` from S and Q, equations (24) and (25), where the posterior is next to the prior.
+    #[cold]
+    fn term_by_totals(&self, k: usize, l: usize) -> Term {
+        let (alpha, level) = (self.alpha[k], &self.levels[l]);
+        let products = head(&self.gram, k, self.len());
+        let spread = bilinear(&level.sigma, products, products);
+        let sparsity = level.beta * (self.gram[(k, k)] - level.beta * spread);
+        let outputs = &self.outputs[self.outputs_of(l)];
+        let of = |output: &Output| {
+            let quality = level.beta * (output.gradient[k] - dot(products, &output.offset));
+            Factors::from_totals(alpha, sparsity, quality, Gamma::FLAT)
+        };
+        Term {
+            n: outputs.len() as f64,
+            s: of(&outputs[0]).s,
+            power: outputs.iter().map(|output| of(output).q.powi(2)).sum(),
+        }
     }
 
     /// Sees that each active function has a variance at each level.
@@ -440,6 +464,33 @@ mod tests {
 
     fn values() -> impl Strategy<Value = Vec<f64>> {
         proptest::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + OUTPUTS))
+    }
+
+    #[test]
+    fn factors_do_not_go_with_the_alpha_of_their_function() {
+        let values: Vec<f64> = (0..ROWS * (COLUMNS + OUTPUTS))
+            .map(|i| (2.3 * i as f64).sin())
+            .collect();
+        let data = Data::new(&values);
+        for betas in [&[5.0][..], &[2.0, 10.0, 50.0]] {
+            let mut state = data.empty(betas);
+            for j in 0..5 {
+                data.add(&mut state, j, 1.0 + j as f64);
+            }
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            state.factors(2, &mut expected);
+            for exponent in -3..=20 {
+                state.reestimate(2, 10_f64.powi(exponent)).unwrap();
+                state.factors(2, &mut found);
+                for (found, expected) in found.iter().zip(&expected) {
+                    assert!((found.s / expected.s - 1.0).abs() < 1e-8, "1e{exponent}");
+                    assert!(
+                        (found.power / expected.power - 1.0).abs() < 1e-8,
+                        "1e{exponent}"
+                    );
+                }
+            }
+        }
     }
 
     proptest! {
