@@ -12,9 +12,9 @@ pub(super) const INFINITE: f64 = 1e8;
 /// Least alpha, in units of unit-norm columns and unit-spread targets: a prior standard deviation of 3e7.
 pub(super) const ALPHA_FLOOR: f64 = 1e-15;
 
-/// Least `1 - alpha Sigma_jj` of which `1 / Sigma_jj - alpha`, s, keeps the digits that decisions need: below it ten or more
-/// are lost to rounding, and s has to be asked of the data.
-pub(super) const LEAST_DETERMINED: f64 = 1e-6;
+/// Least gamma = 1 - alpha Sigma_jj with which `1 / Sigma_jj - alpha`, s, has digits enough. It loses those of gamma, and the best
+/// alpha, s / (q^2 / s - 1), those of its square where the function is there: 8 of 16 here. Below it s is asked of the data.
+pub(super) const LEAST_DETERMINED: f64 = 1e-4;
 
 /// Sparsity and quality factors of one function, left out of the model (equation 19), and the prior of its alpha.
 ///

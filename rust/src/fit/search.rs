@@ -62,7 +62,9 @@ pub(super) fn search(
         let reached = best.evidence;
         let seeds = seeds(pool, &best.state);
         best = trials::round(pool, best, seeds, noise, &mut budget)?;
-        if budget.is_spent() || best.evidence <= reached {
+        // An evidence that is no number any more is no better.
+        let goes_on = best.evidence > reached && !budget.is_spent();
+        if !goes_on {
             break;
         }
     }

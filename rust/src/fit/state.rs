@@ -1,9 +1,10 @@
 //! The active set and its posterior.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 use super::action::{ALPHA_FLOOR, Factors, LEAST_DETERMINED};
 use super::prior::{Gamma, Priors};
@@ -166,19 +167,23 @@ impl State {
         if self.gamma(k) >= LEAST_DETERMINED {
             return Factors::from_posterior(alpha, variance, self.mu[k], prior);
         }
-        let (sparsity, quality) = self.totals(k);
-        Factors::from_totals(alpha, sparsity, quality, prior)
+        let (sparsity, quality) = self.totals(k..k + 1);
+        Factors::from_totals(alpha, sparsity[(0, 0)], quality[0], prior)
     }
 
-    /// S and Q of active function `k`: equations (24) and (25).
+    /// S and Q of active functions: equations (24) and (25), `Phi^T C^-1 Phi` and `Phi^T C^-1 t` of these.
     #[cold]
-    fn totals(&self, k: usize) -> (f64, f64) {
-        let (beta, products) = (self.beta, head(&self.gram, k, self.len()));
-        let spread = bilinear(&self.sigma, products, products);
-        (
-            beta * (self.gram[(k, k)] - beta * spread),
-            beta * (self.gradient[k] - dot(products, &self.offset)),
-        )
+    pub(super) fn totals(&self, these: Range<usize>) -> (DMatrix<f64>, DVector<f64>) {
+        let (beta, first, n) = (self.beta, these.start, these.len());
+        let products = |k: usize| head(&self.gram, first + k, self.len());
+        let sparsity = DMatrix::from_fn(n, n, |i, j| {
+            let spread = bilinear(&self.sigma, products(i), products(j));
+            beta * (self.gram[(first + i, first + j)] - beta * spread)
+        });
+        let quality = DVector::from_fn(n, |k, _| {
+            beta * (self.gradient[first + k] - dot(products(k), &self.offset))
+        });
+        (sparsity, quality)
     }
 
     /// Where the function is that costs least to take out; none in an empty model.

@@ -13,7 +13,9 @@ use std::ops::Range;
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
+use super::action::{Factors, LEAST_DETERMINED};
 use super::inner::Proposal;
+use super::prior::Gamma;
 use super::shared::{Shared, Term};
 use super::state::State;
 use crate::Result;
@@ -56,6 +58,15 @@ pub(super) fn components(
         .copied()
         .zip(along.iter().copied())
         .collect()
+}
+
+/// One output of those that share an alpha.
+fn term(Factors { s, q, .. }: Factors) -> Term {
+    Term {
+        n: 1.0,
+        s: s.max(f64::MIN_POSITIVE),
+        power: q * q,
+    }
 }
 
 impl State {
@@ -110,18 +121,35 @@ impl State {
         let (first, n) = (members.start, members.len());
         let block = self.sigma.view((first, first), (n, n)).clone_owned();
         let mean = DVector::from_column_slice(&self.mu[members]);
-        let term = |(variance, mean): (f64, f64)| {
-            let (s, q) = (1.0 / variance - alpha, mean / variance);
-            Term {
-                n: 1.0,
-                s: s.max(f64::MIN_POSITIVE),
-                power: q * q,
-            }
+        let along = components(&block, &mean, &contrasts(n));
+        let is_determined = |(variance, _): &(f64, f64)| 1.0 - alpha * variance >= LEAST_DETERMINED;
+        if !along.iter().all(is_determined) {
+            return self.terms_by_totals(k, &block, &mean);
+        }
+        let of = |(variance, mean)| Factors::from_posterior(alpha, variance, mean, Gamma::FLAT);
+        along.into_iter().map(of).map(term).collect()
+    }
+
+    /// The same where the posterior is next to the prior in some direction: S and Q of all, equations (24) and (25), have the
+    /// eigenvectors of Sigma, and S is alpha gamma.
+    #[cold]
+    fn terms_by_totals(&self, k: usize, sigma: &DMatrix<f64>, mean: &DVector<f64>) -> Vec<Term> {
+        let (alpha, members) = (self.own_alpha(k), self.members(k));
+        let contrasts = contrasts(members.len());
+        let (sparsity, quality) = self.totals(members);
+        let eigen = SymmetricEigen::new(contrasts.tr_mul(&sparsity) * &contrasts);
+        let along = |(direction, &sparsity): (_, &f64)| {
+            let direction: DVector<f64> = &contrasts * direction;
+            let factors = if sparsity < 0.5 * alpha {
+                Factors::from_totals(alpha, sparsity, direction.dot(&quality), Gamma::FLAT)
+            } else {
+                let variance = direction.dot(&(sigma * &direction));
+                Factors::from_posterior(alpha, variance, direction.dot(mean), Gamma::FLAT)
+            };
+            term(factors)
         };
-        components(&block, &mean, &contrasts(n))
-            .into_iter()
-            .map(term)
-            .collect()
+        let directions = eigen.eigenvectors.column_iter();
+        directions.zip(&eigen.eigenvalues).map(along).collect()
     }
 
     /// |change in ln alpha| that re-estimation of alpha `k` would make; infinite where its functions should leave.
@@ -188,7 +216,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::super::mode::find_mode;
-    use super::super::prior::{Gamma, Priors};
+    use super::super::prior::Priors;
     use super::super::stationary::{Residual, jacobian};
     use super::*;
     use crate::stats::{DenseDesign, Multinomial, Statistics};
@@ -249,6 +277,31 @@ mod tests {
                 without.delete_together(k);
                 let gain = state.gain_of_leaving(k);
                 assert!((without.log_evidence() - state.log_evidence() - gain).abs() < 1e-9);
+            }
+        });
+    }
+
+    #[test]
+    fn terms_do_not_go_with_the_alpha_of_their_functions() {
+        with_stats(|stats| {
+            let mut state = at(stats, &[0.5, 2.0, 8.0]);
+            let ascending = |state: &State| {
+                let mut terms = state.terms(1);
+                terms.sort_by(|a, b| a.s.total_cmp(&b.s));
+                terms
+            };
+            let expected = ascending(&state);
+            for exponent in -3..=20 {
+                state
+                    .set_alphas(&[0.5, 10_f64.powi(exponent), 8.0])
+                    .unwrap();
+                for (found, expected) in ascending(&state).iter().zip(&expected) {
+                    assert!((found.s / expected.s - 1.0).abs() < 1e-7, "1e{exponent}");
+                    assert!(
+                        (found.power / expected.power - 1.0).abs() < 1e-7,
+                        "1e{exponent}"
+                    );
+                }
             }
         });
     }
