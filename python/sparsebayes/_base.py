@@ -22,6 +22,7 @@ from . import _core, _outputs
 from ._arguments import check_prior, check_settings
 from ._chunks import located, release
 from ._design import Design, Layout
+from ._numbers import check_predictions
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import Training, check_training, check_X
 from ._variational import check_variational
@@ -303,8 +304,7 @@ class SparseBayesEstimator(Trainable):
                         variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
                     # Outputs with the same noise have the same covariance.
                     variances[part, len(sigmas) :] = variances[part, :1]
-        if not (np.isfinite(means).all() and (variances is None or np.isfinite(variances).all())):
-            raise ValueError("X holds rows so large that predictions overflow; rescale X")
+        check_predictions("X", *(part for part in (means, variances) if part is not None))
         return means, variances
 
     def _moments_of_mapped(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:

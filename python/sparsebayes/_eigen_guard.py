@@ -11,7 +11,6 @@ from scipy.linalg import LinAlgError
 from ._core import NumericalError
 from ._eigen import Axes, Solution
 from ._eigen_modes import Pulse
-from ._types import FloatArray
 
 _Result = TypeVar("_Result")
 
@@ -49,9 +48,3 @@ def check_solution(found: Solution) -> Solution:
     if not finite or not found.beta > 0.0 or np.isnan(found.alpha).any():
         raise NumericalError(f"the arithmetic of the fit left the range of numbers; {_REMEDY}")
     return found
-
-
-def check_predictions(name: str, *parts: FloatArray) -> None:
-    """Raise ValueError if predictions overflowed."""
-    if not all(np.isfinite(part).all() for part in parts):
-        raise ValueError(f"{name} holds rows so large that predictions overflow; rescale X")

@@ -14,9 +14,10 @@ from ._arguments import check_flag, check_integer, check_n_jobs
 from ._background import in_background
 from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
-from ._eigen_guard import check_axes, check_predictions, check_solution, in_range
+from ._eigen_guard import check_axes, check_solution, in_range
 from ._eigen_modes import Pulse
 from ._news import LOG, News
+from ._numbers import check_predictions
 from ._on_kernels import OnKernels
 from ._resolve import is_precomputed
 from ._screen import State, Work

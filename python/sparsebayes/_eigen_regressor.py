@@ -10,8 +10,8 @@ from sklearn.base import RegressorMixin
 
 from ._arguments import check_flag, check_real
 from ._eigen import Axes, Rules, Solution, regress
-from ._eigen_guard import check_predictions
 from ._eigen_machine import EigenMachine
+from ._numbers import check_predictions
 from ._types import FloatArray, KernelSpec
 from ._validation import Training
 

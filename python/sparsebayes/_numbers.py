@@ -95,3 +95,9 @@ def refuse_mask(name: str, values: Any) -> None:
     """Raise ValueError if some of ``values`` are masked: all that comes after would take what is below."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} holds masked values; fill them, or leave their rows out")
+
+
+def check_predictions(name: str, *parts: FloatArray) -> None:
+    """Raise ValueError if predictions overflowed."""
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError(f"{name} holds rows so large that predictions overflow; rescale X")

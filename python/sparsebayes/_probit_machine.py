@@ -17,6 +17,7 @@ from ._background import one_blas_thread
 from ._composite import Composite
 from ._design import Layout, evaluate
 from ._mrvm import Outcome, Task
+from ._numbers import check_predictions
 from ._on_kernels import OnKernels
 from ._resolve import is_precomputed
 from ._search import check_search, seed_for
@@ -177,8 +178,7 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
             part = slice(start, start + _PREDICT_ROWS)
             with np.errstate(over="ignore", invalid="ignore"):  # said below
                 scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self.intercept_
-        if not np.isfinite(scores).all():
-            raise ValueError("X holds rows so large that predictions overflow; rescale X")
+        check_predictions("X", scores)
         return scores
 
     def _relevance_functions(self, X: FloatArray) -> FloatArray:

@@ -29,40 +29,27 @@ mod own {
         layout.size() >= LARGE
     }
 
+    #[inline]
+    fn allocator_of(layout: Layout) -> &'static dyn GlobalAlloc {
+        if is_large(layout) { &System } else { &MiMalloc }
+    }
+
     // SAFETY: each layout has one allocator, which is one itself, and a block goes back with the layout it was asked for with.
     // What changes sides is copied as far as both reach.
     unsafe impl GlobalAlloc for BySize {
         #[inline]
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            unsafe {
-                if is_large(layout) {
-                    System.alloc(layout)
-                } else {
-                    MiMalloc.alloc(layout)
-                }
-            }
+            unsafe { allocator_of(layout).alloc(layout) }
         }
 
         #[inline]
         unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-            unsafe {
-                if is_large(layout) {
-                    System.alloc_zeroed(layout)
-                } else {
-                    MiMalloc.alloc_zeroed(layout)
-                }
-            }
+            unsafe { allocator_of(layout).alloc_zeroed(layout) }
         }
 
         #[inline]
         unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-            unsafe {
-                if is_large(layout) {
-                    System.dealloc(block, layout);
-                } else {
-                    MiMalloc.dealloc(block, layout);
-                }
-            }
+            unsafe { allocator_of(layout).dealloc(block, layout) }
         }
 
         #[inline]
@@ -70,26 +57,13 @@ mod own {
             unsafe {
                 // The caller warrants that the new size, rounded up to the alignment, is no more than a layout can be.
                 let new = Layout::from_size_align_unchecked(new_size, layout.align());
-                match (is_large(layout), is_large(new)) {
-                    (false, false) => MiMalloc.realloc(block, layout, new_size),
-                    (true, true) => System.realloc(block, layout, new_size),
-                    _ => self.moved(block, layout, new),
+                if is_large(layout) == is_large(new) {
+                    return allocator_of(layout).realloc(block, layout, new_size);
                 }
-            }
-        }
-    }
-
-    impl BySize {
-        /// # Safety
-        ///
-        /// `block` came from this allocator with `old`; `new` is of a size above zero.
-        #[cold]
-        unsafe fn moved(&self, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
-            unsafe {
                 let moved = self.alloc(new);
                 if !moved.is_null() {
-                    copy_nonoverlapping(block, moved, old.size().min(new.size()));
-                    self.dealloc(block, old);
+                    copy_nonoverlapping(block, moved, layout.size().min(new_size));
+                    self.dealloc(block, layout);
                 }
                 moved
             }

@@ -38,14 +38,14 @@ impl Factors {
         }
     }
 
-    /// The same from S and Q of the function while it is in the model: equation (23) itself, which is as sound as they are where
+    /// The factors of a function in the model from its S and Q, which these are: equation (23) itself, as sound as they are where
     /// alpha is far above S.
-    pub(super) fn from_totals(alpha: f64, sparsity: f64, quality: f64, prior: Gamma) -> Self {
-        let share = alpha / (alpha - sparsity);
+    pub(super) fn left_out(self, alpha: f64) -> Self {
+        let share = alpha / (alpha - self.s);
         Self {
-            s: (share * sparsity).max(0.0),
-            q: share * quality,
-            prior,
+            s: (share * self.s).max(0.0),
+            q: share * self.q,
+            ..self
         }
     }
 

@@ -167,23 +167,29 @@ impl State {
         if self.gamma(k) >= LEAST_DETERMINED {
             return Factors::from_posterior(alpha, variance, self.mu[k], prior);
         }
-        let (sparsity, quality) = self.totals(k..k + 1);
-        Factors::from_totals(alpha, sparsity[(0, 0)], quality[0], prior)
+        self.project(&self.as_entrant(k)).1.left_out(alpha)
     }
 
-    /// S and Q of active functions: equations (24) and (25), `Phi^T C^-1 Phi` and `Phi^T C^-1 t` of these.
-    #[cold]
+    /// Active function `k` as one that is about to enter. Its projection says what S and Q are with it in the model.
+    fn as_entrant(&self, k: usize) -> Entrant<'_> {
+        Entrant {
+            index: self.active[k],
+            gram: head(&self.gram, k, self.len()),
+            gram_self: self.gram[(k, k)],
+            gradient: self.gradient[k],
+            prior: self.priors[k],
+        }
+    }
+
+    /// `Phi^T C^-1 Phi` and `Phi^T C^-1 t` of active functions: equations (24) and (25) for several at once.
     pub(super) fn totals(&self, these: Range<usize>) -> (DMatrix<f64>, DVector<f64>) {
-        let (beta, first, n) = (self.beta, these.start, these.len());
-        let products = |k: usize| head(&self.gram, first + k, self.len());
+        let (first, n) = (these.start, these.len());
+        let projected: Vec<_> = these.map(|k| self.project(&self.as_entrant(k))).collect();
         let sparsity = DMatrix::from_fn(n, n, |i, j| {
-            let spread = bilinear(&self.sigma, products(i), products(j));
-            beta * (self.gram[(first + i, first + j)] - beta * spread)
+            let product = self.beta * self.gram[(first + i, first + j)];
+            product - dot(&projected[i].0, &projected[j].0)
         });
-        let quality = DVector::from_fn(n, |k, _| {
-            beta * (self.gradient[first + k] - dot(products(k), &self.offset))
-        });
-        (sparsity, quality)
+        (sparsity, DVector::from_fn(n, |k, _| projected[k].1.q))
     }
 
     /// Where the function is that costs least to take out; none in an empty model.

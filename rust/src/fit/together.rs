@@ -141,7 +141,12 @@ impl State {
         let along = |(direction, &sparsity): (_, &f64)| {
             let direction: DVector<f64> = &contrasts * direction;
             let factors = if sparsity < 0.5 * alpha {
-                Factors::from_totals(alpha, sparsity, direction.dot(&quality), Gamma::FLAT)
+                let total = Factors {
+                    s: sparsity,
+                    q: direction.dot(&quality),
+                    prior: Gamma::FLAT,
+                };
+                total.left_out(alpha)
             } else {
                 let variance = direction.dot(&(sigma * &direction));
                 Factors::from_posterior(alpha, variance, direction.dot(mean), Gamma::FLAT)

@@ -7,7 +7,7 @@ use super::super::prior::Gamma;
 use super::super::shared::Term;
 use super::super::state::close_gap;
 use crate::Result;
-use crate::linalg::blas::{axpy, bilinear, dot, head, leading, rank_one};
+use crate::linalg::blas::{axpy, dot, head, leading, rank_one};
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 use crate::stats::{OutputStatistics, Residuals};
 
@@ -134,19 +134,26 @@ impl OutputState {
     /// The term of level `l` from S and Q, equations (24) and (25), where the posterior is next to the prior.
     #[cold]
     fn term_by_totals(&self, k: usize, l: usize) -> Term {
-        let (alpha, level) = (self.alpha[k], &self.levels[l]);
-        let products = head(&self.gram, k, self.len());
-        let spread = bilinear(&level.sigma, products, products);
-        let sparsity = level.beta * (self.gram[(k, k)] - level.beta * spread);
-        let outputs = &self.outputs[self.outputs_of(l)];
-        let of = |output: &Output| {
-            let quality = level.beta * (output.gradient[k] - dot(products, &output.offset));
-            Factors::from_totals(alpha, sparsity, quality, Gamma::FLAT)
+        let gradient: Vec<f64> = self.outputs.iter().map(|o| o.gradient[k]).collect();
+        let entrant = Entrant {
+            index: self.active[k],
+            gram: head(&self.gram, k, self.len()),
+            gradient: &gradient,
         };
+        let sparsity = self.project(&entrant, l).1;
+        let of = |c: usize| {
+            let total = Factors {
+                s: sparsity,
+                q: self.quality(&entrant, c),
+                prior: Gamma::FLAT,
+            };
+            total.left_out(self.alpha[k])
+        };
+        let outputs = self.outputs_of(l);
         Term {
             n: outputs.len() as f64,
-            s: of(&outputs[0]).s,
-            power: outputs.iter().map(|output| of(output).q.powi(2)).sum(),
+            s: of(outputs.start).s,
+            power: outputs.map(|c| of(c).q.powi(2)).sum(),
         }
     }
 
