@@ -37,6 +37,11 @@ pub enum Kernel {
     },
     /// `x.z`.
     Linear,
+    /// `(x - offset).(z - offset)`.
+    CentredLinear {
+        /// One number for each input.
+        offset: Vec<f64>,
+    },
     /// `tanh(gamma x.z + coef0)`.
     Sigmoid {
         /// Factor of the inner product.
@@ -101,6 +106,15 @@ impl Kernel {
                 finite("coef0", *coef0)
             }
             Self::Linear | Self::LinearSpline => Ok(()),
+            Self::CentredLinear { offset } => {
+                if offset.len() != n_features {
+                    let got = offset.len();
+                    return Err(format!(
+                        "offset of a linear kernel must have one number for each of {n_features} inputs, got {got}"
+                    ));
+                }
+                offset.iter().try_for_each(|&value| finite("offset", value))
+            }
             Self::Sum(parts) | Self::Product(parts) => {
                 if parts.is_empty() {
                     return Err("a sum or product of kernels needs at least one".into());
@@ -131,7 +145,10 @@ impl Kernel {
     #[must_use]
     pub fn is_positive_definite(&self) -> bool {
         match self {
-            Self::Gaussian { .. } | Self::Laplacian { .. } | Self::Linear => true,
+            Self::Gaussian { .. }
+            | Self::Laplacian { .. }
+            | Self::Linear
+            | Self::CentredLinear { .. } => true,
             Self::Polynomial { gamma, coef0, .. } => *gamma >= 0.0 && *coef0 >= 0.0,
             Self::Sigmoid { .. } | Self::LinearSpline => false,
             Self::Sum(parts) | Self::Product(parts) => parts.iter().all(Self::is_positive_definite),
