@@ -36,6 +36,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         generate: bool
         random_state: Any
         # After a fit.
+        _n_extra: int
         _extra_offset: FloatArray
 
     def _layout(self, training: Training) -> Layout:
@@ -196,7 +197,9 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _rows(self, X: ArrayLike | Beside) -> tuple[FloatArray, FloatArray]:
         given = X if isinstance(X, Beside) else Beside(X, None)
         values = check_X(self, given.X, reset=False)
-        return values, columns_at(self.extra_basis_, values, given.columns, self._n_extra) - self._extra_offset
+        return values, columns_at(
+            self.extra_basis_, values, given.columns, self._n_extra
+        ) - self._extra_offset
 
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
         phi, columns = np.ones((len(X), len(self.active_))), self._active_extra()

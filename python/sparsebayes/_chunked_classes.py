@@ -155,8 +155,8 @@ class Survey:
 class Functions:
     """The basis functions: the constant one, and the columns of X, or kernels and what is beside them.
 
-    ``shift``: near the mean of the columns, of X or beside the kernels. They are summed less that, for sums of
-    numbers far from 0 would leave too few digits of their differences.
+    ``shift``: near the mean of the columns, of X or beside the kernels, which is subtracted before they are
+    summed: sums of numbers far from 0 would keep too few digits of their differences.
     """
 
     bias: bool

@@ -18,12 +18,11 @@ from ._eigen_guard import check_axes, check_solution, in_range
 from ._eigen_modes import Pulse
 from ._news import LOG, News
 from ._numbers import check_predictions
-from ._on_kernels import OnKernels
+from ._on_kernels import OnKernels, linear_in_x
 from ._resolve import is_precomputed
 from ._screen import State, Work
 from ._types import FloatArray, IntArray
 from ._validation import Training, check_square, check_training, check_X, distinct_rows
-from ._on_kernels import linear_in_x
 from .kernels import Linear
 
 #: How a fit may end, best first, and what to do about it.

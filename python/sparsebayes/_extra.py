@@ -96,7 +96,8 @@ def middle_of_extra(fitted: Any, points: FloatArray, n_columns: int, *, bias: bo
     """Return the mean of the extra columns over some points: where to sum them about, beside a bias."""
     if not bias or n_columns == 0:
         return np.zeros(n_columns)
-    return columns_at(fitted, points, None, n_columns).mean(axis=0)
+    middle: FloatArray = columns_at(fitted, points, None, n_columns).mean(axis=0)
+    return middle
 
 
 def _evaluate(fitted: Any, X: FloatArray, n_columns: int | None = None) -> FloatArray:

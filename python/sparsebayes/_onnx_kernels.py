@@ -76,8 +76,8 @@ class Basis:
 def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArray]:
     """Return values (n, q) and a matrix (q, size) that makes the functions of a block of them."""
     if isinstance(block, Columns):
-        columns = graph.x.take(block.columns, 1)
-        return columns - block.offsets if block.offsets.any() else columns, np.eye(block.size)
+        chosen = graph.x.take(block.columns, 1)
+        return chosen - block.offsets if block.offsets.any() else chosen, np.eye(block.size)
     kernel, x, points = block.kernel, graph.x, block.points
     if isinstance(kernel, OnColumns):
         columns = kernel.positions(points.shape[1])

@@ -18,7 +18,7 @@ from ._composite import Composite
 from ._design import Layout, evaluate
 from ._mrvm import Outcome, Task
 from ._numbers import check_predictions
-from ._on_kernels import OnKernels
+from ._on_kernels import OnKernels, linear_in_x
 from ._resolve import is_precomputed
 from ._search import check_search, seed_for
 from ._types import Callback, Candidates, FloatArray, IntArray

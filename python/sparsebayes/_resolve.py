@@ -138,7 +138,9 @@ def _holds(kernel: Any, what: Callable[[Any], bool]) -> bool:
     if isinstance(kernel, OnColumns):
         return _holds(kernel.kernel, what)
     if isinstance(kernel, (Sum, Product)):
-        return any(_holds(part, what) for part in (kernel.terms if isinstance(kernel, Sum) else kernel.factors))
+        return any(
+            _holds(part, what) for part in (kernel.terms if isinstance(kernel, Sum) else kernel.factors)
+        )
     return what(kernel)
 
 

@@ -348,7 +348,7 @@ class RVC(KernelClasses, _Classification):
     dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
         Their weights; not with a list of kernels.
     intercept_ : ndarray of shape (1 or n_classes,)
-        Weight of the bias, 0 where it was pruned.
+        Constant of the linear predictor, as for `RVR`.
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1 or n_classes, p)

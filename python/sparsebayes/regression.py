@@ -273,8 +273,8 @@ class RVR(KernelSums, _Regression):
     dual_coef_ : ndarray of shape (1, n_relevance)
         Their weights; not with a list of kernels.
     intercept_ : ndarray of shape (1,)
-        Constant of the prediction: with a linear kernel beside ``coef_``, else beside ``dual_coef_``. Without
-        ``extra_basis`` the weight of the bias, 0 where it was pruned; extra columns are centred by their mean.
+        Constant of the prediction, beside ``dual_coef_`` and ``extra_coef_``, with a linear kernel beside
+        ``coef_``: the weight of the bias, 0 where it was pruned, less what centring took from columns.
     coef_ : ndarray of shape (1, n_features)
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1, p)

@@ -64,6 +64,21 @@ pub enum Kernel {
     },
 }
 
+fn check_widths(inverse_squares: &[f64], n_features: usize) -> Result<(), String> {
+    let got = inverse_squares.len();
+    if got != 1 && got != n_features {
+        return Err(format!(
+            "kernel width must be one number or one for each of {n_features} inputs, got {got}"
+        ));
+    }
+    if inverse_squares.iter().any(|w| !w.is_finite() || *w < 0.0) {
+        return Err(
+            "kernel width must be positive, and not so small that its square vanishes".into(),
+        );
+    }
+    Ok(())
+}
+
 impl Kernel {
     /// Checks the parameters against the number of inputs; the message names the parameter and the remedy.
     ///
@@ -82,21 +97,7 @@ impl Kernel {
         match self {
             Self::Gaussian {
                 inverse_square_widths: w,
-            } => {
-                if w.len() != 1 && w.len() != n_features {
-                    let got = w.len();
-                    return Err(format!(
-                        "kernel width must be one number or one for each of {n_features} inputs, got {got}"
-                    ));
-                }
-                if w.iter().any(|w| !w.is_finite() || *w < 0.0) {
-                    return Err(
-                        "kernel width must be positive, and not so small that its square vanishes"
-                            .into(),
-                    );
-                }
-                Ok(())
-            }
+            } => check_widths(w, n_features),
             Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!(
                 "kernel parameter gamma must not be negative, got {gamma}"
             )),

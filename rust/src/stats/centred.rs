@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Sweep;
 use super::row_sums::{Among, RowSums};
 use super::scaled::{check, check_among, check_sweep};
-use crate::{Likelihood, Result};
+use crate::{Error, Likelihood, Result};
 
 /// [`RowSums`] of columns from which their weighted mean was subtracted, made of those of the columns as they are.
 ///
@@ -30,11 +30,18 @@ impl<R: RowSums> Centred<R> {
     /// Asks for a pass over the dictionary. Column 0 is the constant function, and is not among `centred`.
     ///
     /// # Errors
-    /// Whatever the rows meet.
+    /// Whatever the rows meet; [`Error::Invalid`] where column 0 is something else.
     pub fn new(mut rows: R, centred: Range<usize>) -> Result<Self> {
         let mut sweep = rows.sweep(&[], &[], &[0])?;
         check_sweep(&sweep, rows.n_basis(), 1)?;
         let sums = sweep.gram.remove(0);
+        let weight = rows.likelihood().working(0.0, 0.0).weight * rows.target_moments(0.0)?[0];
+        // The squared length of the constant 1 is the sum of the working weights.
+        if (sums[0] - weight).abs() > 1e-6 * weight {
+            let what = "the first function of a provider must be the constant 1 with fit_intercept=True; give it one, \
+                        or set fit_intercept=False";
+            return Err(Error::Invalid { what: what.into() });
+        }
         let mut means = vec![0.0; rows.n_basis()];
         if sums[0] > 0.0 {
             for j in centred {
