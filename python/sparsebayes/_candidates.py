@@ -163,8 +163,7 @@ def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, preco
     if precomputed:
         raise ValueError(
             "candidates must be None or an integer with kernel='precomputed', which has no values about "
-            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier, or for X with "
-            "kernel='linear' and candidates=np.eye(n_candidates)"
+            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier"
         )
     if n_dimensions != 2:
         raise ValueError(

@@ -81,8 +81,7 @@ class FixedCentres(KernelBasis):
 
     def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
-        centre = check_flag("fit_intercept", self.fit_intercept)
-        scale = measures_inputs(self.kernel, self.gamma, centre=centre)
+        scale = measures_inputs(self.kernel, self.gamma)
         if not _candidates.is_number(asked):
             return None, scale
         room = check_memory_limit(self.memory_limit) // (_SAMPLE_BYTES * n_features)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._arguments import check_flag
 from ._base import Trainable
+from ._numbers import column_means
 from ._resolve import is_precomputed, resolve
 from ._types import FloatArray, KernelSpec
-from ._validation import Training
+from ._validation import Training, distinct_rows
 from .kernels import Kernel, Linear
 
 
@@ -34,6 +36,7 @@ class OnKernels(Trainable):
 
     def _resolve(self, training: Training) -> list[Kernel]:
         """Return the kernels asked for, with every parameter known."""
+        centred = check_flag("fit_intercept", self.fit_intercept)
         return resolve(
             self.kernel,
             X=training.X,
@@ -42,8 +45,18 @@ class OnKernels(Trainable):
             coef0=self.coef0,
             sample_weight=training.weights,
             feature_names=getattr(self, "feature_names_in_", None),
-            centre=check_flag("fit_intercept", self.fit_intercept),
+            middle=partial(self._middle, training) if centred else None,
         )
+
+    def _middle(self, training: Training) -> FloatArray:
+        """Return the mean of the centres: what linear kernels subtract beside an intercept.
+
+        So a constant added to a column of X, and of the centres, does not change the model.
+        """
+        centres: FloatArray | None = getattr(self, "candidates_", None)
+        if centres is None:
+            centres = training.at(distinct_rows(training))
+        return column_means(centres, None)
 
     def _as_given(self, kernels: list[Kernel]) -> Kernel | list[Kernel]:
         """Return the kernels as ``kernel_`` has them: a list if ``kernel`` is one."""

@@ -189,8 +189,9 @@ class Linear(Kernel):
     Parameters
     ----------
     offset : sequence of float, one per input, optional
-        None: 0; but an estimator with ``fit_intercept=True`` puts the mean of the training rows there, so
-        that a constant added to a column of X does not change the model.
+        None: 0; but an estimator with ``fit_intercept=True`` puts the mean of its centres there, of the
+        distinct training rows unless ``candidates`` are given, so that a constant added to a column of X does
+        not change the model.
 
     Raises
     ------
