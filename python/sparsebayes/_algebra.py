@@ -142,8 +142,8 @@ class Custom(Kernel):
     Parameters
     ----------
     function : callable
-        Called with float64 arrays of shapes (n, n_features) and (m, n_features), which it must not change;
-        returns real, finite values of shape (n, m).
+        Called with float64 arrays of shapes (n, n_features) and (m, n_features); returns real, finite
+        values of shape (n, m). The arrays are copies, made for each call, which it may change.
 
     Raises
     ------
@@ -166,7 +166,7 @@ class Custom(Kernel):
             raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        found = called("kernel", self.function, _read_only(x), _read_only(z))
+        found = called("kernel", self.function, x.copy(order="C"), z.copy(order="C"))
         try:
             values = np.asarray(found)
         except ValueError as error:  # lists of unequal lengths
@@ -218,9 +218,3 @@ def _all_to_core(kernels: Iterable[Kernel]) -> list[_core.Kernel] | None:
     parts = [kernel.to_core() for kernel in kernels]
     found = [part for part in parts if part is not None]
     return found if len(found) == len(parts) else None
-
-
-def _read_only(array: FloatArray) -> FloatArray:
-    view = array.view()
-    view.flags.writeable = False
-    return view
