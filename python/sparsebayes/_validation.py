@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from ._numbers import PLAIN, as_float64, refuse_mask
+from ._numbers import PLAIN, as_float64, naming_column, refuse_mask
 from ._types import FloatArray, IntArray
 
 
@@ -83,8 +83,9 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
     refuse_mask("y", y)
     target = _columns(y) if outputs else column_or_1d(y, warn=True)
     if not labels:
-        target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
-        return as_float64("y", target).copy(order="C")
+        with naming_column("y", y):
+            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
+            return as_float64("y", target).copy(order="C")
     assert_all_finite(target, input_name="y")
     if not _are_few_integers(target):
         check_classification_targets(target)
@@ -160,8 +161,17 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) 
                 return X
             checked: FloatArray = validate_data(estimator, X, reset=False, skip_check_array=True)
             return checked
-        values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
-        return as_float64("X", values, PLAIN)
+        with naming_column("X", X):
+            values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
+            return check_finite("X", values, PLAIN)
+
+
+def check_finite(name: str, values: NDArray[Any], requirements: Any = ()) -> FloatArray:
+    """Return what scikit-learn has checked as float64, and check what it has not: objects of a table."""
+    numbers = as_float64(name, values, requirements)
+    if values.dtype == object:
+        assert_all_finite(numbers, input_name=name)
+    return numbers
 
 
 def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGuard[FloatArray]:
@@ -196,10 +206,11 @@ def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
     """Check rows of a design, maybe none; return them as finite float64 in C or Fortran order."""
     with naming(name):
         refuse_mask(name, values)
-        rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+        with naming_column(name, values):
+            rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+            rows = check_finite(name, rows, ("ALIGNED", "ENSUREARRAY"))
         if rows.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
-        rows = as_float64(name, rows, ("ALIGNED", "ENSUREARRAY"))
         return rows if rows.flags.forc else np.ascontiguousarray(rows)
 
 
@@ -259,8 +270,9 @@ def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | No
     """Check columns of numbers: finite, ``n_rows`` of them, and as many columns as the fit had."""
     with naming(name):
         refuse_mask(name, values)
-        columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
-        columns = as_float64(name, columns, PLAIN)
+        with naming_column(name, values):
+            columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
+            columns = check_finite(name, columns, PLAIN)
         if len(columns) != n_rows:
             raise ValueError(
                 f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}. In a "
