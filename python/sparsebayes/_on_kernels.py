@@ -40,7 +40,7 @@ class OnKernels(Trainable):
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
-            sample_weight=training.weights,
+            sample_weight=training.counts,
             feature_names=getattr(self, "feature_names_in_", None),
             centre=check_flag("fit_intercept", self.fit_intercept),
         )

@@ -90,6 +90,7 @@ def certificate(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
+    y_std: ArrayLike | None = None,
     exchanges: bool | None = None,
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
@@ -107,6 +108,8 @@ def certificate(
         The training targets or labels.
     sample_weight : array-like of shape (n_samples,), optional
         The weights of the fit.
+    y_std : array-like of shape (n_samples,), optional
+        The standard deviations of the targets, if the fit had them.
     exchanges : bool, optional
         Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
         other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own,
@@ -156,7 +159,10 @@ def certificate(
     """
     if not hasattr(est, "_problems"):
         raise TypeError(f"est must be a fitted estimator of this package, got {est!r}")
-    fits = [_certify(problem, exchanges) for problem in est._problems(X, y, sample_weight)]
+    known = {} if y_std is None else {"y_std": y_std}
+    if known and not hasattr(est, "_y_variance"):
+        raise ValueError(f"y_std must be None: a fit of {type(est).__name__} has none")
+    fits = [_certify(problem, exchanges) for problem in est._problems(X, y, sample_weight, **known)]
     gains = [fit.max_gain_exchange for fit in fits if fit.max_gain_exchange is not None]
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
@@ -240,7 +246,9 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         max_gain_outside=max_gain,
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
-        log_marginal_likelihood=fit.log_evidence + constants(problem, float(w.sum())),
+        log_marginal_likelihood=fit.log_evidence
+        + constants(problem, float(w.sum()))
+        + problem.log_evidence_of_weights,
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
         max_gain_exchange=_exchanges(problem, exchanges, fit, (S, Q), (Phi, t, w)),
