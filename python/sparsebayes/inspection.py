@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
-from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts
+from ._figures import last_step, plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
@@ -101,7 +101,7 @@ def certificate(
 
     Parameters
     ----------
-    est : fitted estimator of this package
+    est : fitted estimator of this package, or a pipeline that ends in one
     X : array-like of shape (n_samples, n_features)
         The training data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -157,6 +157,7 @@ def certificate(
     >>> found.max_log_alpha_change < 1e-5, found.max_gain_outside < 1e-6
     (True, True)
     """
+    est, X = last_step(est, X)
     if not hasattr(est, "_problems"):
         raise TypeError(f"est must be a fitted estimator of this package, got {est!r}")
     known = {} if y_std is None else {"y_std": y_std}
