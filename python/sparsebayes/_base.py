@@ -6,7 +6,9 @@ columns of X) and the *task* (regression, classification; see their modules).
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -49,6 +51,20 @@ _REMEDIES = {
 _PREDICT_ROWS = 8192
 
 
+class _WholeValues:
+    """A table of parameters in HTML whose values are not cut off."""
+
+    _cell = re.compile(r'(?<=<td class="value">).*?(?=</td>)', re.DOTALL)
+
+    def _html_repr(self) -> str:
+        table: str = super()._html_repr()  # type: ignore[misc] # of scikit-learn's class, beside this one
+        texts = [html.escape(repr(value)) for value in self.values()]  # type: ignore[attr-defined] # likewise
+        if len(self._cell.findall(table)) != len(texts):
+            return table  # another form than is known here
+        whole = iter(texts)
+        return self._cell.sub(lambda cell: next(whole), table)
+
+
 class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
     """An estimator whose fit happens whole or not at all, and that says how it ended."""
 
@@ -61,6 +77,16 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has come to its end."""
         return hasattr(self, "status_")
+
+    def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
+        """Return the constructor's call, whole: scikit-learn cuts long kernels off."""
+        return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
+
+    def _get_params_html(self, deep: bool = False, **kwargs: Any) -> Any:
+        """Return scikit-learn's table of parameters, with whole values; a kernel shows its own."""
+        params = super()._get_params_html(deep=False, **kwargs)
+        params.__class__ = type("ParamsDict", (_WholeValues, type(params)), {})
+        return params
 
     def to_predictor(self) -> Predictor:
         """Return the fitted model without the estimator, for services.
