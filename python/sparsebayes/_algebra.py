@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core
+from ._arguments import check_flag
 from ._numbers import called, real_array
 from ._types import FloatArray, KernelFunction
 
@@ -75,7 +76,7 @@ class Kernel:
         dict
         """
         own = {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
-        if deep:
+        if check_flag("deep", deep):
             for name, part in self._parts().items():
                 own[name] = part
                 own |= {f"{name}__{inner}": value for inner, value in part.get_params().items()}

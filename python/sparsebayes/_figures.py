@@ -5,6 +5,7 @@ matplotlib draws them; it is imported only where a picture needs axes of its own
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
@@ -245,8 +246,7 @@ def plot_paths(
     >>> model = MRVM2().fit(*load_iris(return_X_y=True))
     >>> functions, objective = plot_paths(model, ax=Figure().subplots(2))
     """
-    if test is not None:
-        test = (last_step(est, test[0])[1], test[1])
+    whole = est
     est, X = last_step(est, X)
     if not hasattr(est, "log_predictive_likelihood"):
         raise TypeError(f"plot_paths draws an MRVM1 or MRVM2, got {type(est).__name__}")
@@ -267,7 +267,13 @@ def plot_paths(
         axis.plot(np.arange(len(values)), values)
         axis.set_ylabel(label)
     if X is not None and y is not None:
-        stops, accuracy, likelihood = _stopped_early(est, X, y, (X, y) if test is None else test)
+        if test is None:
+            measured = (X, y)
+        elif isinstance(test, (tuple, list)) and len(test) == 2:
+            measured = (last_step(whole, test[0])[1], test[1])
+        else:
+            raise TypeError(f"test must be a pair (X, y) of rows and labels, got {reprlib.repr(test)}")
+        stops, accuracy, likelihood = _stopped_early(est, X, y, measured)
         for axis, values, label in zip(
             axes[2:], (accuracy, likelihood), ("accuracy, %", "log likelihood"), strict=True
         ):

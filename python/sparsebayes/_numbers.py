@@ -110,6 +110,8 @@ def _fault(name: str, values: Any, error: Exception) -> str | None:
             return (
                 f"{name}: {column} holds dates or times; give numbers, such as the days since the first date"
             )
+        if entries.dtype.kind == "c":
+            return f"{name}: Complex data not supported; {column} holds complex numbers, give real ones"
         numbers = entries if entries.dtype.kind in "fiub" else np.array([_number(v) for v in entries])
         if numbers.dtype == object:
             row = next(i for i, number in enumerate(numbers) if number is None)
@@ -139,6 +141,8 @@ def _number(value: Any) -> float | None:
     """Return a value as a float, NaN if it is missing; None if it is no number."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return float("nan")
+    if isinstance(value, np.complexfloating):  # float() makes a real number of it, with a warning
+        return None
     try:
         return float(value)
     except (TypeError, ValueError):
