@@ -25,6 +25,7 @@ from ._arguments import check_prior, check_settings
 from ._chunks import located, release
 from ._design import Design, Layout
 from ._numbers import check_predictions
+from ._screen import one_line
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import KnownNoise, Training, check_training, check_X, check_y_std
 from ._variational import check_variational
@@ -138,7 +139,8 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         """Have ``train`` fit, whole or not at all; warnings name the line two calls further out."""
         before = self.__dict__.copy()
         try:
-            train()
+            with one_line():
+                train()
         except BaseException:
             # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
             self.__dict__.clear()
