@@ -288,6 +288,16 @@ def test_estimators_take_the_parameters_of_their_kernel(kind):
     assert kernel == Gaussian(1.0) + Linear()
 
 
+@pytest.mark.parametrize("kernel", ["rbf", np.inner, [Gaussian(1.0)]])
+@pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, GREVM])
+def test_a_kernel_that_is_no_object_has_no_parameters(kind, kernel):
+    with pytest.raises(ValueError, match=r"'kernel__width' is a parameter of a kernel object.*or set gamma"):
+        kind(kernel).set_params(kernel__width=1.0)
+    assert kind(kernel).set_params(kernel=Gaussian(1.0), kernel__width=2.0).kernel == Gaussian(2.0)
+    with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
+        kind(kernel).set_params(nothing=1.0)
+
+
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(1.0) + Linear(), [Gaussian(1.0)]])
 def test_a_fitted_model_keeps_its_kernel(kernel, surface):
     X, y = surface
