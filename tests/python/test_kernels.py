@@ -223,14 +223,14 @@ NESTED = Gaussian([1.0, 2.0]) + Linear() * OnColumns(Laplacian(0.5), [0])
         (Laplacian(0.5), {"gamma"}),
         (Polynomial(2, 0.5, 1.0), {"degree", "gamma", "coef0"}),
         (Sigmoid(0.5, 1.0), {"gamma", "coef0"}),
-        (Linear(), set()),
+        (Linear(), {"offset"}),
         (LinearSpline(), set()),
         (Custom(np.inner), {"function"}),
         (OnColumns("rbf", [0]), {"kernel", "columns"}),
         (OnColumns(Gaussian(2.0), [0]), {"kernel", "columns", "kernel__width"}),
         (
             NESTED,
-            {"terms", "k1", "k1__width", "k2", "k2__factors", "k2__k1", "k2__k2"}
+            {"terms", "k1", "k1__width", "k2", "k2__factors", "k2__k1", "k2__k1__offset", "k2__k2"}
             | {f"k2__k2__{name}" for name in ("kernel", "columns", "kernel__gamma")},
         ),
     ],
