@@ -153,6 +153,6 @@ def _stand_in(X: FloatArray, n_samples: int) -> Training:
 def _n_columns(extra: Any, X: FloatArray) -> int:
     if isinstance(extra, str):  # "linear"
         return int(X.shape[1])
-    values = np.asarray(called("extra_basis", extra, X))
+    values = np.asarray(called("extra_basis", extra, X.copy()))
     n_columns = values.shape[1] if values.ndim == 2 else 1
     return int(columns_at(extra, X, None, n_columns).shape[1])

@@ -15,6 +15,9 @@ from ._types import FloatArray, KernelSpec
 from ._validation import Training, distinct_rows
 from .kernels import Kernel, Linear
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class OnKernels(Trainable):
     """An estimator with the arguments ``kernel``, ``gamma``, ``degree`` and ``coef0``."""
@@ -34,6 +37,33 @@ class OnKernels(Trainable):
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of a kernel object: ``kernel__width``.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        kernel = params.get("kernel", self.kernel)
+        inner = [name for name in params if name.startswith("kernel__")]
+        if inner and not isinstance(kernel, Kernel):
+            raise ValueError(
+                f"{inner[0]!r} is a parameter of a kernel object, such as kernels.Gaussian(1.0), and kernel "
+                f"is {kernel!r}; give an object, or set gamma. Of a list set kernel as a whole"
+            )
+        super().set_params(**params)
+        return self
+
     def _resolve(self, training: Training) -> list[Kernel]:
         """Return the kernels asked for, with every parameter known."""
         centred = check_flag("fit_intercept", self.fit_intercept)
@@ -43,7 +73,7 @@ class OnKernels(Trainable):
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
-            sample_weight=training.weights,
+            sample_weight=training.counts,
             feature_names=getattr(self, "feature_names_in_", None),
             middle=partial(self._middle, training) if centred else None,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -117,7 +118,7 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     if _is_not_centred(kernel):
         return inputs.linear()
     if isinstance(kernel, Kernel):
-        return kernel
+        return copy(kernel)  # a fitted model keeps its kernel when `set_params` changes the one given
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
