@@ -4,38 +4,58 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from . import __version__, _tables
-from ._tables import TableError
+from . import __version__, _core, _encoding, _tables
+from ._news import LOG
+from ._tables import Table, TableError
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ._left_out import LeftOut, Recipe, Rows, Width
     from ._types import FloatArray
 
-#: What the process returns: all well; something to put right; and a model that is saved but not certified.
+#: Exit codes: done; something to put right; and a model that is saved but not to be relied on.
 _DONE: Final = 0
 _FAILED: Final = 1
-_NOT_CONVERGED: Final = 3
-#: Multiples of the inputs' spread that ``--width auto`` tries; the evidence chooses.
-_WIDTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+_DOUBTFUL: Final = 3
+#: Widths that ``--width auto`` tries, and those for machines that learn none.
+_FIXED_WIDTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+_WIDTHS: Final = ("ard", *_FIXED_WIDTHS)
 _MACHINES: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
 _KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
+#: Of more rows, not all are candidates for functions, but so many.
+_MANY_ROWS: Final = 5000
+_CANDIDATES: Final = 500
+#: Fewest rows that a model can be fitted to and checked with.
+_FEWEST_ROWS: Final = 5
+#: Whole numbers that are few enough to be labels, which is worth a note.
+_FEW_LABELS: Final = 10
+#: Columns in the summary, and the least effect that is worth a number.
+_SHOWN_COLUMNS: Final = 10
+_LEAST_EFFECT: Final = 0.005
+#: Seconds between two lines of progress, on a terminal and elsewhere.
+_TERMINAL_SECONDS: Final = 0.2
+_LINE_SECONDS: Final = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
     0: done; 1: something in the files or arguments has to be put right, said on standard error; 2: the
-    command is not understood; 3: the model is saved, but its fit ended short of a certified optimum.
+    command is not understood; 3: the model is saved, but its fit did not converge, or the model is empty or
+    overfitted.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -43,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (TableError, ValueError, TypeError, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            # Whoever read our output has seen enough; a flush at exit must not complain again.
+            # The reader of the output has closed it; the flush at exit must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _DONE
         sys.stderr.write(f"sparsebayes: {error}\n")
@@ -63,7 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_fit(commands)
     predict = commands.add_parser("predict", help="predict the rows of a table")
     predict.add_argument("model", help="a model file, as `fit` writes it")
-    predict.add_argument("data", help="a CSV or Parquet file with the model's columns; others are ignored")
+    predict.add_argument(
+        "data", help="a table with the model's columns; others are ignored; - is standard input"
+    )
     predict.add_argument("-o", "--output", help="where to write (.csv, .parquet); standard output by default")
     predict.set_defaults(run=_predict)
     info = commands.add_parser("info", help="say what is in a model file")
@@ -77,151 +99,424 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_fit(commands: Any) -> None:
     fit = commands.add_parser("fit", help="fit a model to a table and save it")
-    fit.add_argument("data", help="a CSV file, whose first line names the columns, or a Parquet file")
-    fit.add_argument("--target", required=True, help="the column to predict; text means classes")
+    fit.add_argument(
+        "data", help="a CSV file, whose first line names the columns, or a Parquet file; - is CSV on stdin"
+    )
+    fit.add_argument(
+        "--target",
+        required=True,
+        help="the column to predict; text, or two whole numbers such as 0 and 1, mean classes",
+    )
     fit.add_argument("--weight", help="a column of sample weights")
     fit.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out")
-    fit.add_argument("--classify", action="store_true", help="take a numeric target for classes")
+    fit.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="use a column that counts the rows, or one of many different texts",
+    )
+    fit.add_argument(
+        "--text", action="append", default=[], metavar="COLUMN", help="take numbers for texts: codes"
+    )
+    fit.add_argument(
+        "--missing",
+        choices=("impute", "drop"),
+        default="impute",
+        help="impute: put the median in place of missing numbers; drop: leave out rows with missing inputs",
+    )
+    task = fit.add_mutually_exclusive_group()
+    task.add_argument("--classify", action="store_true", help="take a target of numbers for classes")
+    task.add_argument("--regress", action="store_true", help="take a target of two values for numbers")
     fit.add_argument("--machine", choices=_MACHINES, default="auto", help="auto: rvr, or rvc for classes")
     fit.add_argument("--kernel", choices=_KERNELS, default="rbf")
     fit.add_argument(
         "--width",
         default="auto",
-        help="width of an rbf in units of each input's spread; auto: that of five with the highest evidence",
+        help="width of an rbf: ard learns one for each input; a number is in units of each input's "
+        "standard deviation; auto (default) takes what predicts rows left out best of ard and five numbers",
     )
-    fit.add_argument("--candidates", type=int, metavar="N", help="put functions about N rows, not about all")
-    fit.add_argument("--seed", type=int, default=0, help="for the choice of candidates")
-    fit.add_argument("-o", "--output", required=True, help="the model file to write (.safetensors)")
+    fit.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help=f"put functions about N rows, not about all; {_CANDIDATES} by default above {_MANY_ROWS} rows",
+    )
+    fit.add_argument("--seed", type=int, default=0, help="for candidates and the rows left out")
+    fit.add_argument(
+        "-o", "--output", required=True, help="the model file to write (.safetensors); - is stdout"
+    )
     fit.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     fit.set_defaults(run=_fit)
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from sklearn.exceptions import ConvergenceWarning
-
+    _refuse_output(options.output)
     table = _tables.read(options.data)
-    for name in [options.target, options.weight, *options.drop]:
-        if name is not None and name not in table:
-            raise TableError(f"{options.data} has no column {name!r}; it has {', '.join(table)}")
+    for name in [options.target, options.weight, *options.drop, *options.keep, *options.text]:
+        if name is not None:
+            table[name]  # raises an error that lists the columns
+    notes = list(table.notes)
+    rows, features = _training(options, table, notes)
+    widths = _widths(options)
+    recipe = _recipe(options, rows, notes)
+    with _progress(quiet=options.quiet) as tell:
+        model, best, problems, doubtful = _chosen(recipe, widths, rows, tell)
+    model.feature_names_in_ = np.array(features, dtype=object)
+    if options.output == "-":
+        sys.stdout.buffer.write(model.to_predictor().to_bytes())
+    else:
+        model.save(options.output)
+    if not options.quiet:
+        effects = best.effects(_encoding.grouped(table, features))
+        lines = [*(f"note          {note}" for note in notes), *_summary(model, rows, widths, best, effects)]
+        lines += [f"warning       {problem}" for problem in problems]
+        lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
+        (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
+    return _DOUBTFUL if doubtful else _DONE
+
+
+def _refuse_output(path: str) -> None:
+    """Raise TableError where a model cannot be written, before the work."""
+    folder = os.path.dirname(path) or "."
+    if path != "-" and (os.path.isdir(path) or not os.path.isdir(folder)):
+        what = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
+        raise TableError(f"cannot write the model to {path}: {what}")
+
+
+# --- from the table to rows ---------------------------------------------------------------------------
+
+
+def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tuple[Rows, list[str]]:
+    """Return the training rows and the names of their inputs; append to ``notes`` what was decided."""
+    from ._left_out import Rows
+
+    target = table[options.target]
+    present = ~target.missing
+    if not present.any():
+        raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
+    if not present.all():
+        notes.append(f"left out {np.sum(~present)} rows without a value of {target.name!r}")
+    _refuse_too_few(table, int(present.sum()))
+    y, classifies = _target(options, table, present, notes)
     aside = {options.target, options.weight, *options.drop}
-    names = [name for name in table if name not in aside]
-    if not names:
-        raise TableError(f"{options.data} has no columns beside {options.target!r} to predict from")
-    X = _tables.features(options.data, table, names)
-    y, classifies = _target(options, table[options.target])
-    weights = None
-    if options.weight is not None:
-        weights = _tables.numbers(options.data, options.weight, table[options.weight])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the summary and the exit code say so
-        model = _best(options, X, y, weights, classifies)
-    statuses = {model.status_} if isinstance(model.status_, str) else set(model.status_)
-    score = None if options.quiet else model.score(X, y)
-    model.feature_names_in_ = np.array(names, dtype=object)
-    model.save(options.output)
-    if score is not None:
-        _summarise(model, len(X), score, options.output, statuses)
-    return _DONE if statuses == {"converged"} else _NOT_CONVERGED
+    features, said = _encoding.choose(table, aside, options.text, options.keep, present)
+    notes += said
+    used = list(_encoding.grouped(table, features))
+    for name in used:
+        if table[name].is_percent:
+            notes.append(f"{name!r} holds percentages: 12 % is 12")
+    comma = table.refuse_two_decimal_signs([*used, *(n for n in (options.target, options.weight) if n)])
+    if comma is not None:
+        notes.append(f"commas are decimal signs, as in column {comma!r}")
+    X = _encoding.matrix(table, features)[0][present]
+    weights = None if options.weight is None else table[options.weight].complete()[present]
+    if options.missing == "drop":
+        lacking = np.any([table[name].missing[present] for name in used], axis=0)
+        if lacking.any():
+            notes.append(f"left out {np.sum(lacking)} rows with missing inputs")
+            X, y = X[~lacking], y[~lacking]
+            weights = None if weights is None else weights[~lacking]
+            _refuse_too_few(table, len(y))
+    elif np.isnan(X).any():
+        lacking = np.isnan(X)
+        columns = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
+        notes.append(
+            f"put medians in place of {lacking.sum()} missing numbers in {_tables.listed(columns, 6)}; "
+            "--missing drop leaves these rows out"
+        )
+        X = np.where(lacking, np.nanmedian(X, axis=0), X)
+    _refuse_few_values(table, target.name, y, classifies)
+    return Rows(X, y, weights, classifies), features
 
 
-def _target(options: argparse.Namespace, column: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-    """Return the targets, and whether they are classes."""
-    machine = options.machine
-    if column.dtype.kind not in "fiub":
-        if machine == "rvr":
-            raise TableError(
-                f"column {options.target!r} holds text, which --machine rvr cannot predict; use rvc"
-            )
-        missing = [i for i, value in enumerate(column) if value is None or value == ""]
-        if missing:
-            raise TableError(f"column {options.target!r} has no value in row {missing[0] + 1}")
-        return column.astype(str), True
-    y = _tables.numbers(options.data, options.target, column)
-    classifies = machine not in ("auto", "rvr") or options.classify
-    if classifies and machine == "rvr":
+def _refuse_too_few(table: Table, n_rows: int) -> None:
+    if n_rows < _FEWEST_ROWS:
+        raise TableError(
+            f"{table.path} has {n_rows} rows to learn from; a model and its check need {_FEWEST_ROWS} or more"
+        )
+
+
+def _refuse_few_values(table: Table, target: str, y: NDArray[Any], classifies: bool) -> None:
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) == 1:
+        raise TableError(
+            f"column {target!r} of {table.path} is {values[0]} in all rows to learn from: there is "
+            "nothing to predict"
+        )
+    if classifies and counts.min() < 2:
+        alone = str(values[np.argmin(counts)])
+        raise TableError(
+            f"class {alone!r} of column {target!r} of {table.path} has one row, and needs at least two: "
+            "remove the row or join the class with another (numbers are predicted as numbers with --regress)"
+        )
+
+
+def _target(
+    options: argparse.Namespace, table: Table, present: NDArray[np.bool_], notes: list[str]
+) -> tuple[NDArray[Any], bool]:
+    """Return the targets of the rows that have one, and whether they are classes."""
+    column = table[options.target]
+    if options.classify and options.machine == "rvr":
         raise TableError("--classify does not go with --machine rvr; use rvc")
-    if classifies and np.all(y == np.round(y)):
+    if options.regress and options.machine not in ("auto", "rvr"):
+        raise TableError(f"--regress does not go with --machine {options.machine}; use rvr")
+    regress = options.regress or options.machine == "rvr"
+    classify = options.classify or not (regress or options.machine == "auto")
+    if column.numbers is None or options.target in options.text:
+        date = column.dates()
+        if date is not None:
+            raise TableError(
+                f"{column.at(date)}, a date or time, which cannot be predicted: write it as a number, such "
+                "as days since the start"
+            )
+        if regress:
+            column.finite()
+            raise TableError(f"column {column.name!r} cannot be text and predicted as numbers")
+        if not classify:
+            column.refuse_damaged_numbers("--classify takes each text for a class")
+        labels = np.array(column.cells)[present]
+        notes.append(f"{column.name!r} is text: its values are classes")
+        return labels, True
+    y = column.finite()[present]
+    whole, n_values = bool(np.all(y == np.round(y))), len(np.unique(y))
+    if not (classify or regress) and whole and n_values == 2:
+        notes.append(f"{column.name!r} has two values: they are classes; --regress takes them for numbers")
+        classify = True
+    if classify and not whole:
+        row = int(np.flatnonzero(present)[np.flatnonzero(y != np.round(y))[0]])
+        raise TableError(
+            f"{column.at(row)}, which is no label of a class; leave --classify out to predict numbers"
+        )
+    if classify:
         return y.astype(np.int64), True
-    return y, classifies
+    if not regress and whole and n_values <= _FEW_LABELS:
+        notes.append(
+            f"{column.name!r} is predicted as a number; --classify takes its {n_values} values for classes"
+        )
+    return y, False
 
 
-def _best(
-    options: argparse.Namespace,
-    X: FloatArray,
-    y: NDArray[Any],
-    weights: FloatArray | None,
-    classifies: bool,
-) -> Any:
-    """Return the fitted model with the highest evidence among the widths asked for."""
+# --- the model ----------------------------------------------------------------------------------------
+
+
+def _recipe(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Recipe:
     import sparsebayes
-    from sparsebayes.kernels import Gaussian
 
-    name = ("rvc" if classifies else "rvr") if options.machine == "auto" else options.machine
-    machine = getattr(sparsebayes, name.upper())
-    arguments: dict[str, Any] = {"verbose": int(not options.quiet and sys.stderr.isatty())}
-    if options.candidates is not None:
-        arguments |= {"candidates": options.candidates, "random_state": options.seed}
+    from ._left_out import Recipe
+
+    machine = ("rvc" if rows.classifies else "rvr") if options.machine == "auto" else options.machine
+    candidates = options.candidates
+    if candidates is None and len(rows) > _MANY_ROWS:
+        candidates = _CANDIDATES
+        notes.append(f"functions about {candidates} of {len(rows)} rows; --candidates takes another number")
+    arguments = {} if candidates is None else {"candidates": candidates, "random_state": options.seed}
+    return Recipe(getattr(sparsebayes, machine.upper()), options.kernel, arguments, options.seed)
+
+
+def _widths(options: argparse.Namespace) -> Sequence[Width]:
+    """Return the widths to choose from."""
+    asked, learns = options.width, options.machine not in ("mrvm1", "mrvm2")
     if options.kernel != "rbf":
-        return machine(options.kernel, **arguments).fit(X, y, sample_weight=weights)
-    spread = X.std(axis=0) * np.sqrt(X.shape[1])
-    spread[spread == 0.0] = 1.0
-    models = [
-        machine(Gaussian(width * spread), **arguments).fit(X, y, sample_weight=weights)
-        for width in _widths(options.width)
-    ]
-    return max(models, key=lambda model: float(np.sum(model.log_marginal_likelihood_)))
-
-
-def _widths(asked: str) -> Sequence[float]:
+        if asked != "auto":
+            raise TableError(f"--width is for --kernel rbf; {options.kernel} has none")
+        return (None,)
     if asked == "auto":
-        return _WIDTHS
+        return _WIDTHS if learns else _FIXED_WIDTHS
+    if asked == "ard":
+        if not learns:
+            raise TableError(
+                f"--width ard does not go with --machine {options.machine}; use auto or a number"
+            )
+        return ("ard",)
     try:
         width = float(asked)
     except ValueError:
         width = np.nan
     if not 0.0 < width < np.inf:
-        raise TableError(f"--width must be auto or a number above 0, got {asked!r}")
+        raise TableError(f"--width must be auto, ard or a number above 0, got {asked!r}")
     return (width,)
 
 
-def _summarise(model: Any, n_rows: int, score: float, path: str, statuses: set[str]) -> None:
+def _chosen(
+    recipe: Recipe, widths: Sequence[Width], rows: Rows, tell: Any
+) -> tuple[Any, LeftOut, list[str], bool]:
+    """Return the model of the width that predicts rows left out best, and the fits that say so.
+
+    Further its warnings, and whether it did not converge, is empty or overfitted.
+    """
+    from ._left_out import is_saturated, leave_out, statuses
+
+    ranking = leave_out(recipe, widths, rows, tell)
+    ranking = [one for one in ranking if one.fits] or ranking
+    tell("all rows")
+    first: tuple[Any, LeftOut, list[str], bool] | None = None
+    for one in ranking:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = recipe.fit(one.width, rows)
+        problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
+        ended = statuses(model) - {"converged"}
+        if ended and not problems:
+            problems.append(f"the fit ended as {', '.join(sorted(ended))}")
+        saturated = is_saturated(model, len(rows))
+        if saturated and not problems:
+            problems.append(
+                f"{len(model.relevance_)} functions for {len(rows)} rows: the kernel is too narrow for these "
+                "data or there is no noise, and error bars are too small; try a larger --width"
+            )
+        first = first or (model, one, problems, bool(ended) or saturated)
+        if not saturated:
+            return model, one, problems, bool(ended)
+    assert first is not None
+    return first
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Any]:
+    """Show how far the work has come, on standard error, now and then; gives what is told of its parts."""
+    if quiet or sys.stderr is None:
+        yield lambda stage: None
+        return
+    handler = _Lines()
+    level = LOG.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.DEBUG)
+    try:
+        yield handler.begin
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(level)
+        handler.clear()
+
+
+class _Lines(logging.Handler):
+    """Shows messages of the logger: on a terminal in one line, elsewhere in a line every ten seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal = sys.stderr.isatty()
+        self._seconds = _TERMINAL_SECONDS if self._terminal else _LINE_SECONDS
+        self._shown_at, self._stage = time.monotonic(), ""
+
+    def begin(self, stage: str) -> None:
+        """Begin a part of the work."""
+        self._stage = stage
+        self._show("begun")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record if it is time."""
+        self._show(record.getMessage())
+
+    def _show(self, message: str) -> None:
+        now = time.monotonic()
+        if now - self._shown_at < self._seconds:
+            return
+        self._shown_at = now
+        line = f"{self._stage}: {message}"
+        sys.stderr.write(f"\r{line[:78]:<78}" if self._terminal else f"sparsebayes: {line}\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave an empty line on a terminal."""
+        if self._terminal:
+            sys.stderr.write(f"\r{'':<78}\r")
+            sys.stderr.flush()
+
+
+def _summary(
+    model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, effects: dict[str, float]
+) -> list[str]:
+    from ._left_out import statuses
+
     lines = [
-        f"{type(model).__name__} on {n_rows} rows of {model.n_features_in_} features: "
+        f"{type(model).__name__} on {len(rows)} rows of {model.n_features_in_} inputs: "
         f"{len(model.relevance_)} relevance vectors",
-        f"kernel        {model.kernel_}",
-        f"log evidence  {float(np.sum(model.log_marginal_likelihood_)):.6g}",
+        f"kernel        {_kernel(model, widths, best.width)}",
     ]
+    if best.fits:
+        scores = best.scores()
+        said = f"{best.n_rows} rows, each left out of a fit: "
+        if rows.classifies:
+            said += f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
+        else:
+            said += f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
+        lines += [f"left out      {said}", f"inputs        {_effects(effects, rows.classifies)}"]
     if hasattr(model, "noise_variance_"):
         lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
-    kind = "accuracy" if hasattr(model, "classes_") else "R^2"
-    lines += [
-        f"{kind:<13} {score:.4f} on these rows",
-        f"status        {', '.join(sorted(statuses))}",
-        f"saved to      {path}",
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    return [*lines, f"status        {', '.join(sorted(statuses(model)))}"]
+
+
+def _kernel(model: Any, widths: Sequence[Width], width: Width) -> str:
+    if width is None:
+        return str(model.kernel_)
+    what = (
+        "rbf, a width for each input, learned"
+        if width == "ard"
+        else f"rbf, width {width:g} times each input's spread"
+    )
+    return what + (f"; of {len(widths)} choices it predicts rows left out best" if len(widths) > 1 else "")
+
+
+def _effects(effects: dict[str, float], classifies: bool) -> str:
+    """Return what columns matter, the most first."""
+    ordered = sorted(effects, key=lambda name: -effects[name])
+    matter = [name for name in ordered if effects[name] >= _LEAST_EFFECT]
+    rest = [name for name in ordered if name not in matter]
+    what = "log loss gained" if classifies else "R^2 lost"
+    said = _tables.listed([f"{name} {effects[name]:.3g}" for name in matter], _SHOWN_COLUMNS)
+    said = f"{said} ({what} if shuffled)" if matter else "none matters"
+    return said + (f"; little or nothing: {_tables.listed(rest, _SHOWN_COLUMNS)}" if matter and rest else "")
+
+
+# --- predictions --------------------------------------------------------------------------------------
 
 
 def _open(path: str) -> Predictor:
+    if path == "-":
+        return Predictor(_core.Predictor.from_bytes(sys.stdin.buffer.read()))
     if not os.path.exists(path):
         raise TableError(f"there is no model file {path}")
     return load(path)
 
 
 def _predict(options: argparse.Namespace) -> int:
+    if options.model == options.data == "-":
+        raise TableError("model and data cannot both be on standard input; give one of them as a file")
     model = _open(options.model)
     table = _tables.read(options.data)
-    names = model.feature_names_in_
-    if names is None:
-        names = np.array(list(table), dtype=object)
-        if len(names) != model.n_features_in_:
+    features = model.feature_names_in_
+    if features is None:
+        features = np.array(list(table), dtype=object)
+        if len(features) != model.n_features_in_:
             raise TableError(
-                f"the model was fitted to {model.n_features_in_} columns without names, and {options.data} "
-                f"has {len(names)}; give it those columns alone, in the same order"
+                f"the model was fitted to {model.n_features_in_} columns without names, and {table.path} "
+                f"has {len(features)}; give it those columns alone, in the same order"
             )
-    X = _tables.features(options.data, table, names)
-    _tables.write(_answers(model, X), options.output)
+    X, notes = _encoding.matrix(table, features.tolist())
+    table.refuse_two_decimal_signs(_encoding.grouped(table, features.tolist()))
+    lacking = np.isnan(X)
+    complete: NDArray[np.bool_] = ~np.any(lacking, axis=1)
+    if not complete.all():
+        missing = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
+        notes.append(
+            f"{np.sum(~complete)} of {len(X)} rows lack a value of {_tables.listed(missing, 6)} and have no "
+            "prediction; fill in the values to have one"
+        )
+    for note in notes:
+        sys.stderr.write(f"sparsebayes: {note}\n")
+    _tables.write(_predictions(model, X, complete), options.output)
     return _DONE
+
+
+def _predictions(model: Predictor, X: FloatArray, complete: NDArray[np.bool_]) -> dict[str, list[Any]]:
+    """Return predictions and error bars or probabilities by column, None for rows that lack inputs."""
+    found = {}
+    for name, values in _answers(model, X[complete]).items():
+        column: NDArray[Any] = np.full(len(X), None, dtype=object)
+        column[complete] = values.tolist()
+        found[name] = column.tolist()
+    return found
 
 
 def _answers(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
