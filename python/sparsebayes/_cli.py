@@ -31,7 +31,7 @@ _DONE: Final = 0
 _FAILED: Final = 1
 _DOUBTFUL: Final = 3
 #: Widths that ``--width auto`` tries, and those for machines that learn none.
-_FIXED_WIDTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+_FIXED_WIDTHS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
 _WIDTHS: Final = ("ard", *_FIXED_WIDTHS)
 _MACHINES: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
 _KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
         sys.stdout.flush()
-    except (TableError, ValueError, TypeError, OSError) as error:
+    except (TableError, ValueError, TypeError, OSError, MemoryError, _core.NumericalError) as error:
         if isinstance(error, BrokenPipeError):
             # The reader of the output has closed it; the flush at exit must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -345,16 +345,14 @@ def _chosen(
 
     Further its warnings, and whether it did not converge, is empty or overfitted.
     """
-    from ._left_out import is_saturated, leave_out, statuses
+    from ._left_out import Choice, is_saturated, statuses
 
-    ranking = leave_out(recipe, widths, rows, tell)
-    ranking = [one for one in ranking if one.fits] or ranking
-    tell("all rows")
+    choice = Choice(recipe, rows, tell)
     first: tuple[Any, LeftOut, list[str], bool] | None = None
-    for one in ranking:
+    for one in choice.ranking(widths):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = recipe.fit(one.width, rows)
+            model = choice.model(one)
         problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
         ended = statuses(model) - {"converged"}
         if ended and not problems:
@@ -365,11 +363,12 @@ def _chosen(
                 f"{len(model.relevance_)} functions for {len(rows)} rows: the kernel is too narrow for these "
                 "data or there is no noise, and error bars are too small; try a larger --width"
             )
-        first = first or (model, one, problems, bool(ended) or saturated)
         if not saturated:
-            return model, one, problems, bool(ended)
+            return model, choice.measured(one), problems, bool(ended)
+        first = first or (model, one, problems, True)
     assert first is not None
-    return first
+    model, one, problems, doubtful = first
+    return model, choice.measured(one), problems, doubtful
 
 
 @contextmanager

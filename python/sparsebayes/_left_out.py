@@ -17,11 +17,10 @@ from ._types import FloatArray, IntArray
 #: None: for a kernel without widths.
 Width = float | str | None
 
-#: Parts that rows are divided into, each left out once; of more rows than this only the first part is.
+#: Parts that rows are divided into, each left out once; of more than `_CHOOSING_ROWS` rows only the first is.
 _FOLDS: Final = 5
-_ROWS_OF_ALL_FOLDS: Final = 1000
-#: Rows that widths are learned from; the rest of a larger table changes them little and takes long.
-_LEARNING_ROWS: Final = 1000
+#: Rows that widths are learned from and compared on; more change the choice little and take long.
+_CHOOSING_ROWS: Final = 1000
 #: Where learning begins: this multiple of the standard deviations times sqrt(inputs).
 _START: Final = 2.0
 #: Rows with which the effect of a column is measured.
@@ -49,14 +48,23 @@ class Rows:
         weights = None if self.weights is None else self.weights[rows]
         return Rows(self.X[rows], self.y[rows], weights, self.classifies)
 
-    def folds(self, n: int, seed: int) -> IntArray:
-        """Return the number of a fold for each row: at random, classes alike in all."""
-        order = np.random.default_rng(seed).permutation(len(self))
+    def part(self, k: int, n: int, seed: int) -> IntArray:
+        """Return part k of n: at random, with as much of each class as the others, to a row."""
+        return np.sort(self._order(seed)[k::n])
+
+    def sample(self, n: int, seed: int) -> IntArray:
+        """Return about n rows at random, or all if there are no more; two at least of each class."""
+        order = self._order(seed)
+        chosen = order[:: -(-len(self) // n)]
         if self.classifies:
-            order = order[np.argsort(np.unique(self.y, return_inverse=True)[1][order], kind="stable")]
-        found = np.empty(len(self), dtype=np.intp)
-        found[order] = np.arange(len(self)) % n
-        return found
+            first = np.unique(self.y[order], return_index=True)[1]
+            chosen = np.concatenate([chosen, order[first], order[np.minimum(first + 1, len(self) - 1)]])
+        return np.unique(chosen)
+
+    def _order(self, seed: int) -> IntArray:
+        """Return the rows in random order, one class after the other."""
+        order: IntArray = np.random.default_rng(seed).permutation(len(self))
+        return order[np.argsort(self.y[order], kind="stable")] if self.classifies else order
 
 
 @dataclass(frozen=True)
@@ -69,20 +77,18 @@ class Recipe:
     seed: int = 0
 
     def fit(self, width: Width, rows: Rows) -> Any:
-        """Return a fitted model."""
+        """Return a model fitted with this width."""
         from .kernels import Gaussian
 
         if width is None:
-            return self._fit(self.kernel, rows)
+            return self.fit_kernel(self.kernel, rows)
         unit = np.sqrt(rows.X.shape[1] * _variances(rows))
-        if width != "ard":
-            return self._fit(Gaussian(float(width) * unit), rows)
-        n_parts = -(-len(rows) // _LEARNING_ROWS)
-        some = rows.at(np.flatnonzero(rows.folds(n_parts, self.seed) == 0))
-        learned = self._fit(Gaussian(_START * unit), some, optimize_kernel=True)
-        return learned if len(some) == len(rows) else self._fit(learned.kernel_, rows)
+        if width == "ard":
+            return self.fit_kernel(Gaussian(_START * unit), rows, optimize_kernel=True)
+        return self.fit_kernel(Gaussian(float(width) * unit), rows)
 
-    def _fit(self, kernel: Any, rows: Rows, **more: Any) -> Any:
+    def fit_kernel(self, kernel: Any, rows: Rows, **more: Any) -> Any:
+        """Return a model fitted with this kernel."""
         return self.machine(kernel, **self.arguments, **more).fit(rows.X, rows.y, sample_weight=rows.weights)
 
 
@@ -108,7 +114,7 @@ class LeftOut:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Largest for the width to take: a saturated fit follows all others, whatever its density."""
+        """The largest is taken: a saturated fit follows all others, whatever its density."""
         return (not self.saturated, self.density)
 
     @property
@@ -139,7 +145,7 @@ class LeftOut:
 
     def effects(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
         """Return what is lost if a column is shuffled among rows left out: of R^2, or of log probability."""
-        found = dict.fromkeys(groups, 0.0)
+        found = dict.fromkeys(groups if self.fits else (), 0.0)
         rng = np.random.default_rng(0)
         for model, rows in self.fits:
             rows = rows.at(np.arange(min(len(rows), _SHUFFLED_ROWS)))
@@ -148,51 +154,77 @@ class LeftOut:
                 X = rows.X.copy()
                 X[:, inputs] = X[order][:, inputs]
                 found[name] += (_loss(model, rows, X) - whole) / len(self.fits)
-        if self.fits[0][1].classifies:
+        if not self.fits or self.fits[0][1].classifies:
             return found
         variance = float(np.var(np.concatenate([rows.y for _, rows in self.fits])))
         return {name: loss / variance for name, loss in found.items()}
 
 
-def leave_out(
-    recipe: Recipe, widths: Sequence[Width], rows: Rows, tell: Callable[[str], None]
-) -> list[LeftOut]:
-    """Fit with each width to all rows but some, and return what these say of each, the best first.
+@dataclass(frozen=True)
+class Choice:
+    """Compares widths by rows left out, and fits with one of them to all rows."""
 
-    Fits to parts of the rows do not warn: how they end is in the result.
+    recipe: Recipe
+    rows: Rows
+    tell: Callable[[str], None]
 
-    Parameters
-    ----------
-    recipe : Recipe
-    widths : sequence of Width
-    rows : Rows
-        At least as many as are left out at a time.
-    tell : callable
-        Hears what comes next.
-    """
-    n_folds = min(_FOLDS, len(rows))
-    fold = rows.folds(n_folds, recipe.seed)
-    tried = n_folds if len(rows) <= _ROWS_OF_ALL_FOLDS else 1
-    found = []
-    for width in widths:
+    @property
+    def _is_sampled(self) -> bool:
+        return len(self.rows) > _CHOOSING_ROWS
+
+    def ranking(self, widths: Sequence[Width]) -> list[LeftOut]:
+        """Return what rows left out say of each width, the best first.
+
+        Numbers are tried in the order given, from wide to narrow: the first that is saturated or predicts
+        worse than the one before is the last. These fits do not warn: how they end is in the result.
+        """
+        n_folds, seed = min(_FOLDS, len(self.rows)), self.recipe.seed
+        folds = [self.rows.part(k, n_folds, seed) for k in range(1 if self._is_sampled else n_folds)]
+        found: list[LeftOut] = []
+        for width in widths:
+            found.append(self._left_out(width, folds, only=len(widths) == 1))
+            if isinstance(width, float) and (found[-1].saturated or _is_worse(found)):
+                break
+        return sorted(found, key=lambda one: one.rank, reverse=True)
+
+    def _left_out(self, width: Width, folds: list[IntArray], *, only: bool) -> LeftOut:
         fits: list[tuple[Any, Rows]] = []
         saturated = False
-        for k in range(tried):
-            tell(f"{_named(width)}, rows left out: part {k + 1} of {tried}")
+        for k, fold in enumerate(folds):
+            self.tell(f"{_named(width)}, rows left out: part {k + 1} of {len(folds)}")
+            rest = self.rows.at(np.setdiff1d(np.arange(len(self.rows)), fold))
+            rest = rest.at(rest.sample(_CHOOSING_ROWS, self.recipe.seed))
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    model = recipe.fit(width, rows.at(np.flatnonzero(fold != k)))
+                    model = self.recipe.fit(width, rest)
             except NumericalError:
-                fits.clear()
-                break
-            saturated |= is_saturated(model, int(np.sum(fold != k)))
-            fits.append((model, rows.at(np.flatnonzero(fold == k))))
-        total = [_log_density(model, part) @ _weights(part) for model, part in fits]
-        weight = sum(float(np.sum(_weights(part))) for _, part in fits)
-        density = float(np.sum(total)) / weight if fits else -np.inf
-        found.append(LeftOut(width, fits, saturated, density))
-    return sorted(found, key=lambda one: one.rank, reverse=True)
+                return LeftOut(width, [], True, -np.inf)
+            fits.append((model, self.rows.at(fold)))
+            saturated |= is_saturated(model, len(rest))
+            if saturated and not only:
+                break  # it can win only where all are
+        return LeftOut(width, fits, saturated, _mean_log_density(fits))
+
+    def model(self, one: LeftOut) -> Any:
+        """Fit to all rows."""
+        self.tell("all rows")
+        if self._is_sampled and one.fits:
+            return self.recipe.fit_kernel(one.fits[0][0].kernel_, self.rows)
+        return self.recipe.fit(one.width, self.rows)
+
+    def measured(self, one: LeftOut) -> LeftOut:
+        """Return what the rows left out say of fits to all others: where there are many, a sample chose."""
+        if not (self._is_sampled and one.fits):
+            return one
+        self.tell("rows left out of a fit to all others")
+        fold = self.rows.part(0, _FOLDS, self.recipe.seed)
+        rest = self.rows.at(np.setdiff1d(np.arange(len(self.rows)), fold))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = self.recipe.fit_kernel(one.fits[0][0].kernel_, rest)
+        fits = [(model, self.rows.at(fold))]
+        return LeftOut(one.width, fits, is_saturated(model, len(rest)), _mean_log_density(fits))
 
 
 def is_saturated(model: Any, n_rows: int) -> bool:
@@ -209,6 +241,12 @@ def _named(width: Width) -> str:
     return "learned widths" if width == "ard" else "fit" if width is None else f"width {width:g}"
 
 
+def _is_worse(found: Sequence[LeftOut]) -> bool:
+    """Tell whether the last of these predicts worse than the number before it."""
+    *before, last = [one for one in found if isinstance(one.width, float)]
+    return bool(before) and last.density < before[-1].density
+
+
 def _variances(rows: Rows) -> FloatArray:
     """Return the variance of each input, 1 for a constant."""
     weights = _weights(rows)
@@ -219,6 +257,11 @@ def _variances(rows: Rows) -> FloatArray:
 
 def _weights(rows: Rows) -> FloatArray:
     return np.ones(len(rows)) if rows.weights is None else rows.weights
+
+
+def _mean_log_density(fits: Sequence[tuple[Any, Rows]]) -> float:
+    total = sum(float(_log_density(model, rows) @ _weights(rows)) for model, rows in fits)
+    return total / sum(float(np.sum(_weights(rows))) for _, rows in fits)
 
 
 def _log_density(model: Any, rows: Rows) -> FloatArray:

@@ -19,7 +19,7 @@ from sklearn.model_selection import train_test_split
 import sparsebayes
 from sparsebayes import RVR, _cli, _left_out
 from sparsebayes._cli import main
-from sparsebayes._left_out import LeftOut, Recipe, Rows, leave_out
+from sparsebayes._left_out import Choice, LeftOut, Recipe, Rows
 from sparsebayes.kernels import Gaussian
 
 
@@ -115,10 +115,12 @@ def test_a_saturated_fit_never_wins():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     rows = Rows(X, X[:, 0] + 0.3 * rng.normal(size=60), None, False)
-    ranking = leave_out(Recipe(RVR, "rbf"), (0.05, 2.0), rows, lambda stage: None)
+    tried = []
+    ranking = Choice(Recipe(RVR, "rbf"), rows, tried.append).ranking((2.0, 0.05, 0.02))
     assert [(one.width, one.saturated) for one in ranking] == [(2.0, False), (0.05, True)]
-    narrow = ranking[1]
-    assert not LeftOut(0.05, narrow.fits, True, 100.0).rank > ranking[0].rank
+    assert LeftOut(0.05, [], True, 100.0).rank < ranking[0].rank
+    # One part of the rows tells that a width saturates, and narrower ones are not tried.
+    assert sum("width 0.05" in stage for stage in tried) == 1
 
 
 def test_noise_is_called_noise(tmp_path, capsys):
@@ -285,13 +287,31 @@ def test_many_rows_have_candidates(waves, capsys, monkeypatch):
     assert "functions about" not in capsys.readouterr().out
 
 
-def test_widths_are_learned_from_some_of_many_rows(waves, monkeypatch):
+def test_a_sample_of_many_rows_chooses_and_all_are_fitted(waves, monkeypatch):
     x, z, y = columns(waves, "x", "z", "y")
     rows = Rows(np.column_stack([x, z]), y, None, False)
-    monkeypatch.setattr(_left_out, "_LEARNING_ROWS", 40)
-    model = Recipe(RVR, "rbf").fit("ard", rows)
-    assert model.kernel_.width[1] / z.std() > 2.0 * model.kernel_.width[0] / x.std()
-    np.testing.assert_array_equal(model.predict(rows.X), RVR(model.kernel_).fit(rows.X, y).predict(rows.X))
+    monkeypatch.setattr(_left_out, "_CHOOSING_ROWS", 40)
+    choice = Choice(Recipe(RVR, "rbf"), rows, lambda stage: None)
+    (one,) = choice.ranking(["ard"])
+    ((learned, left_out),) = one.fits
+    assert len(left_out) == 16
+    assert learned.kernel_.width[1] / z.std() > 2.0 * learned.kernel_.width[0] / x.std()
+    expected = RVR(learned.kernel_).fit(rows.X, y)
+    np.testing.assert_array_equal(choice.model(one).predict(rows.X), expected.predict(rows.X))
+    ((measured, again),) = choice.measured(one).fits
+    np.testing.assert_array_equal(again.X, left_out.X)
+    rest = ~np.isin(rows.X[:, 0], left_out.X[:, 0])
+    expected = RVR(learned.kernel_).fit(rows.X[rest], y[rest])
+    np.testing.assert_array_equal(measured.predict(rows.X), expected.predict(rows.X))
+
+
+def test_samples_and_parts_have_all_classes():
+    y = np.repeat([0, 1, 2], [90, 2, 300])
+    rows = Rows(np.zeros((len(y), 1)), y, None, True)
+    assert np.bincount(y[rows.sample(40, 0)])[1] == 2
+    parts = [rows.part(k, 5, 0) for k in range(5)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
+    assert all(np.bincount(np.delete(y, part)).min() >= 1 for part in parts)
 
 
 def test_long_work_says_how_far_it_is(waves, capsys, monkeypatch):
