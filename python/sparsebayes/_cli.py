@@ -23,7 +23,7 @@ from .predictor import Predictor, load
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ._left_out import LeftOut, Recipe, Rows, Width
+    from ._left_out import Choice, LeftOut, Recipe, Rows, Width
     from ._types import FloatArray
 
 #: Exit codes: done; something to put right; and a model that is saved but not to be relied on.
@@ -151,6 +151,8 @@ def _add_fit(commands: Any) -> None:
 
 
 def _fit(options: argparse.Namespace) -> int:
+    from ._left_out import Choice
+
     _refuse_output(options.output)
     table = _tables.read(options.data)
     for name in [options.target, options.weight, *options.drop, *options.keep, *options.text]:
@@ -161,7 +163,9 @@ def _fit(options: argparse.Namespace) -> int:
     widths = _widths(options)
     recipe = _recipe(options, rows, notes)
     with _progress(quiet=options.quiet) as tell:
-        model, best, problems, doubtful = _chosen(recipe, widths, rows, tell)
+        choice = Choice(recipe, rows, tell)
+        model, best, problems, doubtful = _chosen(choice, widths)
+        best = best if options.quiet else choice.measured(best)
     model.feature_names_in_ = np.array(features, dtype=object)
     if options.output == "-":
         sys.stdout.buffer.write(model.to_predictor().to_bytes())
@@ -338,16 +342,13 @@ def _widths(options: argparse.Namespace) -> Sequence[Width]:
     return (width,)
 
 
-def _chosen(
-    recipe: Recipe, widths: Sequence[Width], rows: Rows, tell: Any
-) -> tuple[Any, LeftOut, list[str], bool]:
+def _chosen(choice: Choice, widths: Sequence[Width]) -> tuple[Any, LeftOut, list[str], bool]:
     """Return the model of the width that predicts rows left out best, and the fits that say so.
 
     Further its warnings, and whether it did not converge, is empty or overfitted.
     """
-    from ._left_out import Choice, is_saturated, statuses
+    from ._left_out import is_saturated, statuses
 
-    choice = Choice(recipe, rows, tell)
     first: tuple[Any, LeftOut, list[str], bool] | None = None
     for one in choice.ranking(widths):
         with warnings.catch_warnings(record=True) as caught:
@@ -357,18 +358,18 @@ def _chosen(
         ended = statuses(model) - {"converged"}
         if ended and not problems:
             problems.append(f"the fit ended as {', '.join(sorted(ended))}")
-        saturated = is_saturated(model, len(rows))
+        n_rows = len(choice.rows)
+        saturated = is_saturated(model, n_rows)
         if saturated and not problems:
             problems.append(
-                f"{len(model.relevance_)} functions for {len(rows)} rows: the kernel is too narrow for these "
+                f"{len(model.relevance_)} functions for {n_rows} rows: the kernel is too narrow for these "
                 "data or there is no noise, and error bars are too small; try a larger --width"
             )
         if not saturated:
-            return model, choice.measured(one), problems, bool(ended)
+            return model, one, problems, bool(ended)
         first = first or (model, one, problems, True)
     assert first is not None
-    model, one, problems, doubtful = first
-    return model, choice.measured(one), problems, doubtful
+    return first
 
 
 @contextmanager
@@ -438,9 +439,15 @@ def _summary(
         said = f"{best.n_rows} rows, each left out of a fit: "
         if rows.classifies:
             said += f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
+            said += f" (the shares of classes alone: {scores['largest share']:.4f}, {scores['entropy']:.4f})"
+            useless = scores["log loss"] >= scores["entropy"]
         else:
             said += f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
+            useless = scores["R^2"] <= 0.0
         lines += [f"left out      {said}", f"inputs        {_effects(effects, rows.classifies)}"]
+        if useless:
+            what = "the shares of the classes" if rows.classifies else "the mean"
+            lines.append(f"warning       the model predicts rows left out no better than {what}")
     if hasattr(model, "noise_variance_"):
         lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
     return [*lines, f"status        {', '.join(sorted(statuses(model)))}"]

@@ -70,7 +70,9 @@ def choose(
         else:
             levels = _levels(column, rows, asked=name in text, many=name in keep)
             features += [f"{name}={level}" for level in levels]
-            notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}")
+            n_missing = int(np.sum(rows & column.missing))
+            rest = f"; {n_missing} rows without a value are 0 in all" if n_missing else ""
+            notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
     if not features:
         raise TableError(
             f"{table.path} has no column to predict from" + "".join(f"; {note}" for note in notes)

@@ -123,13 +123,22 @@ class LeftOut:
         return sum(len(rows) for _, rows in self.fits)
 
     def scores(self) -> dict[str, float]:
-        """Return R^2 and the coverage of 95 % intervals, or accuracy and log loss, of the rows left out."""
+        """Return R^2 and the coverage of 95 % intervals, or accuracy and log loss, of the rows left out.
+
+        Beside accuracy and log loss those of the shares of the classes alone.
+        """
         parts = [rows for _, rows in self.fits]
         weights = np.concatenate([_weights(rows) for rows in parts])
         y = np.concatenate([rows.y for rows in parts])
         if parts[0].classifies:
             right = np.concatenate([model.predict(rows.X) == rows.y for model, rows in self.fits])
-            return {"accuracy": float(np.average(right, weights=weights)), "log loss": -self.density}
+            shares = np.bincount(np.unique(y, return_inverse=True)[1], weights) / weights.sum()
+            return {
+                "accuracy": float(np.average(right, weights=weights)),
+                "log loss": -self.density,
+                "largest share": float(shares.max()),
+                "entropy": -float(shares @ np.log(np.maximum(shares, _LEAST))),
+            }
         mean, std = (
             np.concatenate(part)
             for part in zip(
