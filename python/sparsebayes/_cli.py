@@ -17,7 +17,7 @@ import numpy as np
 
 from . import __version__, _core, _encoding, _tables
 from ._news import LOG
-from ._tables import Table, TableError
+from ._tables import Table, TableError, counted
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     if not present.any():
         raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
     if not present.all():
-        notes.append(f"left out {np.sum(~present)} rows without a value of {target.name!r}")
+        notes.append(f"left out {counted(int(np.sum(~present)), 'row')} without a value of {target.name!r}")
     _refuse_too_few(table, int(present.sum()))
     y, classifies = _target(options, table, present, notes)
     aside = {options.target, options.weight, *options.drop}
@@ -218,7 +218,7 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     if options.missing == "drop":
         lacking = np.any([table[name].missing[present] for name in used], axis=0)
         if lacking.any():
-            notes.append(f"left out {np.sum(lacking)} rows with missing inputs")
+            notes.append(f"left out {counted(int(np.sum(lacking)), 'row')} with missing inputs")
             X, y = X[~lacking], y[~lacking]
             weights = None if weights is None else weights[~lacking]
             _refuse_too_few(table, len(y))
@@ -226,7 +226,8 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
         lacking = np.isnan(X)
         columns = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
         notes.append(
-            f"put medians in place of {lacking.sum()} missing numbers in {_tables.listed(columns, 6)}; "
+            f"put medians in place of {counted(int(lacking.sum()), 'missing number')} in "
+            f"{_tables.listed(columns, 6)}; "
             "--missing drop leaves these rows out"
         )
         X = np.where(lacking, np.nanmedian(X, axis=0), X)
@@ -237,7 +238,8 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
 def _refuse_too_few(table: Table, n_rows: int) -> None:
     if n_rows < _FEWEST_ROWS:
         raise TableError(
-            f"{table.path} has {n_rows} rows to learn from; a model and its check need {_FEWEST_ROWS} or more"
+            f"{table.path} has {counted(n_rows, 'row')} to learn from; a model and its check "
+            f"need {_FEWEST_ROWS} or more"
         )
 
 
@@ -430,8 +432,8 @@ def _summary(
     from ._left_out import statuses
 
     lines = [
-        f"{type(model).__name__} on {len(rows)} rows of {model.n_features_in_} inputs: "
-        f"{len(model.relevance_)} relevance vectors",
+        f"{type(model).__name__} on {len(rows)} rows of {counted(model.n_features_in_, 'input')}: "
+        f"{counted(len(model.relevance_), 'relevance vector')}",
         f"kernel        {_kernel(model, widths, best.width)}",
     ]
     if best.fits:
@@ -517,7 +519,9 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _predictions(model: Predictor, X: FloatArray, complete: NDArray[np.bool_]) -> dict[str, list[Any]]:
     """Return predictions and error bars or probabilities by column, None for rows that lack inputs."""
-    found = {}
+    found: dict[str, list[Any]] = {}
+    if not complete.any():  # a predictor takes no empty table
+        return {name: [None] * len(X) for name in _answers(model, np.zeros((1, X.shape[1])))}
     for name, values in _answers(model, X[complete]).items():
         column: NDArray[Any] = np.full(len(X), None, dtype=object)
         column[complete] = values.tolist()

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ._tables import Column, Table, TableError, listed
+from ._tables import Column, Table, TableError, counted, listed
 from ._types import FloatArray
 
 #: Levels of text that become inputs without being asked for.
@@ -71,7 +71,7 @@ def choose(
             levels = _levels(column, rows, asked=name in text, many=name in keep)
             features += [f"{name}={level}" for level in levels]
             n_missing = int(np.sum(rows & column.missing))
-            rest = f"; {n_missing} rows without a value are 0 in all" if n_missing else ""
+            rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
             notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
     if not features:
         raise TableError(

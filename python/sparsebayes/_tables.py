@@ -156,8 +156,8 @@ class Column:
         bad = np.flatnonzero(np.isnan(values))
         if len(bad):
             raise TableError(
-                f"column {self.name!r} of {self.path} has no value in row {bad[0] + 1} ({len(bad)} rows in "
-                "all): fill in or remove these rows"
+                f"column {self.name!r} of {self.path} has no value in row {bad[0] + 1} "
+                f"({counted(len(bad), 'row')} in all): fill in or remove them"
             )
         return values
 
@@ -290,12 +290,13 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
     for number, line in enumerate(lines[1:], 1):
         if len(line) != len(names):
             raise TableError(
-                f"row {number} of {path} has {len(line)} values where the first line has {len(names)} names; "
-                "quote values that contain the separator"
+                f"row {number} of {path} has {counted(len(line), 'value')} where the first line has "
+                f"{counted(len(names), 'name')}; quote values that contain the separator, and remove lines "
+                "above the names of the columns"
             )
     unnamed = [j for j, name in enumerate(names) if not name]
     if unnamed:
-        notes.append(f"left out {_count(len(unnamed), 'column')} without a name")
+        notes.append(f"left out {counted(len(unnamed), 'column')} without a name")
     twice = {name for name in names if name and names.count(name) > 1}
     if twice:
         raise TableError(
@@ -311,7 +312,8 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
     return Table(path, columns, notes)
 
 
-def _count(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
+    """Return a number of things, in the plural if there are several."""
     return f"{n} {what}" + ("" if n == 1 else "s")
 
 
