@@ -172,8 +172,8 @@ def _fit(options: argparse.Namespace) -> int:
     else:
         model.save(options.output)
     if not options.quiet:
-        effects = best.effects(_encoding.grouped(table, features))
-        lines = [*(f"note          {note}" for note in notes), *_summary(model, rows, widths, best, effects)]
+        groups = _encoding.grouped(table, features)
+        lines = [*(f"note          {note}" for note in notes), *_summary(model, rows, widths, best, groups)]
         lines += [f"warning       {problem}" for problem in problems]
         lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
         (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
@@ -427,7 +427,7 @@ class _Lines(logging.Handler):
 
 
 def _summary(
-    model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, effects: dict[str, float]
+    model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, groups: dict[str, list[int]]
 ) -> list[str]:
     from ._left_out import statuses
 
@@ -436,23 +436,23 @@ def _summary(
         f"{counted(len(model.relevance_), 'relevance vector')}",
         f"kernel        {_kernel(model, widths, best.width)}",
     ]
+    warning = ""
     if best.fits:
         scores = best.scores()
-        said = f"{best.n_rows} rows, each left out of a fit: "
         if rows.classifies:
-            said += f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
+            said = f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
             said += f" (the shares of classes alone: {scores['largest share']:.4f}, {scores['entropy']:.4f})"
-            useless = scores["log loss"] >= scores["entropy"]
+            useless, constant = scores["log loss"] >= scores["entropy"], "the shares of the classes"
         else:
-            said += f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
-            useless = scores["R^2"] <= 0.0
-        lines += [f"left out      {said}", f"inputs        {_effects(effects, rows.classifies)}"]
-        if useless:
-            what = "the shares of the classes" if rows.classifies else "the mean"
-            lines.append(f"warning       the model predicts rows left out no better than {what}")
+            said = f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
+            useless, constant = scores["R^2"] <= 0.0, "the mean"
+        lines.append(f"left out      {best.n_rows} rows, each left out of a fit: {said}")
+        lines.append(f"inputs        {_effects(best.effects(groups), rows.classifies)}")
+        warning = f"the model predicts rows left out no better than {constant}" if useless else ""
     if hasattr(model, "noise_variance_"):
         lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
-    return [*lines, f"status        {', '.join(sorted(statuses(model)))}"]
+    lines.append(f"status        {', '.join(sorted(statuses(model)))}")
+    return [*lines, f"warning       {warning}"] if warning else lines
 
 
 def _kernel(model: Any, widths: Sequence[Width], width: Width) -> str:
