@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DONE: Final = 0
 _FAILED: Final = 1
 _DOUBTFUL: Final = 3
-#: Widths that ``--width auto`` tries, and those for machines that learn none.
+#: Widths that ``--width auto`` tries, and those for estimators that learn none.
 _FIXED_WIDTHS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
 _WIDTHS: Final = ("ard", *_FIXED_WIDTHS)
 _MACHINES: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
@@ -53,7 +53,7 @@ _LINE_SECONDS: Final = 10.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    0: done; 1: something in the files or arguments has to be put right, said on standard error; 2: the
+    0: done; 1: a file or an argument is wrong, and standard error names it; 2: the
     command is not understood; 3: the model is saved, but its fit did not converge, or the model is empty or
     overfitted.
     """
@@ -204,8 +204,8 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     _refuse_too_few(table, int(present.sum()))
     y, classifies = _target(options, table, present, notes)
     aside = {options.target, options.weight, *options.drop}
-    features, said = _encoding.choose(table, aside, options.text, options.keep, present)
-    notes += said
+    features, choices = _encoding.choose(table, aside, options.text, options.keep, present)
+    notes += choices
     used = list(_encoding.grouped(table, features))
     for name in used:
         if table[name].is_percent:
@@ -440,13 +440,13 @@ def _summary(
     if best.fits:
         scores = best.scores()
         if rows.classifies:
-            said = f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
-            said += f" (the shares of classes alone: {scores['largest share']:.4f}, {scores['entropy']:.4f})"
+            score = f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
+            score += f" (the shares of classes alone: {scores['largest share']:.4f}, {scores['entropy']:.4f})"
             useless, constant = scores["log loss"] >= scores["entropy"], "the shares of the classes"
         else:
-            said = f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
+            score = f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
             useless, constant = scores["R^2"] <= 0.0, "the mean"
-        lines.append(f"left out      {best.n_rows} rows, each left out of a fit: {said}")
+        lines.append(f"left out      {best.n_rows} rows, each left out of a fit: {score}")
         lines.append(f"inputs        {_effects(best.effects(groups), rows.classifies)}")
         warning = f"the model predicts rows left out no better than {constant}" if useless else ""
     if hasattr(model, "noise_variance_"):
@@ -458,23 +458,23 @@ def _summary(
 def _kernel(model: Any, widths: Sequence[Width], width: Width) -> str:
     if width is None:
         return str(model.kernel_)
-    what = (
-        "rbf, a width for each input, learned"
-        if width == "ard"
-        else f"rbf, width {width:g} times each input's spread"
-    )
+    if width == "ard":
+        what = "rbf, a width for each input, learned"
+    else:
+        what = f"rbf, widths {width:g} sqrt({model.n_features_in_}) times the inputs' standard deviations"
     return what + (f"; of {len(widths)} choices it predicts rows left out best" if len(widths) > 1 else "")
 
 
 def _effects(effects: dict[str, float], classifies: bool) -> str:
-    """Return what columns matter, the most first."""
+    """Return the columns that matter, the most important first, and those that do not."""
     ordered = sorted(effects, key=lambda name: -effects[name])
-    matter = [name for name in ordered if effects[name] >= _LEAST_EFFECT]
-    rest = [name for name in ordered if name not in matter]
-    what = "log loss gained" if classifies else "R^2 lost"
-    said = _tables.listed([f"{name} {effects[name]:.3g}" for name in matter], _SHOWN_COLUMNS)
-    said = f"{said} ({what} if shuffled)" if matter else "none matters"
-    return said + (f"; little or nothing: {_tables.listed(rest, _SHOWN_COLUMNS)}" if matter and rest else "")
+    matter = [f"{name} {effects[name]:.3g}" for name in ordered if effects[name] >= _LEAST_EFFECT]
+    rest = ordered[len(matter) :]
+    if not matter:
+        return "none matters"
+    lost = "log loss gained" if classifies else "R^2 lost"
+    line = f"{_tables.listed(matter, _SHOWN_COLUMNS)} ({lost} if shuffled)"
+    return line + (f"; little or nothing: {_tables.listed(rest, _SHOWN_COLUMNS)}" if rest else "")
 
 
 # --- predictions --------------------------------------------------------------------------------------
@@ -530,7 +530,7 @@ def _predictions(model: Predictor, X: FloatArray, complete: NDArray[np.bool_]) -
 
 
 def _answers(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
-    """Return the predictions, and what says how sure they are, by column."""
+    """Return predictions, and their standard deviations or probabilities, by column."""
     if model.classes_ is not None:
         probabilities = model.predict_proba(X)
         found: dict[str, NDArray[Any]] = {"prediction": model.predict(X)}

@@ -71,7 +71,7 @@ class Rows:
 class Recipe:
     """An estimator and its arguments, all but the width of its kernel."""
 
-    machine: Callable[..., Any]
+    estimator: Callable[..., Any]
     kernel: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -89,7 +89,9 @@ class Recipe:
 
     def fit_kernel(self, kernel: Any, rows: Rows, **more: Any) -> Any:
         """Return a model fitted with this kernel."""
-        return self.machine(kernel, **self.arguments, **more).fit(rows.X, rows.y, sample_weight=rows.weights)
+        return self.estimator(kernel, **self.arguments, **more).fit(
+            rows.X, rows.y, sample_weight=rows.weights
+        )
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,10 @@ class LeftOut:
                 *(model.predict(rows.X, return_std=True) for model, rows in self.fits), strict=True
             )
         )
-        error, spread = y - mean, y - np.average(y, weights=weights)
+        error, centred = y - mean, y - np.average(y, weights=weights)
         inside = np.abs(error) <= _Z95 * std
         return {
-            "R^2": 1.0 - float((weights @ error**2) / (weights @ spread**2)),
+            "R^2": 1.0 - float((weights @ error**2) / (weights @ centred**2)),
             "coverage": float(np.average(inside, weights=weights)),
         }
 

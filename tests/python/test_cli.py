@@ -124,7 +124,7 @@ def test_a_saturated_fit_never_wins():
     assert sum("width 0.05" in stage for stage in tried) == 1
 
 
-def test_noise_is_called_noise(tmp_path, capsys):
+def test_a_fit_to_noise_is_called_useless(tmp_path, capsys):
     # A narrow kernel reproduces every training row and predicts nothing.
     rng = np.random.default_rng(0)
     table = write_csv(tmp_path / "noise.csv", ["a", "b", "y"], rng.normal(size=(60, 3)).tolist())
