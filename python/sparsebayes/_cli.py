@@ -45,6 +45,8 @@ _FEW_LABELS: Final = 10
 #: Columns in the summary, and the least effect that is worth a number.
 _SHOWN_COLUMNS: Final = 10
 _LEAST_EFFECT: Final = 0.005
+#: Ratio of the inputs' standard deviations beyond which a kernel with one scale is worth a note.
+_MOST_UNEQUAL: Final = 10.0
 #: Seconds between two lines of progress, on a terminal and elsewhere.
 _TERMINAL_SECONDS: Final = 0.2
 _LINE_SECONDS: Final = 10.0
@@ -161,6 +163,7 @@ def _fit(options: argparse.Namespace) -> int:
     notes = list(table.notes)
     rows, features = _training(options, table, notes)
     widths = _widths(options)
+    notes += _unequal_scales(options.kernel, rows, features)
     recipe = _recipe(options, rows, notes)
     with _progress(quiet=options.quiet) as tell:
         choice = Choice(recipe, rows, tell)
@@ -178,6 +181,18 @@ def _fit(options: argparse.Namespace) -> int:
         lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
         (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
     return _DOUBTFUL if doubtful else _DONE
+
+
+def _unequal_scales(kernel: str, rows: Rows, features: list[str]) -> list[str]:
+    """Return a note if a kernel with one scale for all inputs does not suit them."""
+    std = rows.X.std(axis=0)
+    wide, narrow = int(np.argmax(std)), int(np.argmin(std))
+    if kernel == "rbf" or std[wide] <= _MOST_UNEQUAL * std[narrow]:
+        return []
+    return [
+        f"{kernel} has one scale for all inputs, and the standard deviations of {features[wide]!r} and "
+        f"{features[narrow]!r} differ {std[wide] / std[narrow]:.2g}-fold: scale the columns, or use rbf"
+    ]
 
 
 def _refuse_output(path: str) -> None:

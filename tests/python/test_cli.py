@@ -280,6 +280,14 @@ def test_the_target_says_what_is_predicted(name, tmp_path, capsys):
         assert set(predicted(path, table, capsys)[0]["prediction"]) <= labels
 
 
+def test_columns_of_unequal_units_need_a_kernel_with_widths(waves, tmp_path, capsys):
+    for kernel, noted in (("laplacian", True), ("rbf", False)):
+        arguments = ["--drop", "name", "--drop", "w", "--kernel", kernel, "-o", str(tmp_path / "model")]
+        main(["fit", str(waves), "--target", "y", *arguments, *([] if noted else ["--width", "2"])])
+        said = capsys.readouterr().out
+        assert ("standard deviations of 'z' and 'x' differ" in said) == noted
+
+
 def test_many_rows_have_candidates(waves, capsys, monkeypatch):
     monkeypatch.setattr(_cli, "_MANY_ROWS", 79)
     monkeypatch.setattr(_cli, "_CANDIDATES", 2)
