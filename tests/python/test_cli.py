@@ -17,7 +17,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 import sparsebayes
-from sparsebayes import RVR, _cli, _left_out
+from sparsebayes import RVR, _cli_fit, _left_out
 from sparsebayes._cli import main
 from sparsebayes._left_out import Choice, LeftOut, Recipe, Rows
 from sparsebayes.kernels import Gaussian
@@ -289,8 +289,8 @@ def test_columns_of_unequal_units_need_a_kernel_with_widths(waves, tmp_path, cap
 
 
 def test_many_rows_have_candidates(waves, capsys, monkeypatch):
-    monkeypatch.setattr(_cli, "_MANY_ROWS", 79)
-    monkeypatch.setattr(_cli, "_CANDIDATES", 2)
+    monkeypatch.setattr(_cli_fit, "_MANY_ROWS", 79)
+    monkeypatch.setattr(_cli_fit, "_CANDIDATES", 2)
     arguments = ["--target", "y", "--drop", "name", "--drop", "w"]
     fit(waves, *arguments)
     said = capsys.readouterr().out
@@ -328,7 +328,7 @@ def test_samples_and_parts_have_all_classes():
 
 
 def test_long_work_says_how_far_it_is(waves, capsys, monkeypatch):
-    monkeypatch.setattr(_cli, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(_cli_fit, "_LINE_SECONDS", 0.0)
     arguments = ["--target", "y", "--drop", "name", "--drop", "w"]
     fit(waves, *arguments)
     assert "sparsebayes: width 2, rows left out: part 5 of 5: " in capsys.readouterr().err
