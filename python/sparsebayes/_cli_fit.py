@@ -160,11 +160,15 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     from ._left_out import Rows
 
     target = table[options.target]
-    present = ~target.missing
+    present: NDArray[np.bool_] = ~target.missing
     if not present.any():
         raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
     if not present.all():
         notes.append(f"left out {counted(int(np.sum(~present)), 'row')} without a value of {target.name!r}")
+    weights = None if options.weight is None else table[options.weight].complete()
+    if weights is not None:
+        present &= weights != 0.0  # as if they were not there, in the scores too
+        weights = weights[present]
     _refuse_too_few(table, int(present.sum()))
     y, classifies = _target(options, table, present, notes)
     aside = {options.target, options.weight, *options.drop}
@@ -178,7 +182,6 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     if comma is not None:
         notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = _encoding.matrix(table, features)[0][present]
-    weights = None if options.weight is None else table[options.weight].complete()[present]
     if options.missing == "drop":
         lacking = np.any([table[name].missing[present] for name in used], axis=0)
         if lacking.any():
@@ -191,8 +194,7 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
         columns = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
         notes.append(
             f"put medians in place of {counted(int(lacking.sum()), 'missing number')} in "
-            f"{_tables.listed(columns, 6)}; "
-            "--missing drop leaves these rows out"
+            f"{_tables.listed(columns, 6)}; --missing drop leaves these rows out"
         )
         X = np.where(lacking, np.nanmedian(X, axis=0), X)
     _refuse_few_values(table, target.name, y, classifies)
