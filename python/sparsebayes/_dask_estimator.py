@@ -115,7 +115,12 @@ class OnDask(KernelBasis):
     def _fit_partitions(self, setup: SetUp) -> list[Any]:
         """Fit each model of these partitions, and return the posteriors."""
 
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _train_anew(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
+        if y_std is not None:
+            raise ValueError(
+                "y_std needs the rows in memory; give weights in proportion to 1 / y_std**2 with a mean of 1 "
+                "as sample_weight"
+            )
         settings = check_settings(self)
         _check_supported(self)
         for name in ("feature_names_in_", "_kept", "_statistics"):

@@ -92,7 +92,7 @@ class DaskRVR(OnDask, RVR):
         super().__init__(kernel, **arguments)
         self.client = client
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, y_std: Any = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -103,6 +103,8 @@ class DaskRVR(OnDask, RVR):
             Targets, in the partitions of X.
         sample_weight : dask.array.Array or dask.dataframe.Series, (n_samples,), optional
             Weight of each row, in the partitions of X: 2 counts like two equal rows, 0 like none.
+        y_std
+            Of `RVR`; there is nothing for it here.
 
         Returns
         -------
@@ -122,7 +124,7 @@ class DaskRVR(OnDask, RVR):
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
         """
-        self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight, y_std=y_std)
         return self
 
     def _fit_partitions(self, setup: SetUp) -> list[Any]:
@@ -141,7 +143,13 @@ class DaskRVR(OnDask, RVR):
         return [posterior]
 
     def predict(
-        self, X: Any, return_std: bool = False, *, healed: bool = False, extra_basis: Any = None
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        y_std: Any = None,
+        healed: bool = False,
+        extra_basis: Any = None,
     ) -> Any:
         """Predict targets, with error bars if wanted.
 
@@ -151,8 +159,8 @@ class DaskRVR(OnDask, RVR):
             Inputs; chunks may be of unknown size.
         return_std : bool, default=False
             Whether to return the predictive standard deviation too.
-        healed, extra_basis
-            Of `RVR`; for neither is there anything here.
+        y_std, healed, extra_basis
+            Of `RVR`; for none is there anything here.
 
         Returns
         -------
@@ -172,6 +180,7 @@ class DaskRVR(OnDask, RVR):
         check_is_fitted(self)
         if check_flag("healed", healed):
             raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
+        self._noise_of(y_std, 0)  # refuses it
         if not is_dask_collection(X):
             return KernelRegression.predict(self, X, bool(return_std), extra_basis=extra_basis)  # type: ignore[call-overload] # a bool
         check_no_columns(extra_basis)

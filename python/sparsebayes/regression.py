@@ -99,7 +99,7 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
         """
-        self._train(X, y, sample_weight, **({} if y_std is None else {"y_std": y_std}))
+        self._train(X, y, sample_weight, y_std=y_std)
         return self
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:

@@ -509,6 +509,10 @@ def test_healing_and_given_columns_are_refused(fitted):
     model, X, _, _ = fitted
     with pytest.raises(ValueError, match="healed=True needs the training rows"):
         model.predict(collection(X, (700,)), healed=True)
+    with pytest.raises(ValueError, match="y_std is for models that were fitted with y_std"):
+        model.predict(collection(X, (700,)), y_std=1.0)
+    with pytest.raises(ValueError, match=r"y_std needs the rows in memory.*as sample_weight"):
+        model.fit(collection(X, (700,)), collection(X[:, 0], (700,)), y_std=1.0)
     with pytest.raises(ValueError, match="extra_basis"):
         model.predict(collection(X, (700,)), extra_basis=X)
     with pytest.raises(ValueError, match="2 features"):

@@ -27,7 +27,8 @@ def functions(model, kernels, X, extra):
             centre = model.relevance_vectors_[np.searchsorted(model.relevance_, row)]
             columns.append(kernels[block](X, centre[np.newaxis])[:, 0])
         else:
-            columns.append(extra(X)[:, name - len(kernels) * model._n_samples])
+            j = name - len(kernels) * model._n_samples
+            columns.append(extra(X)[:, j] - model._extra_offset[j])  # centred beside an intercept
         owners.append(block if 0 <= block < len(kernels) else -1)
     return np.array(columns).T.reshape(len(X), -1), np.array(owners, dtype=int)
 
@@ -84,7 +85,7 @@ def test_moments_are_those_of_the_augmented_model(case, weighted, surface):
     model = RVR(kernels if len(kernels) > 1 else kernels[0], tol=1e-9, **options).fit(X, y, weights)
     new = np.r_[X[:20], model.relevance_vectors_[:3], 1.5 * X[:20] + 0.3, [[50.0, -70.0]]]
     w = np.ones(len(X)) if weights is None else weights
-    mean, deviation = augmented(model, kernels, X, y, new, w, squares)
+    mean, deviation = augmented(model, model._kernels(), X, y, new, w, squares)
     found, found_deviation = model.predict(new, return_std=True, healed=True)
     np.testing.assert_allclose(found, mean, rtol=1e-6, atol=1e-7 * np.abs(mean).max())
     np.testing.assert_allclose(found_deviation, deviation, rtol=1e-6)

@@ -123,6 +123,24 @@ def test_weights_count_rows_of_known_noise(name):
     assert max(found.max_log_alpha_change, found.log_beta_residual) <= 1e-5
 
 
+@pytest.mark.parametrize("name", ["kernel", "columns", "intercept", "variational"])
+def test_weights_with_a_mean_of_one_make_the_same_model(name):
+    """What the messages advise where `y_std` is not taken."""
+    est, rows = FITS[name]
+    est = clone(est).set_params(noise_prior=(0.0, 0.0))
+    weights = STD**-2.0 / np.mean(STD**-2.0)
+    model, same = clone(est).fit(rows, Y, y_std=STD), clone(est).fit(rows, Y, sample_weight=weights)
+    healed = [{}, {"healed": True}] if isinstance(est, RVR) else [{}]
+    for options in healed:
+        found = model.predict(rows, return_std=True, **options)
+        for got, expected in zip(found, same.predict(rows, return_std=True, **options), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    # Of the evidence that counts rows, in that of their standard deviations.
+    np.testing.assert_allclose(
+        model.log_marginal_likelihood_, same.log_marginal_likelihood_ + 0.5 * np.log(weights).sum(), rtol=1e-9
+    )
+
+
 def test_the_scale_of_a_kernel_does_not_depend_on_the_noise():
     assert RVR().fit(X, Y, y_std=STD).kernel_ == RVR().fit(X, Y).kernel_
 

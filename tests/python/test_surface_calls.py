@@ -318,6 +318,7 @@ KERNEL_ARGUMENTS = {
     "gamma": some(1.0, 0.1, 1e300),
     "degree": some(1, 3, 10**6),
     "coef0": some(0.0, 1.0, -1e300),
+    "offset": some(None, [1.0, 2.0], [1.0], [np.nan], [[1.0]], [1.0, "a"]),
     "terms": some([Gaussian(1.0), Linear()], (), [None], "ab", Gaussian(1.0)),
     "factors": some([Gaussian(1.0), Linear()], (), [None], "ab", Gaussian(1.0)),
     "function": some(lambda_kernel, "rbf"),
