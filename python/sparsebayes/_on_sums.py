@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from . import _outputs
 from ._arguments import check_settings
 from ._chunks import Chunks, Rows
+from ._endings import Seen
 from ._in_parts import READING, InParts
 from ._memory import check_memory_limit
 from ._out_of_core import Gathering, look
@@ -145,5 +146,6 @@ class OnSums(InParts):
         with watch.fit() as step:
             posterior = sums.fit(bias=layout.bias, callback=step, **settings.of_one_target())
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior])
+        seen = Seen(sums.n_rows, sums.weight)
+        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], seen)
         self._publish_sums(sums.n_rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ._arguments import check_flag, check_integer, check_n_jobs, check_real, che
 from ._background import one_blas_thread
 from ._composite import Composite
 from ._design import Layout, evaluate
+from ._endings import Seen
 from ._mrvm import Outcome, Task
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels
@@ -150,8 +152,15 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
         return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept)
 
+    def _is_empty(self) -> bool:
+        return len(self.relevance_) == 0
+
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self._n_samples = training.n_samples
+        effective = None
+        if outcome.sigma is not None:  # of mRVM1, whose classes share alpha
+            effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
+        self._seen = replace(Seen.of(training), n_effective=effective)
         self.active_: IntArray = layout.names(outcome.columns)
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
         self.kernel_weights_ = outcome.kernel_weights
