@@ -108,6 +108,7 @@ def warning_of(est: Any, seen: Seen) -> tuple[type[Warning], str] | None:
             "the prior precision of some weight reached its floor, as y is far from 0 compared with its "
             "spread: subtract its mean"
         )
+        message += "" if est.fit_intercept else ", or set fit_intercept=True"
     else:
         message = est._remedies[status].format(**est.get_params(deep=False))
     if unscaled is not None:
@@ -191,8 +192,8 @@ def _unsuited(est: Any, kind: Kind, X: FloatArray | None) -> str | None:
         )
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
-        f"The kernel is far too {fault} for these inputs, as its {seen}: scale X, or make the kernel {remedy} "
-        f"({kind.wider})"
+        f"The kernel is far too {fault} for these inputs, as its {seen}: scale X, or make the kernel "
+        f"{remedy} ({kind.wider})"
     )
 
 
@@ -213,14 +214,15 @@ def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
             blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
         sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
         relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
-    return np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
+    typical: FloatArray = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
+    return typical
 
 
 # --- inputs that were not scaled --------------------------------------------------------------------
 
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
-    """Name the inputs of one kernel that has one scale for all, and whose spreads differ too much for that."""
+    """Name the inputs of a kernel with one scale for all whose spreads differ too much for that."""
     if X is None or isinstance(est.kernel_, str) or X.shape[1] < 2:
         return None
     spreads = _spreads(X)

@@ -67,7 +67,7 @@ class ProviderRegression(SparseBayesEstimator):
 
         Warns
         -----
-        ConvergenceWarning
+        ConvergenceWarning, OverfitWarning, UserWarning
             As for ``fit``.
 
         See Also
@@ -118,7 +118,7 @@ class ProviderClassification(SparseBayesEstimator):
 
         Warns
         -----
-        ConvergenceWarning
+        ConvergenceWarning, OverfitWarning, UserWarning
             As for ``fit``.
 
         See Also

@@ -94,8 +94,8 @@ class OnSums(InParts):
 
         Warns
         -----
-        ConvergenceWarning
-            If the fit ended short of a certified optimum, as early fits to few rows may.
+        ConvergenceWarning, OverfitWarning, UserWarning
+            As for ``fit``; early fits to few rows often warn.
         """
         self._train_on_sums(partial(self._go_on, X, y, sample_weight))
         return self
