@@ -22,7 +22,7 @@ from . import _core, _outputs
 from ._arguments import check_flag, check_prior, check_settings
 from ._chunks import located, release
 from ._design import Design, Layout
-from ._endings import REMEDIES, Seen, excess, warning_of
+from ._endings import REMEDIES, Seen, excess, is_flat, warning_of
 from ._numbers import check_predictions
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import Training, check_training, check_X
@@ -107,15 +107,23 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        if self.status_ == "converged" and self._is_empty():
+        seen = self.__dict__.pop("_seen")
+        if self.status_ == "converged" and (self._is_empty() or is_flat(self, seen)):
             self.status_ = "empty"
-        if warning := warning_of(self, self.__dict__.pop("_seen", Seen())):
+        if warning := warning_of(self, seen):
             category, message = warning
             warnings.warn(message, category, stacklevel=4)
 
     @abstractmethod
     def _is_empty(self) -> bool:
-        """Whether the model predicts the same everywhere, for it has no function but the intercept."""
+        """Whether the model has no function but the intercept."""
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        """Return what the few kernel functions of the model add to the intercept at rows of X.
+
+        None if functions are many, or none of kernels.
+        """
+        return None
 
 
 class SparseBayesEstimator(Trainable):

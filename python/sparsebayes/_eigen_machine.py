@@ -17,7 +17,7 @@ from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
 from ._eigen_guard import check_axes, check_solution, in_range
 from ._eigen_modes import Pulse
-from ._endings import REMEDIES, Seen
+from ._endings import FEW, REMEDIES, Seen
 from ._news import LOG, News
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels
@@ -136,6 +136,12 @@ class EigenMachine(OnKernels):
 
     def _is_empty(self) -> bool:
         return not np.any(self.n_effective_)
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if np.max(self.n_effective_) > FEW:
+            return None
+        changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
+        return changes
 
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         w = np.stack([solution.w for solution in solutions])

@@ -73,7 +73,7 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"``.
         OverfitWarning
-            If there are more effective eigenvectors than half of the rows; it is a ``ConvergenceWarning`` too.
+            If effective eigenvectors are more than half of the rows; it is a ``ConvergenceWarning`` too.
         UserWarning
             If the inputs of a kernel with one scale for all have spreads that differ more than a
             thousandfold.

@@ -39,6 +39,8 @@ _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 
 #: A ratio of standard deviations beyond which one width cannot suit two inputs.
 _UNSCALED: Final = 1e3
+_CONSTANT: Final = "y is constant, and so is the model; its error bars say next to nothing"
+
 #: Rows from which spreads are measured, and rows between which kernel values are looked at.
 _SPREAD_ROWS: Final = 10_000
 _KERNEL_ROWS: Final = 50
@@ -49,6 +51,12 @@ _NARROW: Final = 0.01
 _FEW_ROWS: Final = 20.0
 #: A y is far from 0 where its mean has so many standard errors.
 _FAR: Final = 1e6
+
+
+#: Functions that may all be constant; more constant ones would repeat one another.
+FEW: Final = 3
+#: Predictions that differ by less, in units of the noise or of log odds, are the same.
+_FLAT: Final = 1e-6
 
 
 class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn carries no types
@@ -88,21 +96,42 @@ class Seen:
         return min(known) if known else None
 
 
+def is_flat(est: Any, seen: Seen) -> bool:
+    """Tell whether all functions of the model are constant, as those of a kernel far too wide are."""
+    X = _inputs(est, seen)
+    if X is None or len(X) < 2 or (changes := est._changes(X[_some_rows(X)])) is None:
+        return False
+    scale = np.sqrt(getattr(est, "noise_variance_", 1.0))
+    with np.errstate(all="ignore"):
+        return bool(np.all(np.ptp(changes, axis=0) <= _FLAT * scale))
+
+
+def _inputs(est: Any, seen: Seen) -> FloatArray | None:
+    """Return the inputs, or the centres where rows are not at hand."""
+    X: FloatArray | None = getattr(est, "candidates_", None) if seen.X is None else seen.X
+    return X
+
+
+def _some_rows(X: FloatArray) -> IntArray:
+    return np.unique(np.linspace(0, len(X) - 1, _KERNEL_ROWS).astype(np.intp))
+
+
 def warning_of(est: Any, seen: Seen) -> tuple[type[Warning], str] | None:
     """Return the category and message of what is to be said about this fit, if anything."""
-    if seen.X is None:  # centres show what the inputs are like
-        seen = replace(seen, X=getattr(est, "candidates_", None))
+    seen = replace(seen, X=_inputs(est, seen))
     name, kind, status = type(est).__name__, Kind(est), est.status_
     unscaled = _unscaled(est, seen.X) if kind.is_kernel else None
     category: type[Warning] = ConvergenceWarning
     if status == "empty":
-        message = f"the model has no {kind.functions} and predicts the same for every row. "
+        message = f"the model has no {kind.functions} that change and predicts the same for every row. "
+        if est._is_empty():
+            message = f"the model has no {kind.functions} and predicts the same for every row. "
         message += _cause_of_emptiness(est, kind, seen, unscaled)
         return category, f"{name} ended with status {status!r}: {message}."
     if status in _AT_AN_OPTIMUM and _is_overfit(est, seen):
         category, message = OverfitWarning, _overfit(est, kind, seen)
     elif status == "noise_floor" and est._is_empty():
-        message = "y is constant, and so is the model; its error bars say next to nothing"
+        message = _CONSTANT
     elif status == "alpha_floor" and _is_far_from_zero(est, seen):
         message = (
             "the prior precision of some weight reached its floor, as y is far from 0 compared with its "
@@ -154,12 +183,16 @@ class Kind:
 
 
 def _cause_of_emptiness(est: Any, kind: Kind, seen: Seen, unscaled: str | None) -> str:
+    if seen.y is not None and (seen.y == seen.y[:1]).all():
+        return _CONSTANT
     n, weight = seen.n_rows, seen.weight
     if n is not None and weight is not None and weight < min(_FEW_ROWS, n / 2):
         remedy = "scale them to count rows"
         if not kind.is_classifier:
             remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
+    elif _is_noise(est, seen):
+        found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
     elif seen.X is not None and len(seen.X) > 1 and not _spreads(seen.X).any():
         found = "All rows of X are the same: there is nothing to learn from"
     elif unscaled is not None:
@@ -174,6 +207,15 @@ def _cause_of_emptiness(est: Any, kind: Kind, seen: Seen, unscaled: str | None) 
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
     return f"{found}. If that is as it should be, the inputs may not explain y"
+
+
+def _is_noise(est: Any, seen: Seen) -> bool:
+    """Tell whether the noise that was given is all that there is."""
+    given = getattr(est, "noise_variance", None)
+    if given is None or seen.y is None:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.all(np.asarray(given) >= seen.y.var(axis=0)))
 
 
 def _unsuited(est: Any, kind: Kind, X: FloatArray | None) -> str | None:
@@ -202,7 +244,7 @@ def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
     kernel = getattr(est, "kernel_", None)
     if kernel is None or len(X) < 3:
         return None
-    rows = np.unique(np.linspace(0, len(X) - 1, _KERNEL_ROWS).astype(np.intp))
+    rows = _some_rows(X)
     with np.errstate(all="ignore"):
         if isinstance(kernel, str):  # precomputed; rows of weight 0 are left out of X
             if X.shape[0] != X.shape[1]:
@@ -297,7 +339,7 @@ def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
     n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
     counted = f"{seen.n_rows} rows"
     if seen.size != seen.n_rows:
-        counted = f"{seen.size:.3g} rows, the sum of sample_weight,"
+        counted = f"{seen.size:.3g} rows (the sum of sample_weight)"
     cause = "the kernel is too narrow for these data" if kind.is_kernel else "the columns are too many"
     remedy = f"Make it wider ({kind.wider}), take fewer candidates"
     remedy = remedy if kind.is_kernel else "Take fewer columns or more rows"

@@ -17,7 +17,7 @@ from ._arguments import check_flag, check_integer, check_n_jobs, check_real, che
 from ._background import one_blas_thread
 from ._composite import Composite
 from ._design import Layout, evaluate
-from ._endings import Seen
+from ._endings import FEW, Seen
 from ._mrvm import Outcome, Task
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels
@@ -160,6 +160,12 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
 
     def _is_empty(self) -> bool:
         return len(self.relevance_) == 0
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if len(self.relevance_) > FEW:
+            return None
+        changes: FloatArray = self._relevance_functions(X) @ self.dual_coef_.T
+        return changes
 
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self._n_samples = training.n_samples

@@ -345,8 +345,8 @@ class RVC(KernelClasses, _Classification):
     status_ : str
         ``"converged"``; ``"empty"``: likewise, but no function is in the model apart from the bias, for no
         class, and predictions are the same everywhere; ``"alpha_floor"``: likewise, but the prior precision
-        of a weight is at its floor, as can happen on separable classes; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close
-        to an optimum, but not to ``tol``. Of several fits the worst.
+        of a weight is at its floor, as can happen on separable classes; ``"max_iter"``; ``"stopped"`` by the
+        callback; ``"stalled"``: close to an optimum, but not to ``tol``. Of several fits the worst.
     relevance_ : ndarray of shape (n_relevance,), int
         Training rows with a function in the model, ascending.
     relevance_vectors_ : ndarray of shape (n_relevance, n_features)
