@@ -121,7 +121,7 @@ def _fit(options: argparse.Namespace) -> int:
     model.save(options.output)
     if score is not None:
         _summarise(model, len(X), score, options.output, statuses)
-    return _DONE if statuses == {"converged"} else _NOT_CONVERGED
+    return _DONE if statuses <= {"converged", "empty"} else _NOT_CONVERGED
 
 
 def _target(options: argparse.Namespace, column: NDArray[Any]) -> tuple[NDArray[Any], bool]:
