@@ -42,7 +42,7 @@ _UNSCALED: Final = 1e3
 _CONSTANT: Final = "y is constant, and so is the model; its error bars say next to nothing"
 
 #: Rows from which spreads are measured, and rows between which kernel values are looked at.
-_SPREAD_ROWS: Final = 10_000
+_SPREAD_ROWS: Final = 1000
 _KERNEL_ROWS: Final = 50
 #: Kernel values, as a fraction of those on the diagonal, of a kernel too wide and of one too narrow.
 _WIDE: Final = 0.99
@@ -289,10 +289,11 @@ def _spreads(X: FloatArray) -> FloatArray:
     """Return the standard deviation of each column, 0 for a constant one."""
     X = X[:: max(1, len(X) // _SPREAD_ROWS)]
     with np.errstate(all="ignore"):
-        spreads: FloatArray = X.std(axis=0)
-    # The mean of equal numbers need not be that number.
-    spreads[(X == X[:1]).all(axis=0) | ~np.isfinite(spreads)] = 0.0
-    return spreads
+        mean = X.mean(axis=0)
+        spreads: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
+        # The mean of equal numbers need not be that number.
+        varying = np.isfinite(spreads) & (spreads > 8.0 * np.finfo(float).eps * np.abs(mean))
+    return np.where(varying, spreads, 0.0)
 
 
 def _leaves_of(est: Any, X: FloatArray) -> Iterator[tuple[Kernel, IntArray]]:
