@@ -166,7 +166,12 @@ class Kind:
         return hasattr(self.est, "classes_")
 
     @property
-    def wider(self) -> str:
+    def has_width(self) -> bool:
+        """Whether some kernel has a width."""
+        return self.is_kernel and any(_has_width(leaf) for leaf, _ in _leaves_of(self.est))
+
+    @property
+    def widths(self) -> str:
         """How to have other widths."""
         learnt = hasattr(self.est, "optimize_kernel")
         return "gamma='ard' learns its widths" if learnt else "kernels.Gaussian takes widths"
@@ -202,7 +207,7 @@ def _cause_of_emptiness(est: Any, kind: Kind, seen: Seen, unscaled: str | None) 
     elif kind.is_kernel:
         return (
             "The inputs may not explain y; or the kernel does not suit them: scale X, or change its width "
-            f"({kind.wider})"
+            f"({kind.widths})"
         )
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
@@ -228,14 +233,14 @@ def _unsuited(est: Any, kind: Kind, X: FloatArray | None) -> str | None:
     seen = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if isinstance(est.kernel_, str):
         return f"The kernel tells nothing about the rows, as its {seen}"
-    if not any(_has_width(leaf) for leaf, _ in _leaves_of(est, X)):
+    if not kind.has_width:
         return (
             f"The kernel tells nothing about these inputs, as its {seen}: centre and scale X (StandardScaler)"
         )
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
         f"The kernel is far too {fault} for these inputs, as its {seen}: scale X, or make the kernel "
-        f"{remedy} ({kind.wider})"
+        f"{remedy} ({kind.widths})"
     )
 
 
@@ -250,7 +255,7 @@ def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
             if X.shape[0] != X.shape[1]:
                 return None
             blocks = [X[np.ix_(rows, rows)]]
-        elif any(isinstance(leaf, Custom) for leaf, _ in _leaves_of(est, X)):
+        elif any(isinstance(leaf, Custom) for leaf, _ in _leaves_of(est)):
             return None
         else:
             blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
@@ -265,17 +270,17 @@ def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
     """Name the inputs of a kernel with one scale for all whose spreads differ too much for that."""
-    if X is None or isinstance(est.kernel_, str) or X.shape[1] < 2:
+    if X is None or X.shape[1] < 2:
         return None
     spreads = _spreads(X)
-    for leaf, columns in _leaves_of(est, X):
+    for leaf, columns in _leaves_of(est):
         varying = columns[spreads[columns] > 0.0]
         if len(varying) < 2 or not _has_one_scale(leaf):
             continue
         least, most = (varying[pick(spreads[varying])] for pick in (np.argmin, np.argmax))
         if spreads[most] > _UNSCALED * spreads[least]:
             names = getattr(est, "feature_names_in_", None)
-            widths = f", or take one width per input ({Kind(est).wider})"
+            widths = f", or take one width per input ({Kind(est).widths})"
             return (
                 f"The inputs have very different spreads, for which the kernel has one scale: "
                 f"{_column(names, most)} has the standard deviation {spreads[most]:.3g}, "
@@ -296,9 +301,10 @@ def _spreads(X: FloatArray) -> FloatArray:
     return np.where(varying, spreads, 0.0)
 
 
-def _leaves_of(est: Any, X: FloatArray) -> Iterator[tuple[Kernel, IntArray]]:
-    for kernel in est._kernels():
-        yield from _leaves(kernel, np.arange(X.shape[1]))
+def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
+    if not isinstance(est.kernel_, str):  # precomputed
+        for kernel in est._kernels():
+            yield from _leaves(kernel, np.arange(est.n_features_in_))
 
 
 def _leaves(kernel: Kernel, columns: IntArray) -> Iterator[tuple[Kernel, IntArray]]:
@@ -341,17 +347,17 @@ def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
     counted = f"{seen.n_rows} rows"
     if seen.size != seen.n_rows:
         counted = f"{seen.size:.3g} rows (the sum of sample_weight)"
-    cause = "the kernel is too narrow for these data" if kind.is_kernel else "the columns are too many"
-    remedy = f"Make it wider ({kind.wider}), take fewer candidates"
-    remedy = remedy if kind.is_kernel else "Take fewer columns or more rows"
+    if kind.has_width:
+        cause = "the kernel is too narrow for these data"
+        remedy = f"Make it wider ({kind.widths})"
+        remedy += ", or take fewer candidates" if hasattr(est, "candidates") else ""
+    else:
+        cause, remedy = f"the {kind.functions} are too many", f"Take fewer {kind.functions} or more rows"
     if kind.is_classifier:
-        return (
-            f"{n} {kind.functions} for {counted}: {cause}; probabilities are too close to 0 and 1. {remedy}"
-        )
-    cause, remedy = (
-        f"{cause} or there is no noise; error bars are too small",
-        f"{remedy}, or set noise_variance to the noise you expect",
-    )
+        cause += "; probabilities are too close to 0 and 1"
+    else:
+        cause += " or there is no noise; error bars are too small"
+        remedy += ", or set noise_variance to the noise you expect"
     return f"{n} {kind.functions} for {counted}: {cause}. {remedy}"
 
 
