@@ -50,7 +50,7 @@ _NARROW: Final = 0.01
 #: Weights that sum to less than this, and to less than half of the rows, are unlikely to count rows.
 _FEW_ROWS: Final = 20.0
 #: A y is far from 0 where its mean has so many standard errors.
-_FAR: Final = 1e6
+_FAR: Final = 1e7
 
 
 #: Functions that may all be constant; more constant ones would repeat one another.
@@ -351,8 +351,10 @@ def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
         cause = "the kernel is too narrow for these data"
         remedy = f"Make it wider ({kind.widths})"
         remedy += ", or take fewer candidates" if hasattr(est, "candidates") else ""
+    elif kind.is_kernel:
+        cause, remedy = "the kernel makes too many functions", "Take another kernel, or more rows"
     else:
-        cause, remedy = f"the {kind.functions} are too many", f"Take fewer {kind.functions} or more rows"
+        cause, remedy = "the columns are too many", "Take fewer columns, or more rows"
     if kind.is_classifier:
         cause += "; probabilities are too close to 0 and 1"
     else:
@@ -365,7 +367,7 @@ def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
 
 
 def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return by how much the mean of each output is further from 0 than 1e6 of its standard errors."""
+    """Return by how much the mean of each output is further from 0 than 1e7 of its standard errors."""
     with np.errstate(all="ignore"):
         mean = np.average(y, axis=0, weights=weights)
         spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))

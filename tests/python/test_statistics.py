@@ -233,7 +233,9 @@ def test_spoiled_pickles_are_refused():
 
 @pytest.mark.parametrize("k", [3, 150])
 def test_the_number_of_threads_does_not_show(k):
-    Phi, t = np.random.default_rng(0).normal(size=(5000, k)), np.random.default_rng(1).normal(size=5000)
+    rng = np.random.default_rng(0)
+    Phi = rng.normal(size=(5000, k))
+    t = Phi[:, 0] + rng.normal(size=5000)
     first, *others = (SufficientStatistics(k, n_jobs=n_jobs).update(Phi, t) for n_jobs in (1, 2, 5, None, -1))
     for other in others:
         assert state(other) == state(first)
