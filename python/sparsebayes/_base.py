@@ -227,7 +227,7 @@ class SparseBayesEstimator(Trainable):
         """Return what to subtract from y before the fit and add to the intercept after it, mostly 0.
 
         The further y is from 0 the smaller is the precision of the intercept, 1 / mean(y)^2, which has a
-        floor at 1e-15 sum(weights) / var(y). A y so far away that it comes within a decade of the floor is
+        floor at 1e-15 sum(weights) / var(y). A y so far away that it comes within three decades of it is
         moved to where it has that distance: all that changes in the model is the intercept.
         """
         if likelihood != "gaussian" or settings.alpha_prior != (0.0, 0.0):

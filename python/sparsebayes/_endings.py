@@ -50,7 +50,7 @@ _NARROW: Final = 0.01
 #: Weights that sum to less than this, and to less than half of the rows, are unlikely to count rows.
 _FEW_ROWS: Final = 20.0
 #: A y is far from 0 where its mean has so many standard errors.
-_FAR: Final = 1e7
+_FAR: Final = 1e6
 
 
 #: Functions that may all be constant; more constant ones would repeat one another.
@@ -367,7 +367,7 @@ def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
 
 
 def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return by how much the mean of each output is further from 0 than 1e7 of its standard errors."""
+    """Return by how much the mean of each output is further from 0 than 1e6 of its standard errors."""
     with np.errstate(all="ignore"):
         mean = np.average(y, axis=0, weights=weights)
         spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
@@ -381,11 +381,11 @@ def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
 
 
 def _is_far_from_zero(est: Any, seen: Seen) -> bool:
-    """Tell whether y is far from 0, where it is gone from the intercept."""
+    """Tell whether y is far from 0, where it is gone from the weight of the intercept."""
     if not hasattr(est, "noise_variance_") or seen.size is None:
         return False
     if seen.y is not None:
         return bool(np.any(excess(seen.y, None)))
     with np.errstate(all="ignore"):
-        beyond = np.abs(est.intercept_) * np.sqrt(seen.size) > _FAR * np.sqrt(est.noise_variance_)
+        beyond = np.abs(est._bias_weights()) * np.sqrt(seen.size) > _FAR * np.sqrt(est.noise_variance_)
     return bool(np.any(beyond))
