@@ -76,8 +76,8 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     Phi, t = data()
     rows = ArrayRows(torch, Phi, t, lambda array: torch.as_tensor(array, device=device))
-    model = SparseBayesClassifier().fit_provider(rows, classes=[0.0, 1.0])
-    in_memory = SparseBayesClassifier().fit(Phi, t)
+    model = SparseBayesClassifier(fit_intercept=False).fit_provider(rows, classes=[0.0, 1.0])
+    in_memory = SparseBayesClassifier(fit_intercept=False).fit(Phi, t)
     difference = abs(model.coef_ - in_memory.coef_).max()
     print(f"on {device}: {len(model.active_)} functions, weights of the fit in memory to {difference:.1e}")
 

@@ -99,7 +99,7 @@ def correlated(seed):
     weights = np.zeros(150)
     weights[rng.choice(150, 10, replace=False)] = rng.choice([-1.0, 1.0], 10) * rng.uniform(0.5, 2.0, 10)
     signal = Phi @ weights
-    return SparseBayesRegressor(), Phi, signal + 0.3 * signal.std() * rng.normal(size=200)
+    return SparseBayesRegressor(fit_intercept=False), Phi, signal + 0.3 * signal.std() * rng.normal(size=200)
 
 
 def paper(seed):
@@ -186,7 +186,9 @@ def below_best(kind, n_basis, seed):
     Phi, t, noise = problem(kind, n_basis, seed)
     best = best_of_all(Phi, t, 1.0 / noise)
     fits = [
-        SparseBayesRegressor(noise_variance=noise, search=search, random_state=0).fit(Phi, t)
+        SparseBayesRegressor(fit_intercept=False, noise_variance=noise, search=search, random_state=0).fit(
+            Phi, t
+        )
         for search in SEARCHES
     ]
     return [best - fit.log_marginal_likelihood_ for fit in fits]

@@ -80,7 +80,12 @@ def estimator(method, signal):
     if method in OURS:
         scheme, search = ("mackay", "greedy") if method == "mackay" else ("sequential", method)
         return SparseBayesRegressor(
-            noise_variance=signal.noise_variance, scheme=scheme, search=search, random_state=0, n_jobs=1
+            fit_intercept=False,
+            noise_variance=signal.noise_variance,
+            scheme=scheme,
+            search=search,
+            random_state=0,
+            n_jobs=1,
         )
     if method == "ARDRegression":
         return ARDRegression(fit_intercept=False)

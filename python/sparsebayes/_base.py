@@ -172,6 +172,14 @@ class SparseBayesEstimator(Trainable):
         return values, np.empty((len(values), 0))
 
     @abstractmethod
+    def _n_columns(self) -> int:
+        """Return how many functions, the last ones, are columns that an intercept has centred."""
+
+    @abstractmethod
+    def _publish_offset(self, offset: FloatArray) -> None:
+        """Publish what was subtracted from each of these."""
+
+    @abstractmethod
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
         """Return the active functions at these rows, (n, n_active); ``extra``: the extra columns there."""
 

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 from . import _candidates
 from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
-from ._design import DenseDesign, Design, KernelDesign, Layout, Start, evaluate
+from ._design import DenseDesign, Design, KernelDesign, Layout, Start, centre, centring, evaluate
 from ._endings import FEW
 from ._extra import Beside, columns_at, fitted_extra, training_columns
 from ._generate import check_generate, check_kernels, generate
 from ._generate import check_model as check_generated
 from ._joint_evidence import LearningData
 from ._learning import check_learnable, check_model, check_optimize_kernel, learn
-from ._on_kernels import OnKernels
+from ._on_kernels import OnKernels, linear_in_x
 from ._resolve import is_precomputed
 from ._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, check_sizes, check_square, check_X
@@ -36,6 +36,9 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         candidates: Candidates
         generate: bool
         random_state: Any
+        # After a fit.
+        _n_extra: int
+        _extra_offset: FloatArray
 
     def _layout(self, training: Training) -> Layout:
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
@@ -147,13 +150,22 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _fit_extra(self, training: Training) -> FloatArray:
         """Return the extra columns at the training rows, N x p; publishes what makes them."""
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, training.X)
-        columns = self._training_extra(training)
+        columns = training_columns(self.extra_basis_, self.extra_basis, training)
         self._n_extra = columns.shape[1]
-        return columns
+        bias = check_flag("fit_intercept", self.fit_intercept)
+        self._extra_offset = centring(columns, training.weights, bias=bias)
+        return centre(columns.copy(), self._extra_offset)
 
     def _training_extra(self, training: Training) -> FloatArray:
         """Return the extra columns of the fitted model at the training rows, N x p."""
-        return training_columns(self.extra_basis_, self.extra_basis, training)
+        columns = training_columns(self.extra_basis_, self.extra_basis, training)
+        return centre(columns.copy(), self._extra_offset)
+
+    def _n_columns(self) -> int:
+        return self._n_extra
+
+    def _publish_offset(self, offset: FloatArray) -> None:
+        self._extra_offset = offset
 
     def _active_extra(self) -> IntArray:
         """Return the extra column of each active function; negative for kernels and the bias."""
@@ -175,22 +187,28 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         # Of several kernels a row may have functions of more than one.
         self.relevance_: IntArray = (np.unique if isinstance(self.kernel_, list) else np.sort)(functions)
         self.intercept_ = self._bias_weights()
+        weights = self._output_weights()
         for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         if not isinstance(self.kernel_, list):
-            self.dual_coef_ = self._output_weights()[:, kernels]
+            self.dual_coef_ = weights[:, kernels]
             if isinstance(self.kernel_, Linear):
-                self.coef_ = self.dual_coef_ @ self.relevance_vectors_
+                self.coef_, self.intercept_ = linear_in_x(
+                    self.kernel_, self.dual_coef_, self.relevance_vectors_, self.intercept_
+                )
         if self.extra_basis_ is not None:
-            self.extra_coef_ = np.zeros((len(self._output_weights()), self._n_extra))
-            self.extra_coef_[:, columns[columns >= 0]] = self._output_weights()[:, columns >= 0]
+            self.extra_coef_ = np.zeros((len(weights), self._n_extra))
+            self.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
+            self.intercept_ = self.intercept_ - self.extra_coef_ @ self._extra_offset
 
     def _rows(self, X: ArrayLike | Beside) -> tuple[FloatArray, FloatArray]:
         given = X if isinstance(X, Beside) else Beside(X, None)
         values = check_X(self, given.X, reset=False)
-        return values, columns_at(self.extra_basis_, values, given.columns, self._n_extra)
+        return values, columns_at(
+            self.extra_basis_, values, given.columns, self._n_extra
+        ) - self._extra_offset
 
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
         phi, columns = np.ones((len(X), len(self.active_))), self._active_extra()
@@ -215,6 +233,7 @@ class ColumnBasis(SparseBayesEstimator):
     if TYPE_CHECKING:
         fit_intercept: bool
         n_features_in_: int
+        X_offset_: FloatArray
 
     def _layout(self, training: Training) -> Layout:
         return self._column_layout(training.X.shape[1])
@@ -223,8 +242,14 @@ class ColumnBasis(SparseBayesEstimator):
         return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
 
     def _design(self, training: Training) -> Design:
+        layout = self._layout(training)
         check_sizes(training.X)
-        return DenseDesign([training.X], self._layout(training))
+        self.X_offset_ = centring(training.X, training.weights, bias=layout.bias)
+        return self._dense_design(training)
+
+    def _dense_design(self, training: Training) -> DenseDesign:
+        layout = self._layout(training)
+        return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None)
 
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
@@ -241,19 +266,26 @@ class ColumnBasis(SparseBayesEstimator):
             del failure  # which holds this frame, and with it X
 
     def _dense(self, training: Training) -> FloatArray:
-        return DenseDesign([training.X], self._layout(training)).Phi
+        return self._dense_design(training).Phi
 
     def _publish_basis(self, training: Training) -> None:
         self._publish_columns()
+
+    def _n_columns(self) -> int:
+        return self.n_features_in_
+
+    def _publish_offset(self, offset: FloatArray) -> None:
+        self.X_offset_ = offset
 
     def _publish_columns(self) -> None:
         functions = self.active_ >= 0
         coef = np.zeros((len(self._output_weights()), self.n_features_in_))
         coef[:, self.active_[functions]] = self._output_weights()[:, functions]
         self.coef_ = coef if self._labels or self.mu_.ndim == 2 else coef[0]
-        self.intercept_ = self._bias_weights()
+        self.intercept_ = self._bias_weights() - coef @ self.X_offset_
 
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
         phi = np.ones((len(X), len(self.active_)))
-        phi[:, self.active_ >= 0] = X[:, self.active_[self.active_ >= 0]]
+        columns = self.active_[self.active_ >= 0]
+        phi[:, self.active_ >= 0] = X[:, columns] - self.X_offset_[columns]
         return phi

@@ -116,7 +116,8 @@ class Functions:
             column = f"{first} + j"
         else:
             column = f"{self._source.indices('columns', block.columns).name}[j]"
-        return f"    for (size_t j = 0; j < {n}; j++)\n        phi[{start} + j] = x[{column}];\n"
+        less = f" - {self._source.table('offsets', block.offsets).name}[j]" if block.offsets.any() else ""
+        return f"    for (size_t j = 0; j < {n}; j++)\n        phi[{start} + j] = x[{column}]{less};\n"
 
     @_statement.register
     def _(self, block: Centres, start: int) -> str:
@@ -186,6 +187,9 @@ class Functions:
         """Return templates: where the sum over columns starts, its term, and what is made of it."""
         product = "        s += x[$d] * z[$d];"
         if isinstance(kernel, Linear):
+            if kernel.offset is not None:
+                offset = self._source.table("offset", np.asarray(kernel.offset)).name
+                product = f"        s += (x[$d] - {offset}[d]) * (z[$d] - {offset}[d]);"
             return "0.0$f", product, "s"
         if isinstance(kernel, LinearSpline):
             return "1.0$f", _SPLINE, "s"

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _candidates
-from ._arguments import check_n_jobs, check_settings
+from ._arguments import check_flag, check_n_jobs, check_settings
 from ._checkpoint import open_checkpoint
 from ._chunks import Chunks, Rows, located
 from ._design import DenseDesign, Layout, evaluate
 from ._endings import Seen
-from ._extra import columns_at
+from ._extra import columns_at, middle_of_extra
 from ._in_parts import READING, InParts
 from ._journal import Journal, JournalledStatistics
 from ._kernel_sums import FixedCentres
 from ._memory import check_memory_limit, in_words
 from ._multinomial import check_multi_class
-from ._on_provider import posteriors_of
+from ._on_provider import offset_of, posteriors_of
 from ._out_of_core import Facts, RowDigest, look
 from ._prediction import KernelClassification
 from ._progress import Reading
@@ -96,6 +96,7 @@ class ChunkedClasses(InParts):
         posteriors = posteriors_of(
             self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
         )
+        self._publish_offset(functions.shift + offset_of(posteriors, self._n_columns()))
         seen = Seen(survey.n_rows, survey.weight)
         self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, seen)
         self._publish_sums(survey.n_rows)
@@ -157,11 +158,16 @@ class Survey:
 
 @dataclass(frozen=True)
 class Functions:
-    """The basis functions: the constant one, and the columns of X, or kernels and what is beside them."""
+    """The basis functions: the constant one, and the columns of X, or kernels and what is beside them.
+
+    ``shift``: near the mean of the columns, of X or beside the kernels, which is subtracted before they are
+    summed: sums of numbers far from 0 would keep too few digits of their differences.
+    """
 
     bias: bool
     n_features: int
     n_threads: int | None
+    shift: FloatArray
     kernels: list[Kernel] | None = None
     centres: FloatArray | None = None
     extra: Any = None
@@ -203,7 +209,9 @@ class Functions:
                 return RowPart(X, targets, weights, kernels=kernels, centres=centres, **options)
             blocks = [evaluate(kernel, X, centres, self.n_threads) for kernel in kernels]
             layout = Layout(False, len(centres), np.arange(len(centres)), len(kernels))
-            X = DenseDesign([*blocks, columns_at(self.extra, X, None, self.n_extra)], layout).Phi
+            extra = columns_at(self.extra, X, None, self.n_extra) - self.shift
+            return RowPart(DenseDesign([*blocks, extra], layout).Phi, targets, weights, **options)
+        X = X - self.shift if self.shift.any() else X
         return RowPart(X, targets, weights, **options)
 
 
@@ -252,9 +260,10 @@ class KernelClasses(FixedCentres, ChunkedClasses, KernelClassification):
         nothing = np.empty((0, self.n_features_in_))
         training = Training(nothing, nothing[:, 0], None, np.arange(0), layout.size)
         centres = _candidates.points(self, training, layout.kept)
-        n_threads, kernels = check_n_jobs(self.n_jobs), self._kernels()
+        n_threads, kernels, extra = check_n_jobs(self.n_jobs), self._kernels(), self.extra_basis_
+        shift = middle_of_extra(extra, centres, self._n_extra, bias=layout.bias)
         return Functions(
-            layout.bias, self.n_features_in_, n_threads, kernels, centres, self.extra_basis_, self._n_extra
+            layout.bias, self.n_features_in_, n_threads, shift, kernels, centres, extra, self._n_extra
         )
 
 
@@ -264,5 +273,13 @@ class ColumnClasses(WholeColumns, ChunkedClasses):
     def _check_parts(self, y: Any = None) -> None:
         pass  # they always will do
 
+    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
+        return None, check_flag("fit_intercept", self.fit_intercept)
+
+    def _settle(self, facts: Facts, n_features: int) -> None:
+        self._shift = facts["inputs"].mean(axis=0) if "inputs" in facts else np.zeros(n_features)
+
     def _functions_of(self, layout: Layout) -> Functions:
-        return Functions(layout.bias, self.n_features_in_, check_n_jobs(self.n_jobs))
+        return Functions(
+            layout.bias, self.n_features_in_, check_n_jobs(self.n_jobs), self.__dict__.pop("_shift")
+        )

@@ -48,7 +48,7 @@ class Kernel:
     @staticmethod
     def polynomial(degree: int, gamma: float, coef0: float) -> Kernel: ...
     @staticmethod
-    def linear() -> Kernel: ...
+    def linear(offset: Sequence[float] | None = None) -> Kernel: ...
     @staticmethod
     def sigmoid(gamma: float, coef0: float) -> Kernel: ...
     @staticmethod
@@ -102,6 +102,8 @@ class Posterior:
     def mu(self) -> NDArray[np.float64]: ...
     @property
     def sigma(self) -> NDArray[np.float64]: ...
+    @property
+    def means(self) -> NDArray[np.float64]: ...
     @property
     def gamma(self) -> NDArray[np.float64]: ...
     @property
@@ -250,6 +252,7 @@ class Cancelled:
 def fit_provider(
     provider: object,
     *,
+    n_centred: int = 0,
     noise_variance: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
@@ -413,6 +416,7 @@ class SufficientStatistics:
         self,
         *,
         bias: bool = False,
+        n_centred: int = 0,
         noise_variance: float | None = None,
         tol: float = 1e-6,
         max_iter: int = 100_000,

@@ -15,6 +15,7 @@ from ._dask_estimator import OnDask, SetUp, check_no_columns, with_client
 from ._dask_parts import Facts
 from ._dask_predict import Hits, added, lazily, of_all_rows
 from ._dask_provider import Partitions, one_against_the_rest
+from ._on_provider import offset_of
 from ._validation import learn_classes
 from ._watch import Watch
 from .classification import RVC
@@ -144,11 +145,18 @@ class DaskRVC(OnDask, RVC):
             # Let go of at the end, before those of the next class are made.
             provider = Partitions(setup.engine, setup.engine.keep(rows), n_basis, "bernoulli")
             with watch.fit() as step:
-                posterior = _core.fit_provider(provider, callback=step, **setup.settings.of_one_target())
+                posterior = _core.fit_provider(
+                    provider,
+                    n_centred=self._n_extra if bias else 0,
+                    callback=step,
+                    **setup.settings.of_one_target(),
+                )
                 watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             return posterior
 
-        return [fit(label) for label in labels]
+        posteriors = [fit(label) for label in labels]
+        self._publish_offset(setup.functions.shift + offset_of(posteriors, self._n_extra))
+        return posteriors
 
     def decision_function(self, X: Any, *, extra_basis: Any = None) -> Any:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.

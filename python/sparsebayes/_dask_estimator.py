@@ -22,7 +22,7 @@ from ._dask_engine import Engine, brought_together, on_each
 from ._dask_parts import Facts, Functions, combined_facts, facts, joined_samples, sample
 from ._dask_rows import partitions
 from ._endings import Seen
-from ._extra import fitted_extra
+from ._extra import fitted_extra, middle_of_extra, training_columns
 from ._first_pass import seed_of
 from ._generate import check_generate
 from ._learning import check_optimize_kernel
@@ -173,11 +173,14 @@ class OnDask(KernelBasis):
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, rows.X)
         self._n_extra = 0
         if self.extra_basis_ is not None:
-            self._n_extra = self._training_extra(_stand_in(known.example, np.arange(1), 1)).shape[1]
+            example = _stand_in(known.example, np.arange(1), 1)
+            self._n_extra = training_columns(self.extra_basis_, self.extra_basis, example).shape[1]
         centres = _candidates.points(self, rows, self._layout(rows).kept)
         # One thread for a task: a worker runs as many tasks at once as it is meant to use threads.
         n_threads = check_n_jobs(self.n_jobs) or 1
-        return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads)
+        bias = check_flag("fit_intercept", self.fit_intercept)
+        shift = middle_of_extra(self.extra_basis_, centres, self._n_extra, bias=bias)
+        return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads, shift)
 
 
 def check_no_columns(extra_basis: Any) -> None:
@@ -202,14 +205,10 @@ def _ask_facts(engine: Engine, parts: list[Delayed], labels: bool) -> Facts:
 
 
 def _alike(known: Facts) -> FloatArray:
-    """Return two rows whose columns have the means and variances of the data, and are as far apart.
-
-    All that a kernel needs to know of the rows is their variance about their common mean.
-    """
+    """Return two rows whose columns have the means and variances of the data: what `resolve` asks of rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.sqrt(known.squares / known.weight)
-        middle = known.mean - known.mean.mean()
-        return np.stack([middle - spread, middle + spread])
+        return np.stack([known.mean - spread, known.mean + spread])
 
 
 def _is_number(candidates: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -162,13 +162,17 @@ def joined_samples(samples: Sequence[Sample], size: int) -> Sample:
     return Sample(found, rows, np.concatenate([one.X for one in samples])[at])
 
 
+@dataclass(frozen=True)
 class Functions(Kernels):
     """The basis functions but for the bias: kernels about centres, one kernel after another, then columns."""
+
+    #: What values of the extra columns are given less of, so that sums of them do not cancel.
+    shift: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def at(self, X: FloatArray) -> FloatArray:
         """Return the values at these rows, (n, n_basis)."""
         blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
-        return np.hstack([*blocks, columns_at(self.extra, X, None, self.n_extra)])
+        return np.hstack([*blocks, columns_at(self.extra, X, None, self.n_extra) - self.shift])
 
 
 def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]:

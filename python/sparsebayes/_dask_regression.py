@@ -14,6 +14,7 @@ from ._dask_estimator import OnDask, SetUp, check_no_columns, with_client
 from ._dask_parts import merged_sums, sums
 from ._dask_predict import Moments, Squares, joined_squares, lazily, of_all_rows
 from ._dask_rows import is_array
+from ._on_provider import offset_of
 from ._prediction import KernelRegression
 from ._watch import Watch
 from .regression import RVR
@@ -136,10 +137,12 @@ class DaskRVR(OnDask, RVR):
         layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
         watch = Watch(type(self).__name__, self.callback, bool(self.verbose), layout, True, 1, n_basis)
         with watch.fit() as step:
+            n_centred = self._n_extra if layout.bias else 0
             posterior = statistics._core.fit(
-                bias=layout.bias, callback=step, **setup.settings.of_one_target()
+                bias=layout.bias, n_centred=n_centred, callback=step, **setup.settings.of_one_target()
             )
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+        self._publish_offset(offset_of([posterior], self._n_extra))
         return [posterior]
 
     def predict(

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from . import _blocks, _core
-from ._numbers import PLAIN
+from ._numbers import PLAIN, column_means
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel, OnColumns, Product, Sum
 
@@ -104,21 +104,26 @@ class DenseDesign:
 
     blocks: list[FloatArray]
     layout: Layout
+    #: What is subtracted from each column of the last block; None: nothing.
+    offset: FloatArray | None = None
 
     @cached_property
     def Phi(self) -> FloatArray:
         """N x K matrix of all values, in Fortran order."""
         n_rows = len(self.blocks[0])
         blocks = [*([np.ones((n_rows, 1))] if self.layout.bias else []), *self.blocks]
-        return np.concatenate(
+        Phi = np.concatenate(
             blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F")
         )
+        if self.offset is not None:
+            centre(Phi[:, Phi.shape[1] - len(self.offset) :], self.offset)
+        return Phi
 
     @property
     def values(self) -> FloatArray:
         """The same for the core, which turns rows into columns itself, on several threads."""
         block = self.blocks[0]
-        is_all = len(self.blocks) == 1 and not self.layout.bias
+        is_all = len(self.blocks) == 1 and not self.layout.bias and self.offset is None
         return block if is_all and block.dtype == np.float64 and block.flags.forc else self.Phi
 
     @property
@@ -242,6 +247,24 @@ class KernelDesign:
             n_threads=settings.n_threads,
             callback=callback,
         )
+
+
+def centring(columns: FloatArray, weights: FloatArray | None, *, bias: bool) -> FloatArray:
+    """Return what to subtract from columns beside a constant function: their weighted means.
+
+    A constant added to a column then changes nothing but the constant of the model. Without a constant
+    function nothing is subtracted.
+    """
+    return column_means(columns, weights) if bias and len(columns) > 0 else np.zeros(columns.shape[1])
+
+
+def centre(columns: FloatArray, offset: FloatArray) -> FloatArray:
+    """Subtract the offset from columns in place; of constant columns no rounding is left."""
+    with np.errstate(over="ignore", invalid="ignore"):  # said where the columns are used
+        columns -= offset
+        constant = np.abs(columns).max(axis=0, initial=0.0) <= 1e-13 * np.abs(offset)
+    columns[:, constant] = 0.0
+    return columns
 
 
 def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None) -> FloatArray:

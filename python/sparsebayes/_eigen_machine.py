@@ -20,7 +20,7 @@ from ._eigen_modes import Pulse
 from ._endings import FEW, REMEDIES, Seen
 from ._news import LOG, News
 from ._numbers import check_predictions
-from ._on_kernels import OnKernels
+from ._on_kernels import OnKernels, linear_in_x
 from ._resolve import is_precomputed
 from ._screen import State, Work
 from ._types import FloatArray, IntArray
@@ -53,6 +53,7 @@ class EigenMachine(OnKernels):
         relevance_vectors_: FloatArray
         dual_coef_: FloatArray
         intercept_: FloatArray
+        _bias: FloatArray
         _directions: FloatArray
 
     _remedies = _REMEDIES
@@ -145,7 +146,9 @@ class EigenMachine(OnKernels):
 
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         w = np.stack([solution.w for solution in solutions])
-        self.intercept_ = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
+        #: Weights of the constant function.
+        self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
+        self.intercept_ = self._bias
         self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
         eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
         alpha = np.stack([solution.alpha for solution in solutions], axis=1)
@@ -160,7 +163,9 @@ class EigenMachine(OnKernels):
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
         self.__dict__.pop("coef_", None)
         if isinstance(self.kernel_, Linear):
-            self.coef_ = self.dual_coef_ @ self.relevance_vectors_
+            self.coef_, self.intercept_ = linear_in_x(
+                self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
+            )
 
     def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the linear predictors, (n, n_outputs), and the uncertain directions there, (n, p)."""
@@ -174,7 +179,7 @@ class EigenMachine(OnKernels):
             part = slice(start, start + _PREDICT_ROWS)
             phi = np.hstack(self._blocks(values[part]))
             with np.errstate(over="ignore", invalid="ignore"):
-                eta[part] = phi @ self.dual_coef_.T + self.intercept_
+                eta[part] = phi @ self.dual_coef_.T + self._bias
                 along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
         check_predictions("X", eta, along)
         return eta, along

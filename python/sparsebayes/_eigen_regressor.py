@@ -105,7 +105,8 @@ class EigenRegressor(RegressorMixin, EigenMachine):  # type: ignore[misc] # scik
 
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         super()._publish(solutions, training)
-        self.intercept_ += self._mean
+        self._bias = self._bias + self._mean
+        self.intercept_ = self.intercept_ + self._mean
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...

@@ -92,6 +92,14 @@ def columns_at(fitted: Any, X: FloatArray, given: ArrayLike | None, n_columns: i
     return _evaluate(fitted, X, n_columns)
 
 
+def middle_of_extra(fitted: Any, points: FloatArray, n_columns: int, *, bias: bool) -> FloatArray:
+    """Return the mean of the extra columns over some points: where to sum them about, beside a bias."""
+    if not bias or n_columns == 0:
+        return np.zeros(n_columns)
+    middle: FloatArray = columns_at(fitted, points, None, n_columns).mean(axis=0)
+    return middle
+
+
 def _evaluate(fitted: Any, X: FloatArray, n_columns: int | None = None) -> FloatArray:
     if fitted is None:
         return np.empty((len(X), 0))

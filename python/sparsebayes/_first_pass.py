@@ -98,14 +98,10 @@ class Moments:
         self._weight = weight
 
     def stand_in(self) -> FloatArray:
-        """Return two rows whose columns have the variances of all, and the distances between their means.
-
-        On any choice of columns the variance of all entries, which is what ``gamma="scale"`` takes, is that
-        of the rows seen.
-        """
+        """Return two rows whose columns have the means and variances of all: what `resolve` asks of rows."""
         if self._weight == 0.0:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
-        spread, mean = np.sqrt(self._squares / self._weight), self._mean - self._mean.mean()
-        return np.stack([mean - spread, mean + spread])
+        spread = np.sqrt(self._squares / self._weight)
+        return np.stack([self._mean - spread, self._mean + spread])

@@ -53,7 +53,7 @@ def _(kernel: Gaussian, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]
 
 @about.register
 def _(kernel: Linear, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
-    return X @ Z.T, lambda D: np.asarray(D.T @ X)
+    return kernel(X, Z), lambda D: np.asarray(D.T @ kernel.centred(X))
 
 
 @about.register

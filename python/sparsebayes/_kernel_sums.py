@@ -81,7 +81,8 @@ class FixedCentres(KernelBasis):
 
     def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
-        scale = measures_inputs(self.kernel, self.gamma)
+        centre = check_flag("fit_intercept", self.fit_intercept)
+        scale = measures_inputs(self.kernel, self.gamma, centre=centre)
         if not _candidates.is_number(asked):
             return None, scale
         room = check_memory_limit(self.memory_limit) // (_SAMPLE_BYTES * n_features)

@@ -101,3 +101,19 @@ def check_predictions(name: str, *parts: FloatArray) -> None:
     """Raise ValueError if predictions overflowed."""
     if not all(np.isfinite(part).all() for part in parts):
         raise ValueError(f"{name} holds rows so large that predictions overflow; rescale X")
+
+
+def column_means(X: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the weighted mean of each column: the first row, and the mean of what others differ from it by.
+
+    So it loses no digits where columns are far from 0. Rows are added up in their order, a block at a time.
+    """
+    first, rows, total = X[0], 4096, np.zeros(X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is said where it is used
+        for start in range(0, len(X), rows):
+            apart = X[start : start + rows] - first
+            if weights is not None:
+                apart *= weights[start : start + rows, np.newaxis]
+            total += apart.sum(axis=0)
+        means: FloatArray = first + total / (len(X) if weights is None else weights.sum())
+    return means

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ._arguments import check_flag
 from ._base import Trainable
 from ._resolve import is_precomputed, resolve
-from ._types import KernelSpec
+from ._types import FloatArray, KernelSpec
 from ._validation import Training
-from .kernels import Kernel
+from .kernels import Kernel, Linear
 
 
 class OnKernels(Trainable):
@@ -39,6 +42,7 @@ class OnKernels(Trainable):
             coef0=self.coef0,
             sample_weight=training.weights,
             feature_names=getattr(self, "feature_names_in_", None),
+            centre=check_flag("fit_intercept", self.fit_intercept),
         )
 
     def _as_given(self, kernels: list[Kernel]) -> Kernel | list[Kernel]:
@@ -47,3 +51,11 @@ class OnKernels(Trainable):
 
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
+
+
+def linear_in_x(
+    kernel: Linear, dual_coef: FloatArray, points: FloatArray, bias: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return weights of the columns of x and what is added to them, of sums of linear kernels and a bias."""
+    coef = dual_coef @ kernel.centred(points)
+    return coef, bias if kernel.offset is None else bias - coef @ np.asarray(kernel.offset)

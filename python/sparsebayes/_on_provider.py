@@ -20,6 +20,7 @@ from ._learning import check_optimize_kernel
 from ._multinomial import check_multi_class
 from ._numbers import any_array
 from ._resolve import is_precomputed, measures_inputs, resolve
+from ._types import FloatArray
 from ._validation import Training, first_of_equal, learn_classes, naming
 from ._variational import check_variational
 from ._watch import Watch
@@ -152,6 +153,7 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
     posteriors = posteriors_of(estimator, providers, likelihood, settings, layout)
     for attribute in _OF_ROWS:
         estimator.__dict__.pop(attribute, None)
+    estimator._publish_offset(offset_of(posteriors, estimator._n_columns()))
     estimator._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, Seen(n_samples))
     kind = KernelBasis if isinstance(estimator, KernelBasis) else ColumnBasis
     nothing = np.empty((0, estimator.n_features_in_))
@@ -167,7 +169,11 @@ def posteriors_of(
     *,
     stopped: bool = False,
 ) -> list[_core.Posterior]:
-    """Fit the model of each provider, under the eyes of the estimator's watchers."""
+    """Fit the model of each provider, under the eyes of the estimator's watchers.
+
+    With an intercept the columns among the functions, `_n_columns` of the estimator, are centred.
+    """
+    n_centred = estimator._n_columns() if layout.bias else 0
     watch = Watch(
         type(estimator).__name__,
         estimator.callback,
@@ -183,10 +189,18 @@ def posteriors_of(
         if isinstance(provider, JournalledStatistics):
             provider._end_with(watch)
         with watch.fit() as step:
-            posterior = _core.fit_provider(provider, callback=step, **settings.of_one_target())
+            posterior = _core.fit_provider(
+                provider, n_centred=n_centred, callback=step, **settings.of_one_target()
+            )
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         posteriors.append(posterior)
     return posteriors
+
+
+def offset_of(posteriors: Sequence[_core.Posterior], n_columns: int) -> FloatArray:
+    """Return what fits have subtracted from columns, the same for all targets of the same rows."""
+    means = posteriors[0].means
+    return means if len(means) == n_columns else np.zeros(n_columns)
 
 
 def _learn_classes(estimator: Any, classes: Any, n_providers: int) -> None:
@@ -272,7 +286,7 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         raise ValueError("candidates must be distinct where rows are not here; take numpy.unique")
     estimator.n_features_in_ = width
     gamma = estimator.gamma
-    if measures_inputs(estimator.kernel, gamma):
+    if measures_inputs(estimator.kernel, gamma, centre=False):
         raise ValueError(
             "gamma='scale' needs the variance of rows that are not here; give a number, or a kernel object"
         )

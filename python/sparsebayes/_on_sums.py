@@ -17,6 +17,7 @@ from ._chunks import Chunks, Rows
 from ._endings import Seen
 from ._in_parts import READING, InParts
 from ._memory import check_memory_limit
+from ._on_provider import offset_of
 from ._out_of_core import Gathering, look
 from ._statistics import SufficientStatistics
 from ._summed import Summed, check_room
@@ -144,8 +145,12 @@ class OnSums(InParts):
         n_basis, name = int(layout.bias) + stats.n_basis, type(self).__name__
         watch = Watch(name, self.callback, bool(self.verbose), layout, True, 1, n_basis, stopped)
         with watch.fit() as step:
-            posterior = sums.fit(bias=layout.bias, callback=step, **settings.of_one_target())
+            n_centred = self._n_columns() if layout.bias else 0
+            posterior = sums.fit(
+                bias=layout.bias, n_centred=n_centred, callback=step, **settings.of_one_target()
+            )
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+        self._publish_offset(offset_of([posterior], self._n_columns()))
         seen = Seen(sums.n_rows, sums.weight)
         self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], seen)
         self._publish_sums(sums.n_rows)

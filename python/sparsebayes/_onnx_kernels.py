@@ -76,13 +76,14 @@ class Basis:
 def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArray]:
     """Return values (n, q) and a matrix (q, size) that makes the functions of a block of them."""
     if isinstance(block, Columns):
-        return graph.x.take(block.columns, 1), np.eye(block.size)
+        chosen = graph.x.take(block.columns, 1)
+        return chosen - block.offsets if block.offsets.any() else chosen, np.eye(block.size)
     kernel, x, points = block.kernel, graph.x, block.points
     if isinstance(kernel, OnColumns):
         columns = kernel.positions(points.shape[1])
         kernel, x, points = kernel.inner(), x.take(columns, 1), points[:, columns]
     if isinstance(kernel, Linear):
-        return x, points.T
+        return _centred(kernel, x), kernel.centred(points).T
     return values(kernel, x, points), np.eye(block.size)
 
 
@@ -111,7 +112,11 @@ def _(kernel: Laplacian, x: Value, points: FloatArray) -> Value:
 
 @values.register
 def _(kernel: Linear, x: Value, points: FloatArray) -> Value:
-    return x @ points.T
+    return _centred(kernel, x) @ kernel.centred(points).T
+
+
+def _centred(kernel: Linear, x: Value) -> Value:
+    return x if kernel.offset is None else x - np.asarray(kernel.offset)
 
 
 @values.register

@@ -20,7 +20,7 @@ from ._design import Layout, evaluate
 from ._endings import FEW, Seen
 from ._mrvm import Outcome, Task
 from ._numbers import check_predictions
-from ._on_kernels import OnKernels
+from ._on_kernels import OnKernels, linear_in_x
 from ._resolve import is_precomputed
 from ._search import check_search, seed_for
 from ._types import Callback, Candidates, FloatArray, IntArray
@@ -181,13 +181,17 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         functions = self.active_ >= 0
         self.relevance_ = self.active_[functions]
         self.dual_coef_ = self.mu_[functions].T
-        self.intercept_: FloatArray = self.mu_[~functions].sum(axis=0)
+        #: Weights of the constant function.
+        self._bias: FloatArray = self.mu_[~functions].sum(axis=0)
+        self.intercept_: FloatArray = self._bias
         for name in ("relevance_vectors_", "coef_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
             if isinstance(self.kernel_, Linear):
-                self.coef_ = self.dual_coef_ @ self.relevance_vectors_
+                self.coef_, self.intercept_ = linear_in_x(
+                    self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
+                )
         self._publish_paths(outcome)
 
     def _scores(self, X: ArrayLike) -> FloatArray:
@@ -198,7 +202,7 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         for start in range(0, len(values), _PREDICT_ROWS):
             part = slice(start, start + _PREDICT_ROWS)
             with np.errstate(over="ignore", invalid="ignore"):  # said below
-                scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self.intercept_
+                scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self._bias
         check_predictions("X", scores)
         return scores
 

@@ -37,7 +37,10 @@ class PyStatistics(ABC):
     =============  ==================  ==================  ========================================
 
     with :math:`s = 1 / (1 + e^{-\eta})`. (Tipping & Faul 2003, equations 9 to 14; noise and priors are no
-    business of a provider.) Columns and targets are in their own units: nothing is scaled or centred.
+    business of a provider.) Columns and targets are in their own units: nothing is scaled or centred. A
+    function that is 1 everywhere comes first for estimators with ``fit_intercept=True``; their fits make
+    the sums of centred columns from those of the columns given, which loses twice as many digits as a mean
+    has more than a standard deviation: subtract a number near the mean of columns that are far from 0.
 
     Answers are sums, so that the answers of parts of the rows add up to that of all (`SummedStatistics`), and
     no question refers to one before. The same question must have the same answer, to the bit if a fit is to
@@ -83,7 +86,9 @@ class PyStatistics(ABC):
     ...         return r @ r, self.Phi.T @ r, (self.Phi**2).sum(axis=0), self.Phi.T @ self.Phi[:, wanted]
     >>> rng = np.random.default_rng(0)
     >>> Phi = rng.normal(size=(100, 5))
-    >>> model = SparseBayesRegressor().fit_provider(Rows(Phi, 2 * Phi[:, 3] + 0.1 * rng.normal(size=100)))
+    >>> model = SparseBayesRegressor(fit_intercept=False).fit_provider(
+    ...     Rows(Phi, 2 * Phi[:, 3] + 0.1 * rng.normal(size=100))
+    ... )
     >>> model.active_
     array([3])
     """

@@ -11,6 +11,7 @@ import numpy as np
 
 from ._arguments import check_integer, check_real
 from ._columns import find
+from ._numbers import column_means
 from ._types import FloatArray, IntArray, KernelLike, KernelSpec
 from .kernels import (
     Custom,
@@ -34,7 +35,6 @@ _NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
     "rbf": lambda gamma, degree, coef0: Gaussian(gamma**-0.5),
     "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
     "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
-    "linear": lambda gamma, degree, coef0: Linear(),
     "sigmoid": lambda gamma, degree, coef0: Sigmoid(gamma, coef0),
     "linear_spline": lambda gamma, degree, coef0: LinearSpline(),
 }
@@ -45,12 +45,11 @@ def is_precomputed(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel == "precomputed"
 
 
-def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
-    """Tell whether ``resolve`` will ask for the variance of the training rows."""
-    if gamma != "scale":
-        return False
+def measures_inputs(kernel: KernelSpec, gamma: object, *, centre: bool) -> bool:
+    """Tell whether ``resolve`` will ask for the variance or the mean of the training rows."""
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
-    return any(_has_gamma(entry) for entry in entries)
+    scales = gamma == "scale" and any(_holds(entry, _has_gamma) for entry in entries)
+    return scales or (centre and any(_holds(entry, _is_not_centred) for entry in entries))
 
 
 def resolve(
@@ -62,13 +61,15 @@ def resolve(
     coef0: float = 0.0,
     sample_weight: FloatArray | None = None,
     feature_names: Sequence[str] | None = None,
+    centre: bool = False,
 ) -> list[Kernel]:
     """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
 
     ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
     Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
+    ``centre``: linear kernels without an offset of their own get the mean of the rows.
     """
-    inputs = _Inputs(X, sample_weight, feature_names, gamma)
+    inputs = _Inputs(X, sample_weight, feature_names, gamma, centre)
     _ = inputs.gamma
     degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
     entries: Sequence[Any] = kernel if isinstance(kernel, (list, tuple)) else [kernel]
@@ -88,6 +89,11 @@ class _Inputs:
     weights: FloatArray | None
     names: Sequence[str] | None
     given_gamma: float | str
+    centre: bool
+
+    def linear(self) -> Linear:
+        """Return a linear kernel about the mean of the rows, if it is to be centred."""
+        return Linear(tuple(column_means(self.X, self.weights).tolist())) if self.centre else Linear()
 
     @cached_property
     def gamma(self) -> float:
@@ -107,6 +113,8 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         return Sum(tuple(_resolve_one(term, inputs, degree_coef0) for term in kernel.terms))
     if isinstance(kernel, Product):
         return Product(tuple(_resolve_one(factor, inputs, degree_coef0) for factor in kernel.factors))
+    if _is_not_centred(kernel):
+        return inputs.linear()
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str) and kernel in _NAMED:
@@ -117,7 +125,7 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         )
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
-    names = ", ".join(map(repr, [*_NAMED, "precomputed"]))
+    names = ", ".join(map(repr, [*_NAMED, "linear", "precomputed"]))
     kind = ValueError if isinstance(kernel, str) else TypeError
     raise kind(
         f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; "
@@ -125,12 +133,26 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     )
 
 
-def _has_gamma(kernel: Any) -> bool:
+def _holds(kernel: Any, what: Callable[[Any], bool]) -> bool:
+    """Tell whether this kernel, or one that it is made of, is ``what``."""
     if isinstance(kernel, OnColumns):
-        return _has_gamma(kernel.kernel)
+        return _holds(kernel.kernel, what)
     if isinstance(kernel, (Sum, Product)):
-        return any(map(_has_gamma, kernel.terms if isinstance(kernel, Sum) else kernel.factors))
+        return any(
+            _holds(part, what) for part in (kernel.terms if isinstance(kernel, Sum) else kernel.factors)
+        )
+    return what(kernel)
+
+
+def _has_gamma(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid")
+
+
+def _is_not_centred(kernel: Any) -> bool:
+    """Tell whether this is a linear kernel that has no offset yet."""
+    if isinstance(kernel, Linear):
+        return kernel.offset is None
+    return isinstance(kernel, str) and kernel == "linear"
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:

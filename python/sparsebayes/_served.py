@@ -47,10 +47,12 @@ class Constant:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of x as they are."""
+    """Columns of x, each less its offset."""
 
     #: Positions, not negative.
     columns: IntArray
+    #: One number for each.
+    offsets: FloatArray
 
     @property
     def size(self) -> int:
@@ -204,9 +206,9 @@ def _(est: ProbitMachine) -> ServedModel:
     weights: list[FloatArray] = []
     if est.fit_intercept:
         blocks.append(Constant())
-        weights.append(est.intercept_[:, np.newaxis])
+        weights.append(est._bias[:, np.newaxis])
     if is_precomputed(est.kernel_):
-        blocks.append(Columns(est.relevance_))
+        blocks += _columns(est.relevance_)
         weights.append(est.dual_coef_)
     else:
         for kernel, b in zip(est._kernels(), est.kernel_weights_, strict=True):
@@ -229,10 +231,10 @@ def _(est: ProbitMachine) -> ServedModel:
 def _(est: EigenMachine) -> ServedModel:
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
-        blocks.append(Columns(est.relevance_))
+        blocks += _columns(est.relevance_)
     else:
         blocks.extend(_centres(kernel, est.relevance_vectors_) for kernel in est._kernels())
-    bias = [est.intercept_[:, np.newaxis]] if est.fit_intercept else []
+    bias = [est._bias[:, np.newaxis]] if est.fit_intercept else []
     regression = not est._labels
     return ServedModel(
         **_common(est),
@@ -258,7 +260,8 @@ def _blocks_of_basis(est: Any) -> list[Block]:
 
 @_blocks_of_basis.register
 def _(est: ColumnBasis) -> list[Block]:
-    return _bias(est.active_) + _columns(est.active_[est.active_ >= 0])
+    columns = est.active_[est.active_ >= 0]
+    return _bias(est.active_) + _columns(columns, est.X_offset_)
 
 
 @_blocks_of_basis.register
@@ -280,15 +283,17 @@ def _(est: KernelBasis) -> list[Block]:
             at = np.searchsorted(est.relevance_, row[block == p])
             if len(at) > 0:
                 blocks.append(_centres(kernel, est.relevance_vectors_[at]))
-    return blocks + _columns(extra[extra >= 0])
+    return blocks + _columns(extra[extra >= 0], est._extra_offset)
 
 
 def _bias(active: IntArray) -> list[Block]:
     return [Constant()] if np.any(active < 0) else []
 
 
-def _columns(columns: IntArray) -> list[Block]:
-    return [Columns(columns.astype(np.int64))] if len(columns) > 0 else []
+def _columns(columns: IntArray, offset: FloatArray | None = None) -> list[Block]:
+    if len(columns) == 0:
+        return []
+    return [Columns(columns.astype(np.int64), np.zeros(len(columns)) if offset is None else offset[columns])]
 
 
 def _centres(kernel: Kernel, points: FloatArray) -> Centres:

@@ -77,7 +77,10 @@ def _block(block: Block) -> Any:
     if isinstance(block, Constant):
         return "constant"
     if isinstance(block, Columns):
-        return {"columns": block.columns.tolist()}
+        columns = block.columns.tolist()
+        if not block.offsets.any():
+            return {"columns": columns}
+        return {"centred_columns": {"columns": columns, "offsets": block.offsets.tolist()}}
     return {"centres": kernel_header(block.kernel)}
 
 
@@ -104,7 +107,7 @@ def _(kernel: Polynomial) -> Any:
 
 @kernel_header.register
 def _(kernel: Linear) -> Any:
-    return "linear"
+    return "linear" if kernel.offset is None else {"centred_linear": {"offset": list(kernel.offset)}}
 
 
 @kernel_header.register

@@ -354,7 +354,7 @@ class RVC(KernelClasses, _Classification):
     dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
         Their weights; not with a list of kernels.
     intercept_ : ndarray of shape (1 or n_classes,)
-        Weight of the bias, 0 where it was pruned.
+        Constant of the linear predictor, as for `RVR`.
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1 or n_classes, p)
@@ -518,9 +518,10 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
 
     Parameters
     ----------
-    fit_intercept : bool, default=False
-        Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
-        given.
+    fit_intercept : bool, default=True
+        Whether the model has a constant function, the intercept. The columns are then centred by their
+        weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
+        columns are exactly those given.
     multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
     laplace, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
@@ -536,7 +537,10 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Posterior mode of the weights of all columns, 0 for those not in the model.
     intercept_ : ndarray of shape (1 or n_classes,)
-        Weight of the bias.
+        Constant of the linear predictor, ``X @ coef_.T + intercept_``.
+    X_offset_ : ndarray of shape (n_features,)
+        Weighted mean of each column, which is subtracted from it; 0 with ``fit_intercept=False``. ``mu_`` and
+        ``sigma_`` belong to the columns less these.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -556,16 +560,16 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
     >>> import numpy as np
     >>> from sparsebayes import SparseBayesClassifier
     >>> x = np.linspace(-1, 1, 80)
-    >>> basis = np.c_[np.ones(80), x, x**2, np.cos(37 * np.arange(80))]
+    >>> basis = np.c_[x, x**2, np.cos(37 * np.arange(80))]
     >>> model = SparseBayesClassifier().fit(basis, x**2 + 0.1 * np.sin(29 * np.arange(80)) > 0.3)
     >>> model.active_
-    array([0, 2])
+    array([-1,  1])
     """
 
     def __init__(
         self,
         *,
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
         multi_class: str = "ovr",
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),

@@ -184,20 +184,57 @@ class Polynomial(Kernel):
 
 @dataclass(frozen=True, slots=True)
 class Linear(Kernel):
-    """The linear kernel, x.z.
+    """The linear kernel, (x - offset).(z - offset).
+
+    Parameters
+    ----------
+    offset : sequence of float, one per input, optional
+        None: 0; but an estimator with ``fit_intercept=True`` puts the mean of the training rows there, so
+        that a constant added to a column of X does not change the model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the offset is no sequence of finite numbers.
 
     Examples
     --------
     >>> Linear()([[1.0, 2.0]], [[3.0, 4.0]])
     array([[11.]])
+    >>> Linear([1.0, 2.0])([[2.0, 2.0]], [[3.0, 4.0]])
+    array([[2.]])
     """
 
+    offset: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
+        if self.offset is not None:
+            if any_array("offset", self.offset).ndim != 1:
+                raise ValueError(f"offset must be a sequence of one number per input, got {self.offset!r}")
+            object.__setattr__(self, "offset", tuple(check_real("offset", value) for value in self.offset))
+
+    def centred(self, x: FloatArray) -> FloatArray:
+        """Return x less the offset."""
+        return x if self.offset is None else x - np.asarray(self.offset)
+
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return x @ z.T
+        return self.centred(x) @ self.centred(z).T
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if there is an offset and not one for each of ``n_features`` inputs."""
+        n_features = check_integer("n_features", n_features, least=0)
+        if self.offset is not None and len(self.offset) != n_features:
+            raise ValueError(
+                f"offset has {len(self.offset)} values but X has {n_features} features; give one per feature"
+            )
 
     def to_core(self) -> _core.Kernel:
         """Return the compiled core's own version of this kernel."""
-        return _core.Kernel.linear()
+        return _core.Kernel.linear(None if self.offset is None else list(self.offset))
+
+    def __repr__(self) -> str:
+        return "Linear()" if self.offset is None else f"Linear(offset={self.offset})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class MRVM1(ProbitMachine):
     dual_coef_ : ndarray of shape (n_classes, n_relevance)
         Their weights.
     intercept_ : ndarray of shape (n_classes,)
-        Weights of the bias, 0 where it was pruned.
+        Constant of each score, as for `RVR`.
     coef_ : ndarray of shape (n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
     kernel_ : kernel object, list of these, or "precomputed"
@@ -283,7 +283,7 @@ class MRVM2(ProbitMachine):
     dual_coef_ : ndarray of shape (n_classes, n_relevance)
         Their weights.
     intercept_ : ndarray of shape (n_classes,)
-        Weights of the bias, 0 where it was pruned.
+        Constant of each score, as for `RVR`.
     coef_ : ndarray of shape (n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
     kernel_ : kernel object, list of these, or "precomputed"

@@ -279,7 +279,8 @@ class RVR(KernelSums, _Regression):
     dual_coef_ : ndarray of shape (1, n_relevance)
         Their weights; not with a list of kernels.
     intercept_ : ndarray of shape (1,)
-        Weight of the bias, 0 where it was pruned.
+        Constant of the prediction, beside ``dual_coef_`` and ``extra_coef_``, with a linear kernel beside
+        ``coef_``: the weight of the bias, 0 where it was pruned, less what centring took from columns.
     coef_ : ndarray of shape (1, n_features)
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1, p)
@@ -471,9 +472,10 @@ class SparseBayesRegressor(Streaming, _Regression):
     ----------
     likelihood : {"gaussian", "poisson"}, default="gaussian"
         Distribution of y given the linear predictor.
-    fit_intercept : bool, default=False
-        Whether to put a constant function, the bias, before the columns. False: the columns are exactly those
-        given.
+    fit_intercept : bool, default=True
+        Whether the model has a constant function, the intercept. The columns are then centred by their
+        weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
+        columns are exactly those given.
     noise_variance : positive float or array-like of shape (n_outputs,), optional
         Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
         Only with a Gaussian likelihood.
@@ -502,7 +504,10 @@ class SparseBayesRegressor(Streaming, _Regression):
     coef_ : ndarray of shape (n_features,)
         Posterior mean of the weights of all columns, 0 for those not in the model.
     intercept_ : ndarray of shape (1,)
-        Weight of the bias.
+        Constant of the prediction, ``X @ coef_ + intercept_``.
+    X_offset_ : ndarray of shape (n_features,)
+        Weighted mean of each column, which is subtracted from it; 0 with ``fit_intercept=False``. ``mu_`` and
+        ``sigma_`` belong to the columns less these.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -544,7 +549,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         self,
         *,
         likelihood: Literal["gaussian", "poisson"] = "gaussian",
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
         noise_variance: float | ArrayLike | None = None,
         shared_noise: bool = False,
         scheme: Scheme = "sequential",

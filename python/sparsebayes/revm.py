@@ -67,7 +67,7 @@ class GREVM(EigenClassifier):
     dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
         Weights of the kernel functions; of several kernels one after the other.
     intercept_ : ndarray of shape (1 or n_classes,)
-        Weight of the bias.
+        Constant of the linear predictor, as for `RVR`.
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Weights over the columns of X; with a linear kernel only.
     relevance_ : ndarray of shape (n_relevance,), int

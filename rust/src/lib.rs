@@ -22,7 +22,7 @@
 //!
 //! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
 //! * [`RowSums`]: the same in the units of the rows, for rows that somebody else holds; [`Scaled`] fits them, and a [`Part`] of
-//!   the rows in memory answers for itself.
+//!   the rows in memory answers for itself. [`Centred`] subtracts the means of columns.
 //! * [`SufficientStatistics`]: rows as sums that are updated and merged; [`Summary`] answers from them.
 //! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
 //!   [`JoinedDesign`] two of these side by side.
@@ -67,9 +67,9 @@ pub use predictor::Predictor;
 pub use probit::{Expectations, Probit};
 #[cfg(feature = "fit")]
 pub use stats::{
-    Among, Block, DenseDesign, Design, Family, Glance, JoinedDesign, KernelDesign, Multinomial,
-    Observations, OutputObservations, OutputStatistics, Part, Partial, Residuals, RowMajorDesign,
-    RowSums, Scaled, Screen, Statistics, SufficientStatistics, Summary, Sweep,
+    Among, Block, Centred, DenseDesign, Design, Family, Glance, JoinedDesign, KernelDesign,
+    Multinomial, Observations, OutputObservations, OutputStatistics, Part, Partial, Residuals,
+    RowMajorDesign, RowSums, Scaled, Screen, Statistics, SufficientStatistics, Summary, Sweep,
 };
 
 /// Compiles and runs what the README says of Rust.

@@ -5,9 +5,9 @@ use std::ops::{ControlFlow, Range};
 use nalgebra::DMatrix;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood, Multinomial,
-    Observations, Points, Posterior, RowMajorDesign, Scheme, Settings, Statistics, Status,
-    SufficientStatistics, Summary, fit,
+    Centred, DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood,
+    Multinomial, Observations, Part, Points, Posterior, RowMajorDesign, Scaled, Scheme, Settings,
+    Statistics, Status, SufficientStatistics, Summary, fit,
 };
 
 use crate::problems::{Uniform, columns, fit_design, labels, surface};
@@ -279,13 +279,17 @@ fn sums_of(
 }
 
 fn fit_sums(sums: &SufficientStatistics, bias: bool, settings: Settings) -> Posterior {
-    let mut stats = Summary::new(sums, bias).unwrap();
+    let mut stats = Summary::new(sums, bias, 0).unwrap();
     let go_on = &mut |_: &_| ControlFlow::Continue(());
     fit(&mut stats, &settings.check().unwrap(), go_on).unwrap()
 }
 
 fn assert_same_model(a: &Posterior, b: &Posterior) {
-    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-8;
+    assert_same_to(1e-8, a, b);
+}
+
+fn assert_same_to(tolerance: f64, a: &Posterior, b: &Posterior) {
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < tolerance;
     assert_eq!((&a.active, a.status), (&b.active, b.status));
     assert!(near(a.beta, b.beta) && near(a.log_evidence, b.log_evidence));
     for (a, b) in a.alpha.iter().zip(&b.alpha).chain(a.mu.iter().zip(&b.mu)) {
@@ -358,6 +362,57 @@ fn sums_have_a_constant_function_for_those_who_want_it() {
     assert_same_model(&rows, &fit_sums(&sums, true, settings));
 }
 
+/// The constant function and `phi`, column after column, each column less its mean plus `offset`.
+fn about(phi: &[f64], n: usize, offset: f64) -> Vec<f64> {
+    let mut values = vec![1.0; n];
+    for column in phi.chunks_exact(n) {
+        let mean = column.iter().sum::<f64>() / n as f64;
+        values.extend(column.iter().map(|v| v - mean + offset));
+    }
+    values
+}
+
+#[test]
+fn offsets_of_columns_do_not_show_in_centred_sums() {
+    let (n, k) = (300, 12);
+    let problem = columns(n, k, 6);
+    let t: Vec<f64> = problem.t.iter().map(|t| t + 3.0).collect();
+    let labels: Vec<f64> = problem
+        .t
+        .iter()
+        .map(|&t| f64::from(u8::from(t > 0.0)))
+        .collect();
+    let sharp = Settings {
+        tol: 1e-10,
+        ..Settings::default()
+    };
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
+        let centred = DenseDesign::new(about(&problem.phi, n, 0.0), n, k + 1).unwrap();
+        let (expected, _) = fit_design(&centred, likelihood, t, None, sharp);
+        assert!(expected.active.len() > 2);
+        for offset in [0.0, 10.0, 1e6] {
+            let values = about(&problem.phi, n, offset);
+            if likelihood == Likelihood::Gaussian {
+                let rows = by_rows(&DenseDesign::new(&values[n..], n, k).unwrap());
+                let sums = sums_of(&rows, k, t, None, 0..n);
+                let mut stats = Summary::new(&sums, true, k).unwrap();
+                assert!(stats.means().iter().all(|m| (m - offset).abs() < 1e-9));
+                let found = fit(&mut stats, &sharp.check().unwrap(), go_on).unwrap();
+                assert_same_to(1e-6, &expected, &found);
+            }
+            if offset < 1e6 {
+                let design = Box::new(DenseDesign::new(values, n, k + 1).unwrap());
+                let rows = Part::new(design, likelihood, t.clone(), None).unwrap();
+                let rows = Centred::new(rows, 1..k + 1).unwrap();
+                let mut stats = Scaled::new(rows).unwrap();
+                let found = fit(&mut stats, &sharp.check().unwrap(), go_on).unwrap();
+                assert_same_to(1e-6, &expected, &found);
+            }
+        }
+    }
+}
+
 #[test]
 fn sums_are_a_commutative_monoid() {
     let problem = columns(1700, 9, 7);
@@ -413,7 +468,7 @@ fn threads_do_not_show_in_sums() {
 fn sums_refuse_what_they_cannot_hold() {
     let design = DenseDesign::new(vec![1.0, 2.0], 2, 1).unwrap();
     let mut sums = SufficientStatistics::new(1).unwrap();
-    assert!(Summary::new(&sums, true).is_err());
+    assert!(Summary::new(&sums, true, 0).is_err());
     sums.update(&design, &[1.0, 2.0], Some(&[0.0, 3.0]))
         .unwrap();
     let before = sums.parts();

@@ -48,12 +48,14 @@ class Data:
 
 def columns(data: Data) -> None:
     """Many columns."""
-    SparseBayesRegressor(max_iter=20).fit(data.Phi, data.y[: data.half])
+    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit(data.Phi, data.y[: data.half])
 
 
 def counts(data: Data) -> None:
     """Counts on many columns."""
-    SparseBayesRegressor(likelihood="poisson", max_iter=20).fit(data.Phi, data.counts[: data.half])
+    SparseBayesRegressor(fit_intercept=False, likelihood="poisson", max_iter=20).fit(
+        data.Phi, data.counts[: data.half]
+    )
 
 
 def kernel(data: Data) -> None:
@@ -93,7 +95,7 @@ def outputs(data: Data) -> None:
 
 def output_columns(data: Data) -> None:
     """Eight outputs of many columns."""
-    SparseBayesRegressor(max_iter=20).fit(data.Phi, data.several[: data.half])
+    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit(data.Phi, data.several[: data.half])
 
 
 def probit(data: Data) -> None:
@@ -113,14 +115,16 @@ def eigen(data: Data) -> None:
 
 def provider(data: Data) -> None:
     """Rows that answer for themselves."""
-    SparseBayesRegressor(max_iter=20).fit_provider(RowPart(data.Phi, data.y[: data.half]))
+    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit_provider(
+        RowPart(data.Phi, data.y[: data.half])
+    )
 
 
 def sums(data: Data) -> None:
     """Sums over rows, and a fit to them."""
     found = SufficientStatistics(data.Phi.shape[1])
     found.update(data.Phi, data.y[: data.half])
-    SparseBayesRegressor(max_iter=20).fit_statistics(found)
+    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit_statistics(found)
 
 
 def chunks(data: Data) -> None:

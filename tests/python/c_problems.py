@@ -29,7 +29,7 @@ def every_link(X):
     mixed = [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]) * LinearSpline()]
     yield RVR(mixed, extra_basis="linear", noise_variance=0.02).fit(X, target(X))
     yield RVR(gamma=0.3).fit(X, numbers(X))
-    yield SparseBayesRegressor(likelihood="poisson").fit(X, np.round(np.exp(X[:, 0])))
+    yield SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, np.round(np.exp(X[:, 0])))
     yield RVC(gamma=0.3).fit(X, labels(X, 2))
     yield RVC(gamma=0.3).fit(X, labels(X, 3))
     yield RVC(gamma=0.3, multi_class="softmax").fit(X, labels(X, 3))

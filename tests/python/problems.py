@@ -13,6 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
+#: Columns as they are, for problems that have a constant column where they want one.
+BARE = {"fit_intercept": False}
+
 
 class Problem(NamedTuple):
     name: str
@@ -147,7 +150,15 @@ def kernel_regression() -> Iterator[Problem]:
 
 def column_regression() -> Iterator[Problem]:
     def problem(name, X, y, *, weights=None, status="converged", **settings):
-        return Problem(name, partial(SparseBayesRegressor, **settings), X, y, weights, "regression", status)
+        return Problem(
+            name,
+            partial(SparseBayesRegressor, **BARE | settings),
+            X,
+            y,
+            weights,
+            "regression",
+            status,
+        )
 
     yield problem("spikes-fixed-noise", *spikes(seed=0), noise_variance=0.005**2)
     # With columns enough to explain the noise as well, the evidence prefers that, down to the floor.
@@ -191,7 +202,13 @@ def classification() -> Iterator[Problem]:
         return Problem(name, partial(RVC, kernel, **settings), *data, weights, "classification")
 
     def basis(name, data, weights=None, **settings):
-        return Problem(name, partial(SparseBayesClassifier, **settings), *data, weights, "classification")
+        return Problem(
+            name,
+            partial(SparseBayesClassifier, **BARE | settings),
+            *data,
+            weights,
+            "classification",
+        )
 
     for n in [100, 250, 500]:
         yield kernels(f"two-classes-{n}", two_classes(n, seed=n), gamma=1.0)
@@ -229,7 +246,7 @@ def classification() -> Iterator[Problem]:
 
 def counts() -> Iterator[Problem]:
     def problem(name, X, mean, seed, weights=None, **settings):
-        make = partial(SparseBayesRegressor, likelihood="poisson", **settings)
+        make = partial(SparseBayesRegressor, **BARE | {"likelihood": "poisson"} | settings)
         y = np.random.default_rng(seed).poisson(mean).astype(float)
         return Problem(name, make, X, y, weights, "poisson")
 

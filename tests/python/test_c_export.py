@@ -87,7 +87,7 @@ def test_every_kernel_predicts_the_same_with_error_bars(kernel, dtype, tmp_path)
         RVR(gamma=0.3, extra_basis="linear", noise_variance=0.02),
         RVR(gamma=0.3, scheme="variational"),
         RVR(gamma=0.3, fit_intercept=False),
-        SparseBayesRegressor(),
+        SparseBayesRegressor(fit_intercept=False),
         GREVMRegressor(gamma=0.3),
         LREVMRegressor(gamma=0.3),
         LREVMRegressor([Gaussian(2.0), OnColumns(Linear(), 1)], fit_intercept=False),
@@ -103,7 +103,9 @@ def test_regressors(est, dtype, tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(
-    "est", [RVR(gamma=0.3), RVR(gamma=0.3, shared_noise=True), SparseBayesRegressor()], ids=repr
+    "est",
+    [RVR(gamma=0.3), RVR(gamma=0.3, shared_noise=True), SparseBayesRegressor(fit_intercept=False)],
+    ids=repr,
 )
 def test_several_outputs(est, dtype, tmp_path):
     X = rows(60)
@@ -116,7 +118,7 @@ def test_several_outputs(est, dtype, tmp_path):
 def test_counts(dtype, tmp_path):
     X = rows(80)
     y = np.random.default_rng(0).poisson(np.exp(1.0 + 0.5 * X[:, 0] - 0.3 * X[:, 2]))
-    est = SparseBayesRegressor(likelihood="poisson").fit(X, y)
+    est = SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, y)
     same_regression(est, rows(30, seed=8), tmp_path, dtype)
     mean, std = est.predict(100.0 * X, return_std=True)
     found = ask(to_c(est), 100.0 * X, tmp_path)
@@ -139,8 +141,8 @@ def test_counts(dtype, tmp_path):
         RVC(gamma=0.3, multi_class="softmax"),
         RVC(gamma=0.3, multi_class="softmax", share_alpha=True),
         RVC(gamma=0.3, scheme="variational"),
-        SparseBayesClassifier(),
-        SparseBayesClassifier(multi_class="softmax"),
+        SparseBayesClassifier(fit_intercept=False),
+        SparseBayesClassifier(fit_intercept=False, multi_class="softmax"),
         GREVM(gamma=0.3),
         LREVM(gamma=0.3, fit_intercept=False),
         VGREVM(gamma=0.3),
@@ -232,7 +234,7 @@ def test_probabilities_survive_extreme_predictors(tmp_path):
         RVC("linear", multi_class="softmax"),
         GREVM("linear"),
         MRVM1("linear"),
-        SparseBayesClassifier(),
+        SparseBayesClassifier(fit_intercept=False),
     ):
         est.fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
         for dtype in TOLERANCE:

@@ -74,7 +74,7 @@ def test_a_regression_is_that_of_the_explicit_matrix(kernels, weighted, surface)
     X, y = surface
     w = np.random.default_rng(3).integers(0, 4, len(X)).astype(float) if weighted else None
     model = RVR(kernels, candidates=GRID, tol=1e-9).fit(X, y, w)
-    columns = SparseBayesRegressor(tol=1e-9).fit(dictionary(kernels, X, GRID), y, w)
+    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-9).fit(dictionary(kernels, X, GRID), y, w)
     assert_same(model, columns, np.arange(-1, len(kernels) * len(GRID)))
     np.testing.assert_array_equal(model.relevance_vectors_, GRID[model.relevance_])
     new = X[::3] + 0.1
@@ -87,7 +87,7 @@ def test_a_regression_is_that_of_the_explicit_matrix(kernels, weighted, surface)
 def test_a_classifier_is_that_of_the_explicit_matrix(multi_class, three):
     X, y = three
     model = RVC(WIDE, candidates=GRID[::2], multi_class=multi_class, tol=1e-9).fit(X, y)
-    columns = SparseBayesClassifier(multi_class=multi_class, tol=1e-9)
+    columns = SparseBayesClassifier(fit_intercept=False, multi_class=multi_class, tol=1e-9)
     columns.fit(dictionary([WIDE], X, GRID[::2]), y)
     # A precision that the evidence hardly depends on says less of how alike the fits are.
     assert_same(model, columns, np.arange(-1, len(GRID[::2])), rtol=1e-7)
@@ -101,7 +101,7 @@ def test_every_scheme_has_them(scheme, sinc):
     X, y = sinc
     centres = np.linspace(-9, 9, 12)[:, np.newaxis]
     model = RVR(WIDE, candidates=centres, scheme=scheme).fit(X, y)
-    columns = SparseBayesRegressor(scheme=scheme).fit(dictionary([WIDE], X, centres), y)
+    columns = SparseBayesRegressor(fit_intercept=False, scheme=scheme).fit(dictionary([WIDE], X, centres), y)
     np.testing.assert_array_equal(model.active_, columns.active_ - 1)
     np.testing.assert_allclose(model.alpha_, columns.alpha_, rtol=1e-5)
     assert_certified(model, X, y)
@@ -111,7 +111,7 @@ def test_several_outputs_share_them(surface):
     X, y = surface
     Y = np.column_stack([y, np.cos(X[:, 0])]) + 0.05 * np.random.default_rng(0).normal(size=(len(X), 2))
     model = RVR(WIDE, candidates=GRID, tol=1e-9).fit(X, Y)
-    columns = SparseBayesRegressor(tol=1e-9).fit(dictionary([WIDE], X, GRID), Y)
+    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-9).fit(dictionary([WIDE], X, GRID), Y)
     assert_same(model, columns, np.arange(-1, len(GRID)))
     assert model.dual_coef_.shape == (2, len(model.relevance_))
     assert_certified(model, X, Y)
@@ -350,7 +350,7 @@ def test_extra_columns_come_after_them(kernel, candidates, surface):
     kernels = kernel if isinstance(kernel, list) else [kernel]
     centres = model.candidates_
     matrix = np.hstack([np.ones((len(X), 1)), *[k(X, centres) for k in kernels], steps(X)])
-    columns = SparseBayesRegressor().fit(matrix, y)
+    columns = SparseBayesRegressor(fit_intercept=False).fit(matrix, y)
     np.testing.assert_allclose(model.log_marginal_likelihood_, columns.log_marginal_likelihood_, rtol=1e-8)
     np.testing.assert_allclose(model.predict(X), columns.predict(matrix), atol=1e-6)
     assert_certified(model, X, y)

@@ -132,7 +132,7 @@ def test_a_moved_noise_level_is_noticed(regression):
 def test_a_function_that_should_leave_is_noticed():
     X = np.random.default_rng(0).normal(size=(60, 4))
     y = X[:, 0] + 0.1 * np.random.default_rng(1).normal(size=60)
-    model = SparseBayesRegressor().fit(X, y)
+    model = SparseBayesRegressor(fit_intercept=False).fit(X, y)
     outside = np.setdiff1d(np.arange(4), model.active_)[:1]
     model.active_ = np.append(model.active_, outside)
     model.alpha_ = np.append(model.alpha_, 1e4)
@@ -170,7 +170,7 @@ def test_a_fit_cut_short_is_not_certified():
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_an_empty_model_has_a_certificate():
     X = np.random.default_rng(0).normal(size=(30, 3))
-    model = SparseBayesRegressor(noise_variance=1.0).fit(X, np.zeros(30))
+    model = SparseBayesRegressor(fit_intercept=False, noise_variance=1.0).fit(X, np.zeros(30))
     found = certificate(model, X, np.zeros(30))
     assert found.n_active == 0
     assert found.max_gain_outside == 0.0
@@ -225,13 +225,16 @@ def test_problems_that_keep_every_function_agree_with_the_plain_algorithm():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(200, 3))
     t = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=200)
-    model, plain = SparseBayesRegressor(tol=1e-10).fit(X, t), fit_regression(X, t, tol=1e-10)
+    model, plain = (
+        SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit(X, t),
+        fit_regression(X, t, tol=1e-10),
+    )
     np.testing.assert_allclose(model.alpha_, plain.alpha, rtol=1e-7)
     np.testing.assert_allclose(model.mu_, plain.mu, rtol=1e-9)
     np.testing.assert_allclose(model.beta_, plain.beta, rtol=1e-7)
     labels = (t + rng.logistic(size=200) > 0).astype(int)
     model, plain = (
-        SparseBayesClassifier(tol=1e-9).fit(X, labels),
+        SparseBayesClassifier(fit_intercept=False, tol=1e-9).fit(X, labels),
         fit_classification(X, labels * 1.0, tol=1e-9),
     )
     np.testing.assert_allclose(model.alpha_, plain.alpha, rtol=1e-6)

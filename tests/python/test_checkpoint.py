@@ -97,7 +97,7 @@ def test_saving_does_not_show_in_the_model(data, model):
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @pytest.mark.usefixtures("always")
 def test_columns_of_x_and_other_borders_and_limits_go_on_too(data, model):
-    columns = SparseBayesRegressor(checkpoint=model.checkpoint)
+    columns = SparseBayesRegressor(fit_intercept=False, checkpoint=model.checkpoint)
     stop_at(columns, data, 10_000)
     expected = clone(columns).set_params(checkpoint=None).fit([data])
     columns.set_params(memory_limit="100MB", n_jobs=1, verbose=0).fit(breaking(data, 10**9, (5, 17_000)))
@@ -144,7 +144,7 @@ def test_states_of_other_problems_are_refused(data, model):
         (clone(model).set_params(candidates=21), [data]),
         (clone(model).set_params(kernel=Gaussian(1.0)), [data]),
         (clone(model).set_params(random_state=1), [data]),
-        (SparseBayesRegressor(checkpoint=model.checkpoint), [data]),
+        (SparseBayesRegressor(fit_intercept=False, checkpoint=model.checkpoint), [data]),
     ]:
         with pytest.raises(ValueError, match=r"checkpoint: the file .* belongs to another fit.*Remove it"):
             estimator.fit(chunks)

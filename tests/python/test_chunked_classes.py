@@ -147,25 +147,27 @@ def test_what_cannot_be_read_part_by_part():
         with pytest.raises(ValueError, match=message):
             model.fit(chunks)
     with pytest.raises(ValueError, match="X can be read only once, and a classification takes more"):
-        SparseBayesClassifier().fit(iter(chunks))
+        SparseBayesClassifier(fit_intercept=False).fit(iter(chunks))
     one = [(X[y == "ant"], y[y == "ant"])]
     with pytest.raises(ValueError, match="one class only"):
-        SparseBayesClassifier().fit(one)
+        SparseBayesClassifier(fit_intercept=False).fit(one)
     with pytest.raises(ValueError, match="sample_weight is zero in every row"):
-        SparseBayesClassifier().fit([(X, y, np.zeros(len(X)))])
+        SparseBayesClassifier(fit_intercept=False).fit([(X, y, np.zeros(len(X)))])
     with pytest.raises(ValueError, match=r"memory_limit of 1e\+03 B is too small: a block of rows"):
-        SparseBayesClassifier(memory_limit=1000).fit(chunks)
+        SparseBayesClassifier(fit_intercept=False, memory_limit=1000).fit(chunks)
     bad = X.copy()
     bad[130, 1] = np.nan
     with pytest.raises(ValueError, match=r"chunk \d.*X"):
-        SparseBayesClassifier().fit(in_chunks(1, bad, y, weights))
+        SparseBayesClassifier(fit_intercept=False).fit(in_chunks(1, bad, y, weights))
 
 
 def test_a_fit_of_chunks_can_be_watched_and_stopped():
     X, y, weights = problem(8)
     chunks = in_chunks(1, X, y, weights)
     steps = []
-    model = SparseBayesClassifier(callback=lambda step: steps.append(step) or step.iteration == 3).fit(chunks)
+    model = SparseBayesClassifier(
+        fit_intercept=False, callback=lambda step: steps.append(step) or step.iteration == 3
+    ).fit(chunks)
     assert model.status_ == "stopped"
     assert [step.iteration for step in steps if step.action != "read"] == [1, 2, 3]
 

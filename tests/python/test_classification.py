@@ -174,7 +174,8 @@ def test_precomputed_callable_and_named_kernels_agree(request, y_name):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: RVC(Gaussian(1.5), tol=1e-8), lambda: SparseBayesClassifier(tol=1e-8)]
+    "make",
+    [lambda: RVC(Gaussian(1.5), tol=1e-8), lambda: SparseBayesClassifier(fit_intercept=False, tol=1e-8)],
 )
 @pytest.mark.parametrize("y_name", ["classes", "three"])
 def test_integer_weights_count_like_repeated_rows(request, make, y_name):
@@ -226,7 +227,7 @@ def test_separable_classes_give_finite_models(make, gap):
 
 
 def test_two_rows_of_two_classes_can_be_told_apart():
-    model = SparseBayesClassifier().fit([[-1.0], [1.0]], ["left", "right"])
+    model = SparseBayesClassifier(fit_intercept=False).fit([[-1.0], [1.0]], ["left", "right"])
     assert model.predict_proba([[0.0]]) == pytest.approx(0.5)
 
 

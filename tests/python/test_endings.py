@@ -127,7 +127,9 @@ def test_weights_in_tiny_units_are_named_where_rows_are_gone():
 
 def test_providers_end_empty_too():
     X, y = rows()
-    model, warning = said(lambda: SparseBayesRegressor().fit_provider(NumpyRows(X, without(X))))
+    model, warning = said(
+        lambda: SparseBayesRegressor(fit_intercept=False).fit_provider(NumpyRows(X, without(X)))
+    )
     assert (model.status_, warning.category) == ("empty", ConvergenceWarning)
     wide = RVR(Gaussian(1e7), fit_intercept=False, candidates=X[:5])
     model, warning = said(lambda: wide.fit_provider(NumpyRows(np.ones((120, 5)), y + 5.0)))
@@ -255,7 +257,9 @@ def test_all_paths_name_too_many_functions():
         (lambda: SparseBayesRegressor().fit(columns, noise[:, 0]), "columns for 40 rows: the columns are"),
         (lambda: SparseBayesRegressor().fit(columns, noise), "columns for 40 rows: the columns are"),
         (
-            lambda: SparseBayesRegressor().fit_provider(NumpyRows(columns, noise[:, 0]), n_samples=40),
+            lambda: SparseBayesRegressor(fit_intercept=False).fit_provider(
+                NumpyRows(columns, noise[:, 0]), n_samples=40
+            ),
             "columns for 40 rows: the columns are",
         ),
         (lambda: GREVMRegressor(gamma=0.3).fit(X, y), "relevant eigenvectors for 60 rows"),

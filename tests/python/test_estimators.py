@@ -23,7 +23,8 @@ ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
 
 
 def known_failures(estimator):
-    if isinstance(estimator, RVC):
+    # Columns beside the kernels make the two rank alike here.
+    if isinstance(estimator, RVC) and estimator.extra_basis is None:
         return {
             # The point of moderation: of two equal decision values the less certain is nearer to one half.
             "check_decision_proba_consistency": "moderated probabilities rank differently, by design",
@@ -38,10 +39,10 @@ def known_failures(estimator):
         RVR(),
         # One check compares predictions of two fits to 1e-7; they agree to about tol.
         RVC(tol=1e-8),
-        SparseBayesRegressor(),
+        SparseBayesRegressor(fit_intercept=False),
         # The straight lines that one check makes are out of reach without an intercept: exp(0) = 1.
         SparseBayesRegressor(likelihood="poisson", fit_intercept=True),
-        SparseBayesClassifier(),
+        SparseBayesClassifier(fit_intercept=False),
         RVR(["rbf", "linear"], fit_intercept=False),
         RVR(extra_basis="linear", keep_rows=True),
         RVC(extra_basis="linear", tol=1e-8),
@@ -49,11 +50,13 @@ def known_failures(estimator):
         RVC(candidates=20, tol=1e-8),
         RVR(scheme="em", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
         RVC(scheme="mackay", tol=1e-8),
-        SparseBayesRegressor(shared_noise=True),
+        SparseBayesRegressor(fit_intercept=False, shared_noise=True),
         RVR(scheme="variational"),
         RVC(scheme="variational", tol=1e-8),
-        SparseBayesRegressor(scheme="variational", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
-        SparseBayesClassifier(scheme="variational", tol=1e-8),
+        SparseBayesRegressor(
+            fit_intercept=False, scheme="variational", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)
+        ),
+        SparseBayesClassifier(fit_intercept=False, scheme="variational", tol=1e-8),
         MRVM1(),
         MRVM2(),
         MRVM2(["rbf", "linear"], fit_intercept=False),
@@ -116,12 +119,12 @@ def test_data_frames_keep_their_names(kind, classes):
 
 def test_tags_say_what_the_estimators_are():
     assert is_regressor(RVR())
-    assert is_regressor(SparseBayesRegressor())
+    assert is_regressor(SparseBayesRegressor(fit_intercept=False))
     assert is_classifier(RVC())
-    assert is_classifier(SparseBayesClassifier())
+    assert is_classifier(SparseBayesClassifier(fit_intercept=False))
     assert get_tags(RVR("precomputed")).input_tags.pairwise
     assert not get_tags(RVR()).input_tags.pairwise
-    assert get_tags(SparseBayesRegressor(likelihood="poisson")).target_tags.positive_only
+    assert get_tags(SparseBayesRegressor(fit_intercept=False, likelihood="poisson")).target_tags.positive_only
     for kind in ESTIMATORS:
         assert get_tags(kind()).target_tags.required
         assert not get_tags(kind()).input_tags.sparse

@@ -106,10 +106,10 @@ def problem_of(likelihood, weights):
     """A classic fit as arrays, taken for one that went on."""
     Phi, score = rows(3, n=80)
     y = targets(likelihood, score).astype(int)
-    kind = SparseBayesClassifier(multi_class="softmax")
-    model = (SparseBayesRegressor(likelihood="poisson") if likelihood == "poisson" else kind).fit(
-        Phi, y, weights
-    )
+    kind = SparseBayesClassifier(fit_intercept=False, multi_class="softmax")
+    model = (
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson") if likelihood == "poisson" else kind
+    ).fit(Phi, y, weights)
     (problem,) = model._problems(Phi, y, weights)
     return replace(problem, exact=True)
 
@@ -209,7 +209,8 @@ def test_functions_leave_and_enter():
         Phi, score = rows(seed, width=0.6)
         y = score > 0.0
         classic, exact = (
-            settled(SparseBayesClassifier(laplace=laplace), Phi, y) for laplace in ("classic", "exact")
+            settled(SparseBayesClassifier(fit_intercept=False, laplace=laplace), Phi, y)
+            for laplace in ("classic", "exact")
         )
         assert exact.log_marginal_likelihood_ >= classic.log_marginal_likelihood_
         left += len(np.setdiff1d(classic.active_, exact.active_))
@@ -243,7 +244,9 @@ def test_a_regression_of_counts_ends_where_the_dense_gradient_vanishes(counts, s
     Phi, y = counts
     weights = np.random.default_rng(3).uniform(0.3, 2.0, len(y))
     classic, exact = (
-        SparseBayesRegressor(likelihood="poisson", scheme=scheme, laplace=laplace).fit(Phi, y, weights)
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson", scheme=scheme, laplace=laplace).fit(
+            Phi, y, weights
+        )
         for laplace in ("classic", "exact")
     )
     for model, bounds in ((classic, (1e-3, np.inf)), (exact, (0.0, 1e-6))):
@@ -385,7 +388,9 @@ def test_what_does_not_go_together_is_refused(settings, remedy):
 
 def test_what_does_not_go_together_is_refused_of_counts():
     X, y = np.eye(4), np.arange(4.0)
-    model = SparseBayesRegressor(laplace="exact", scheme="variational", likelihood="poisson")
+    model = SparseBayesRegressor(
+        fit_intercept=False, laplace="exact", scheme="variational", likelihood="poisson"
+    )
     with pytest.raises(ValueError, match="needs scheme 'sequential', 'mackay' or 'em'; or set"):
         model.fit(X, y)
 
@@ -393,13 +398,15 @@ def test_what_does_not_go_together_is_refused_of_counts():
 def test_a_gaussian_likelihood_has_no_laplace_approximation():
     for take_in in ("fit", "partial_fit"):
         with pytest.raises(ValueError, match="laplace='exact' needs likelihood='poisson'; or set laplace"):
-            getattr(SparseBayesRegressor(laplace="exact"), take_in)(np.eye(4), np.ones(4))
+            getattr(SparseBayesRegressor(fit_intercept=False, laplace="exact"), take_in)(
+                np.eye(4), np.ones(4)
+            )
     with pytest.raises(ValueError, match="laplace='exact' is for likelihoods that are not Gaussian"):
         _core.fit_dense(np.eye(4, order="F"), np.ones(4), laplace="exact")
 
 
 def test_it_is_a_parameter_like_others():
-    model = clone(SparseBayesClassifier(laplace="exact"))
+    model = clone(SparseBayesClassifier(fit_intercept=False, laplace="exact"))
     assert model.get_params()["laplace"] == "exact"
 
 
@@ -408,7 +415,7 @@ def test_it_is_a_parameter_like_others():
 @parametrize_with_checks(
     [
         RVC(laplace="exact", tol=1e-8),
-        SparseBayesClassifier(laplace="exact"),
+        SparseBayesClassifier(fit_intercept=False, laplace="exact"),
         SparseBayesRegressor(likelihood="poisson", laplace="exact", fit_intercept=True),
     ],
     expected_failed_checks=known_failures,

@@ -239,7 +239,7 @@ MORE_THAN_THERE_IS = {
         import numpy as np
         from sparsebayes import SparseBayesRegressor
         X = np.random.default_rng(0).normal(size=(3, n))
-        SparseBayesRegressor(scheme="em").fit(X, [1.0, 2.0, 3.5])
+        SparseBayesRegressor(fit_intercept=False, scheme="em").fit(X, [1.0, 2.0, 3.5])
     """,
 }
 

@@ -72,7 +72,9 @@ def test_borders_carry_the_names_of_the_classes_they_separate():
     assert len(axes.texts) >= 2
 
 
-@pytest.mark.parametrize("model", [MRVM1(gamma=0.5), RVC(gamma=0.5), SparseBayesClassifier()])
+@pytest.mark.parametrize(
+    "model", [MRVM1(gamma=0.5), RVC(gamma=0.5), SparseBayesClassifier(fit_intercept=False)]
+)
 def test_two_classes_have_one_border_between_predictions_that_differ(model):
     X, y = blobs(60, classes=2)
     axes = draw(model.fit(X, y), X, y)
@@ -224,7 +226,7 @@ def test_bad_input_is_refused_by_name():
         plot_paths(model, test=(X, y))
     with pytest.raises(ValueError, match="ax must be 2 Axes here, got 3"):
         plot_paths(model, ax=Figure().subplots(3))
-    for bad in (KNeighborsClassifier(), SparseBayesClassifier(), 3):
+    for bad in (KNeighborsClassifier(), SparseBayesClassifier(fit_intercept=False), 3):
         with pytest.raises(TypeError, match="estimator with kernels"):
             relevance_counts(bad, X, y)
     with pytest.raises(ValueError, match="one label for each of 3 rows"):

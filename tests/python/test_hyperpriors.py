@@ -89,7 +89,7 @@ def test_flat_priors_are_the_limit(estimator):
 def test_units_of_the_prior_are_those_of_the_weights():
     # alpha has the unit of 1 / weight^2, beta that of 1 / y^2.
     X, y = columns(60, 8, n_relevant=3)
-    one = SparseBayesRegressor(alpha_prior=(0.5, 0.2), noise_prior=(2.0, 0.1)).fit(X, y)
+    one = SparseBayesRegressor(fit_intercept=False, alpha_prior=(0.5, 0.2), noise_prior=(2.0, 0.1)).fit(X, y)
     c = 1000.0
     y_scaled = SparseBayesRegressor(alpha_prior=(0.5, 0.2 * c**2), noise_prior=(2.0, 0.1 * c**2)).fit(
         X, c * y
@@ -133,4 +133,6 @@ def test_a_prior_that_asks_for_infinite_precisions_is_refused(estimator):
 
 def test_counts_have_no_noise_prior():
     with pytest.raises(ValueError, match="noise_prior must be"):
-        SparseBayesRegressor(likelihood="poisson", noise_prior=(1.0, 1.0)).fit([[0.0], [1.0]], [0.0, 1.0])
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson", noise_prior=(1.0, 1.0)).fit(
+            [[0.0], [1.0]], [0.0, 1.0]
+        )

@@ -200,5 +200,9 @@ def test_gamma_counts_weighted_rows_as_often_as_their_weight():
 def test_the_fitted_kernel_is_published(surface):
     data, target = surface
     assert RVR(gamma=4).fit(data, target).kernel_ == Gaussian(0.5)
-    assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == [Linear(), Gaussian(1.0)]
+    assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == [
+        Linear(np.average(data, axis=0)),
+        Gaussian(1.0),
+    ]
+    assert RVR("linear", fit_intercept=False).fit(data, target).kernel_ == Linear()
     assert RVR("precomputed").fit(data @ data.T, target).kernel_ == "precomputed"

@@ -133,7 +133,7 @@ def test_linear_splines_take_any_number_of_inputs(n_inputs):
         RVR(fit_intercept=False),
         RVR(extra_basis="linear"),
         RVR(scheme="variational"),
-        SparseBayesRegressor(),
+        SparseBayesRegressor(fit_intercept=False),
         GREVMRegressor(),
         GREVMRegressor(Linear(), fit_intercept=False),
         LREVMRegressor("laplacian"),
@@ -174,7 +174,7 @@ CLASSIFIERS = [
     RVC(multi_class="softmax"),
     RVC(multi_class="softmax", share_alpha=True),
     RVC("linear", multi_class="softmax"),
-    SparseBayesClassifier(),
+    SparseBayesClassifier(fit_intercept=False),
     SparseBayesClassifier(fit_intercept=True, multi_class="softmax"),
     GREVM(),
     LREVM("laplacian"),
@@ -276,7 +276,7 @@ def test_models_without_functions_predict_all_the_same(outputs):
 
 def test_classifiers_without_functions_predict_all_the_same():
     # Both classes have the same rows.
-    est = SparseBayesClassifier().fit(np.tile(X, (2, 1)), np.arange(160) // 80)
+    est = SparseBayesClassifier(fit_intercept=False).fit(np.tile(X, (2, 1)), np.arange(160) // 80)
     assert len(est.active_) == 0
     found = run(to_onnx(est), NEW)
     np.testing.assert_array_equal(found["probabilities"], np.full((60, 2), 0.5))
@@ -286,7 +286,11 @@ def test_classifiers_without_functions_predict_all_the_same():
 @pytest.mark.parametrize("n_rows", [1, 2, 1000])
 def test_batches_may_have_any_number_of_rows(n_rows):
     at = rows(n_rows, 7)
-    for est in (RVR().fit(X, Y), RVC(multi_class="softmax").fit(X, FOUR), SparseBayesRegressor().fit(X, Y)):
+    for est in (
+        RVR().fit(X, Y),
+        RVC(multi_class="softmax").fit(X, FOUR),
+        SparseBayesRegressor(fit_intercept=False).fit(X, Y),
+    ):
         for values in run(to_onnx(est), at).values():
             assert len(values) == n_rows
 

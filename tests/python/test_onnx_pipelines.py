@@ -55,7 +55,7 @@ def run(model, at):
         (RVR(), Y),
         (RVR([Laplacian(0.5), Linear()]), np.column_stack([Y, Z[:, 2] ** 2])),
         (GREVMRegressor(Gaussian(2.0)), Y),
-        (SparseBayesRegressor(likelihood="poisson"), np.floor(np.exp(1.0 + Y))),
+        (SparseBayesRegressor(fit_intercept=False, likelihood="poisson"), np.floor(np.exp(1.0 + Y))),
     ],
     ids=["RVR", "outputs", "GREVMRegressor", "poisson"],
 )
@@ -79,7 +79,7 @@ def test_pipelines_with_a_regressor_give_means_and_error_bars(est, targets, opse
         (RVC(), FOUR),
         (RVC(), TWO == "yes"),
         (RVC(multi_class="softmax"), FOUR),
-        (SparseBayesClassifier(), TWO),
+        (SparseBayesClassifier(fit_intercept=False), TWO),
         (MRVM1(), FOUR),
         (GREVM(), FOUR.astype(float)),
     ],

@@ -230,7 +230,7 @@ def test_columns_of_x_are_fitted_part_by_part(data, parquet):
     assert_same_model(clone(model).set_params(memory_limit="4MB").fit(*data), expected)
     assert_same_model(clone(model).fit(iter(split(data, [2000]))), expected)
     with pytest.raises(ValueError, match="likelihood='gaussian'"):
-        SparseBayesRegressor(likelihood="poisson").fit([(X, np.abs(y))])
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit([(X, np.abs(y))])
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_columns_of_x_are_fitted_part_by_part(data, parquet):
 )
 def test_bad_chunks_are_named(second, message, data):
     first = data[0][:10], data[1][:10]
-    fitted = SparseBayesRegressor(noise_variance=0.01).fit(*first)
+    fitted = SparseBayesRegressor(fit_intercept=False, noise_variance=0.01).fit(*first)
     before = dict(vars(fitted))
     with pytest.raises((TypeError, ValueError), match=message):
         fitted.fit(iter([first, second]))
@@ -465,7 +465,7 @@ def test_memory_stays_below_the_limit(kind, tmp_path):
         if kind == "RVR":
             model = RVR(candidates=150, random_state=0, memory_limit=limit, n_jobs=2)
         else:
-            model = SparseBayesRegressor(memory_limit=limit, n_jobs=2)
+            model = SparseBayesRegressor(fit_intercept=False, memory_limit=limit, n_jobs=2)
         # Libraries and threads take memory once.
         small = rng.normal(size=(4000, d))
         model.fit([(small, small[:, 0] + rng.normal(size=4000))]).predict(small)

@@ -135,7 +135,7 @@ def assert_certified(model, X, Y, weights=None):
 def test_the_fit_is_that_of_the_reference(basis, shared, given):
     X, Y = basis
     noise = None if not given else 0.09 if shared else [0.01, 0.09, 0.36]
-    model = SparseBayesRegressor(shared_noise=shared, noise_variance=noise).fit(X, Y)
+    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared, noise_variance=noise).fit(X, Y)
     alpha, beta = reference_fit(X, Y, shared=shared, beta=None if noise is None else 1 / np.array(noise))
     inside = np.flatnonzero(np.isfinite(alpha))
     np.testing.assert_array_equal(model.active_, inside)
@@ -184,7 +184,7 @@ def test_random_problems_end_certified(seed, n_outputs, n_columns, shared, noise
     X = rng.normal(size=(25, n_columns)) * np.exp(rng.normal(size=n_columns))
     signal = X[:, :3] @ rng.normal(size=(min(3, n_columns), n_outputs))
     Y = signal + noise * np.exp(rng.normal(size=n_outputs)) * rng.normal(size=(25, n_outputs))
-    model = SparseBayesRegressor(shared_noise=shared, n_jobs=1)
+    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared, n_jobs=1)
     model.fit(X, Y)
     assert model.status_ in ("converged", "noise_floor")
     found = certificate(model, X, Y)
@@ -201,7 +201,7 @@ def test_random_problems_end_certified(seed, n_outputs, n_columns, shared, noise
 
 def test_one_output_of_the_joint_solver_is_the_ordinary_model(basis):
     X, Y = basis
-    alone = SparseBayesRegressor().fit(X, Y[:, 1])
+    alone = SparseBayesRegressor(fit_intercept=False).fit(X, Y[:, 1])
     for shared in (False, True):
         joint = _core.fit_dense_outputs(np.asfortranarray(X), Y[:, [1]].copy("F"), shared_noise=shared)
         np.testing.assert_array_equal(joint.active, alone.active_)
@@ -222,8 +222,10 @@ def test_a_single_column_is_the_ordinary_model(waves):
 @pytest.mark.parametrize("shared", [False, True])
 def test_equal_outputs_are_one_output_several_times(basis, n_outputs, shared):
     X, Y = basis
-    alone = SparseBayesRegressor().fit(X, Y[:, 0])
-    model = SparseBayesRegressor(shared_noise=shared).fit(X, np.repeat(Y[:, [0]], n_outputs, axis=1))
+    alone = SparseBayesRegressor(fit_intercept=False).fit(X, Y[:, 0])
+    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared).fit(
+        X, np.repeat(Y[:, [0]], n_outputs, axis=1)
+    )
     np.testing.assert_array_equal(model.active_, alone.active_)
     np.testing.assert_allclose(model.alpha_, alone.alpha_, rtol=1e-5)
     np.testing.assert_allclose(model.mu_, np.repeat(alone.mu_[:, np.newaxis], n_outputs, axis=1), rtol=1e-6)
@@ -239,8 +241,8 @@ def test_equal_outputs_are_one_output_several_times(basis, n_outputs, shared):
 def test_permuting_outputs_permutes_the_model(basis, shared):
     X, Y = basis
     order = [2, 0, 1]
-    model = SparseBayesRegressor(shared_noise=shared).fit(X, Y)
-    permuted = SparseBayesRegressor(shared_noise=shared).fit(X, Y[:, order])
+    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared).fit(X, Y)
+    permuted = SparseBayesRegressor(fit_intercept=False, shared_noise=shared).fit(X, Y[:, order])
     np.testing.assert_allclose(permuted.coef_, model.coef_[order], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(permuted.alpha_, model.alpha_, rtol=1e-5)
     if not shared:
@@ -251,8 +253,8 @@ def test_permuting_outputs_permutes_the_model(basis, shared):
 @pytest.mark.parametrize("shared", [False, True])
 def test_scaling_all_outputs_alike_scales_the_model(basis, factor, shared):
     X, Y = basis
-    model = SparseBayesRegressor(shared_noise=shared).fit(X, Y)
-    scaled = SparseBayesRegressor(shared_noise=shared).fit(X, factor * Y)
+    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared).fit(X, Y)
+    scaled = SparseBayesRegressor(fit_intercept=False, shared_noise=shared).fit(X, factor * Y)
     np.testing.assert_allclose(scaled.coef_, factor * model.coef_, rtol=1e-6, atol=1e-9 * factor)
     np.testing.assert_allclose(scaled.alpha_, model.alpha_ / factor**2, rtol=1e-5)
     np.testing.assert_allclose(scaled.noise_variance_, model.noise_variance_ * factor**2, rtol=1e-6)
@@ -264,8 +266,8 @@ def test_scaling_all_outputs_alike_scales_the_model(basis, factor, shared):
 def test_scaling_columns_changes_no_prediction(basis):
     X, Y = basis
     scale = np.geomspace(1e-6, 1e6, X.shape[1])
-    model = SparseBayesRegressor().fit(X, Y)
-    scaled = SparseBayesRegressor().fit(X * scale, Y)
+    model = SparseBayesRegressor(fit_intercept=False).fit(X, Y)
+    scaled = SparseBayesRegressor(fit_intercept=False).fit(X * scale, Y)
     np.testing.assert_allclose(scaled.predict(X * scale), model.predict(X), rtol=1e-6, atol=1e-9)
     assert scaled.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_, rel=1e-10)
 
@@ -273,8 +275,8 @@ def test_scaling_columns_changes_no_prediction(basis):
 def test_a_rotation_of_outputs_with_shared_noise_rotates_the_model(basis):
     X, Y = basis
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    model = SparseBayesRegressor(shared_noise=True).fit(X, Y)
-    rotated = SparseBayesRegressor(shared_noise=True).fit(X, Y @ rotation)
+    model = SparseBayesRegressor(fit_intercept=False, shared_noise=True).fit(X, Y)
+    rotated = SparseBayesRegressor(fit_intercept=False, shared_noise=True).fit(X, Y @ rotation)
     np.testing.assert_allclose(rotated.alpha_, model.alpha_, rtol=1e-5)
     np.testing.assert_allclose(rotated.coef_, rotation.T @ model.coef_, rtol=1e-5, atol=1e-8)
     assert rotated.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_, rel=1e-9)
@@ -391,7 +393,7 @@ def test_the_score_is_the_mean_of_those_of_the_outputs(waves):
 def test_every_step_raises_the_evidence_at_given_noise(basis):
     X, Y = basis
     records = []
-    model = SparseBayesRegressor(noise_variance=0.1, callback=records.append).fit(X, Y)
+    model = SparseBayesRegressor(fit_intercept=False, noise_variance=0.1, callback=records.append).fit(X, Y)
     path = model.log_marginal_likelihood_path_
     assert (np.diff(path) >= -1e-9 * abs(path[-1])).all()
     for record, gain in zip(records, np.diff(path), strict=True):
@@ -423,8 +425,10 @@ def test_models_clone_pickle_and_fit_again(waves):
 
 def test_tags_tell_of_several_outputs():
     assert get_tags(RVR()).target_tags.multi_output
-    assert get_tags(SparseBayesRegressor()).target_tags.multi_output
-    assert not get_tags(SparseBayesRegressor(likelihood="poisson")).target_tags.multi_output
+    assert get_tags(SparseBayesRegressor(fit_intercept=False)).target_tags.multi_output
+    assert not get_tags(
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson")
+    ).target_tags.multi_output
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -443,7 +447,7 @@ def test_an_output_without_noise_is_reported(basis):
     X, Y = basis
     exact = np.c_[X[:, 0] - 2 * X[:, 3], Y[:, 1]]
     with pytest.warns(ConvergenceWarning, match="noise_floor"):
-        model = SparseBayesRegressor().fit(X, exact)
+        model = SparseBayesRegressor(fit_intercept=False).fit(X, exact)
     assert model.status_ == "noise_floor"
     assert model.noise_variance_[0] < 1e-4 < model.noise_variance_[1]
     found = certificate(model, X, exact)
@@ -453,7 +457,7 @@ def test_an_output_without_noise_is_reported(basis):
 
 def test_the_certificate_sees_what_is_wrong(basis):
     X, Y = basis
-    model = SparseBayesRegressor().fit(X, Y)
+    model = SparseBayesRegressor(fit_intercept=False).fit(X, Y)
     kept, alpha, beta = model.active_, model.alpha_, model.beta_
     model.alpha_ = alpha * np.where(np.arange(len(alpha)) == 1, 1.1, 1.0)
     assert certificate(model, X, Y).max_log_alpha_change == pytest.approx(np.log(1.1), rel=0.05)

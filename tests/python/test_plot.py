@@ -156,7 +156,7 @@ def test_the_band_is_two_standard_deviations(wave):
 
 def test_bands_of_models_without_relevance_vectors(wave):
     X, y = wave
-    for model in (GREVMRegressor(gamma=0.1), SparseBayesRegressor()):
+    for model in (GREVMRegressor(gamma=0.1), SparseBayesRegressor(fit_intercept=False)):
         display = PredictiveBandDisplay.from_estimator(model.fit(X, y), X, y, ax=axes())
         assert display.std.min() >= np.sqrt(model.noise_variance_)
 
@@ -228,7 +228,7 @@ def test_refusals_name_the_remedy(wave, blobs):
     with pytest.raises(ValueError, match=r"X must be finite.*got shape \(80, 2\)"):
         band(model, np.column_stack([X, X]), y)
     with pytest.raises(TypeError, match="relevance vectors, which this SparseBayesRegressor"):
-        RelevanceVectorsDisplay.from_estimator(SparseBayesRegressor().fit(X, y), X, y)
+        RelevanceVectorsDisplay.from_estimator(SparseBayesRegressor(fit_intercept=False).fit(X, y), X, y)
     with pytest.raises(TypeError, match="evidence after each step, which this GREVM"):
         EvidencePathDisplay.from_estimator(GREVM().fit(*blobs))
     with pytest.raises(ValueError, match="quantity must be 'alpha' or 'gamma'"):

@@ -35,6 +35,7 @@ def columns(seed, likelihood="gaussian", n=120, k=15):
 
 
 def estimator(likelihood, **options):
+    options = {"fit_intercept": False} | options
     if likelihood == "bernoulli":
         return SparseBayesClassifier(**options)
     return SparseBayesRegressor(likelihood=likelihood, **options)
@@ -110,6 +111,25 @@ def test_a_provider_in_numpy_gives_the_model_of_the_rows(likelihood, seed):
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_columns_beside_an_intercept_are_centred(likelihood):
+    Phi, t, weights = columns(1, likelihood)
+    X = Phi[:, 1:] + 3.0 * Phi[:, 1:].std(axis=0)
+    reference = estimator(likelihood, fit_intercept=True).fit(X, t, weights)
+    provider = NumpyRows(np.c_[Phi[:, 0], X], t, weights, likelihood)
+    model = fit(estimator(likelihood, fit_intercept=True), provider, likelihood)
+    assert_same_model(model, reference)
+    np.testing.assert_allclose(model.X_offset_, reference.X_offset_, rtol=1e-12)
+    np.testing.assert_allclose(model.predict(X), reference.predict(X), rtol=1e-8)
+    assert certificate(model, X, t, weights).max_log_alpha_change < 1e-5
+
+
+def test_an_intercept_needs_a_constant_function():
+    Phi, t, weights = columns(1)
+    with pytest.raises(ValueError, match=r"constant 1 .* set fit_intercept=False"):
+        SparseBayesRegressor().fit_provider(NumpyRows(Phi[:, 1:], t, weights, "gaussian"))
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("seed", range(4))
 def test_partitions_do_not_show(likelihood, seed):
     Phi, t, weights = columns(seed, likelihood)
@@ -131,7 +151,7 @@ def surface(seed, n=150, n_centres=25, likelihood="gaussian"):
 
 
 @pytest.mark.parametrize(
-    "kernels", [Gaussian(1.5), [Gaussian(1.5), Linear()], [Laplacian(0.5), lambda X, Z: X @ Z.T]]
+    "kernels", [Gaussian(1.5), [Gaussian(1.5), Linear([0.3, -0.2])], [Laplacian(0.5), lambda X, Z: X @ Z.T]]
 )
 @pytest.mark.parametrize("kind", [RVR, RVC])
 def test_kernels_about_given_centres(kind, kernels):
@@ -196,12 +216,16 @@ def test_other_schemes_from_the_full_basis(likelihood, scheme):
 
 def test_a_variational_fit_takes_gaussian_rows_alone():
     Phi, t, weights = columns(2)
-    model = SparseBayesRegressor(scheme="variational").fit_provider(NumpyRows(Phi, t, weights))
-    assert_same_model(model, SparseBayesRegressor(scheme="variational").fit(Phi, t, weights))
+    model = SparseBayesRegressor(fit_intercept=False, scheme="variational").fit_provider(
+        NumpyRows(Phi, t, weights)
+    )
+    assert_same_model(
+        model, SparseBayesRegressor(fit_intercept=False, scheme="variational").fit(Phi, t, weights)
+    )
     Phi, t, weights = columns(2, "bernoulli")
     rows = NumpyRows(Phi, t, weights, "bernoulli")
     with pytest.raises(ValueError, match="scheme must not be 'variational'"):
-        SparseBayesClassifier(scheme="variational").fit_provider(rows, classes=[0, 1])
+        SparseBayesClassifier(fit_intercept=False, scheme="variational").fit_provider(rows, classes=[0, 1])
 
 
 def test_constant_and_shifted_targets():
@@ -209,8 +233,10 @@ def test_constant_and_shifted_targets():
     Phi = np.c_[np.ones(50), rng.normal(size=(50, 3))]
     for t in (np.zeros(50), np.full(50, 0.1), 1e5 + rng.normal(size=50), 1e-9 * rng.normal(size=50)):
         noise = max(1e-6 * t.var(), 1e-6 * t[0] ** 2) or 1.0
-        reference = SparseBayesRegressor(noise_variance=noise).fit(Phi, t)
-        model = SparseBayesRegressor(noise_variance=noise).fit_provider(NumpyRows(Phi, t))
+        reference = SparseBayesRegressor(fit_intercept=False, noise_variance=noise).fit(Phi, t)
+        model = SparseBayesRegressor(fit_intercept=False, noise_variance=noise).fit_provider(
+            NumpyRows(Phi, t)
+        )
         np.testing.assert_array_equal(model.active_, reference.active_)
         np.testing.assert_allclose(model.mu_, reference.mu_, rtol=1e-8)
         np.testing.assert_allclose(
@@ -227,7 +253,9 @@ def test_the_number_of_threads_does_not_show():
             for n in range(5)
         ]
         provider = SummedStatistics(parts, map=map_)
-        models.append(SparseBayesClassifier(n_jobs=n_jobs).fit_provider(provider, classes=[0, 1]))
+        models.append(
+            SparseBayesClassifier(fit_intercept=False, n_jobs=n_jobs).fit_provider(provider, classes=[0, 1])
+        )
     assert same_bits(models[0], models[1])
     assert same_bits(models[0], models[2])
 
@@ -249,7 +277,8 @@ def test_parts_far_away_get_questions_and_send_answers():
 
     provider = SummedStatistics("abc", map=map_far, n_basis=16, likelihood="gaussian")
     assert_same_model(
-        SparseBayesRegressor().fit_provider(provider), SparseBayesRegressor().fit(Phi, t, weights)
+        SparseBayesRegressor(fit_intercept=False).fit_provider(provider),
+        SparseBayesRegressor(fit_intercept=False).fit(Phi, t, weights),
     )
     # Nothing of the length of the rows travels.
     assert max(question for question, _ in sizes) < 1000
@@ -276,9 +305,9 @@ class Minimal(PyStatistics):
 def test_defaults_answer_through_sweep():
     Phi, t, weights = columns(7, "bernoulli")
     provider = Minimal(NumpyRows(Phi, t, weights, "bernoulli"))
-    model = SparseBayesClassifier().fit_provider(provider, classes=[0, 1])
+    model = SparseBayesClassifier(fit_intercept=False).fit_provider(provider, classes=[0, 1])
     assert set(provider.rows.asked) == {"target_moments", "sweep", "variance_drift"}
-    assert_same_model(model, SparseBayesClassifier().fit(Phi, t, weights))
+    assert_same_model(model, SparseBayesClassifier(fit_intercept=False).fit(Phi, t, weights))
 
 
 class Broken(NumpyRows):
@@ -346,12 +375,12 @@ def spoilt(value):
 def test_wrong_answers_are_errors_that_name_them(method, answer, message, last):
     Phi, t, weights = columns(8)
     right = NumpyRows(Phi, t, weights)
-    SparseBayesRegressor().fit_provider(right)
+    SparseBayesRegressor(fit_intercept=False).fit_provider(right)
     provider = Broken(method, answer, right.asked.count(method) - 1 if last else 0)
     if last and method == "target_moments":
         return  # the second moments about the mean, which may well be anything
     with pytest.raises(ValueError, match=message):
-        SparseBayesRegressor().fit_provider(provider)
+        SparseBayesRegressor(fit_intercept=False).fit_provider(provider)
 
 
 @pytest.mark.parametrize("answer", [lambda a: np.nan, lambda a: [a, a], lambda a: "text"])
@@ -359,7 +388,7 @@ def test_wrong_deviances_and_drifts(answer):
     for method in ("deviance", "variance_drift"):
         provider = Broken(method, answer, 1 if method == "deviance" else 0, likelihood="bernoulli")
         with pytest.raises((ValueError, TypeError)):
-            SparseBayesClassifier().fit_provider(provider, classes=[0, 1])
+            SparseBayesClassifier(fit_intercept=False).fit_provider(provider, classes=[0, 1])
 
 
 class Lost(Exception):
@@ -372,7 +401,7 @@ def test_exceptions_come_through_as_they_are(method):
         raise Lost("the connection", 42)
 
     Phi, t, weights = columns(8, "bernoulli")
-    model = SparseBayesClassifier().fit(Phi, t, weights)
+    model = SparseBayesClassifier(fit_intercept=False).fit(Phi, t, weights)
     before = model.mu_.copy()
     with pytest.raises(Lost) as caught:
         model.fit_provider(Broken(method, lose, likelihood="bernoulli"), classes=[0, 1])
@@ -384,7 +413,9 @@ def test_exceptions_come_through_as_they_are(method):
 def test_a_callback_sees_the_steps_and_stops_the_fit():
     Phi, t, weights = columns(9)
     steps = []
-    model = SparseBayesRegressor(callback=lambda step: steps.append(step) or len(steps) == 3)
+    model = SparseBayesRegressor(
+        fit_intercept=False, callback=lambda step: steps.append(step) or len(steps) == 3
+    )
     model.fit_provider(NumpyRows(Phi, t, weights))
     assert model.status_ == "stopped"
     assert [step.iteration for step in steps] == [1, 2, 3]
@@ -393,7 +424,7 @@ def test_a_callback_sees_the_steps_and_stops_the_fit():
         raise Lost
 
     with pytest.raises(Lost):
-        SparseBayesRegressor(callback=fail).fit_provider(NumpyRows(Phi, t, weights))
+        SparseBayesRegressor(fit_intercept=False, callback=fail).fit_provider(NumpyRows(Phi, t, weights))
 
 
 def test_questions_come_from_another_thread_and_one_at_a_time():
@@ -401,7 +432,7 @@ def test_questions_come_from_another_thread_and_one_at_a_time():
     provider, threads = NumpyRows(Phi, t, weights), set()
     sweep = provider.sweep
     provider.sweep = lambda *question: threads.add(threading.get_ident()) or sweep(*question)
-    SparseBayesRegressor().fit_provider(provider)
+    SparseBayesRegressor(fit_intercept=False).fit_provider(provider)
     assert threads
     assert threading.get_ident() not in threads
 
@@ -409,7 +440,7 @@ def test_questions_come_from_another_thread_and_one_at_a_time():
 def test_what_fit_provider_refuses():
     Phi, t, weights = columns(9)
     rows = NumpyRows(Phi, t, weights)
-    model = SparseBayesRegressor()
+    model = SparseBayesRegressor(fit_intercept=False)
     for provider in (None, Phi, object()):
         with pytest.raises(TypeError, match=r"provider must have what sparsebayes\.PyStatistics has"):
             model.fit_provider(provider)
@@ -420,7 +451,7 @@ def test_what_fit_provider_refuses():
         model.fit_provider(rows)
     rows.n_basis = 16
     with pytest.raises(ValueError, match="noise_variance"):
-        SparseBayesRegressor(noise_variance=[1.0, 2.0]).fit_provider(rows)
+        SparseBayesRegressor(fit_intercept=False, noise_variance=[1.0, 2.0]).fit_provider(rows)
     for options, message in [
         ({}, "candidates must be an array"),
         ({"candidates": 5}, "candidates must be an array"),
@@ -440,9 +471,11 @@ def test_what_fit_provider_refuses():
         ([0, 1, 2], "a list of 3, one for each class"),
     ]:
         with pytest.raises(ValueError, match=message):
-            SparseBayesClassifier().fit_provider(rows, classes=classes)
+            SparseBayesClassifier(fit_intercept=False).fit_provider(rows, classes=classes)
     with pytest.raises(ValueError, match="softmax"):
-        SparseBayesClassifier(multi_class="softmax").fit_provider([rows] * 3, classes=[0, 1, 2])
+        SparseBayesClassifier(fit_intercept=False, multi_class="softmax").fit_provider(
+            [rows] * 3, classes=[0, 1, 2]
+        )
 
 
 def test_what_parts_refuse():
@@ -470,7 +503,9 @@ def test_what_parts_refuse():
         with pytest.raises((ValueError, TypeError), match="parts must"):
             SummedStatistics(parts)
     with pytest.raises(ValueError, match="parts must answer alike"):
-        SparseBayesRegressor().fit_provider(SummedStatistics([part, RowPart(Phi[:, :5], t)]))
+        SparseBayesRegressor(fit_intercept=False).fit_provider(
+            SummedStatistics([part, RowPart(Phi[:, :5], t)])
+        )
 
 
 class Patient(NumpyRows):
@@ -494,9 +529,14 @@ def interrupted_after(seconds, provider, model):
 
 @pytest.mark.alone
 def test_ctrl_c_is_heard_between_questions_and_between_parts():
-    assert interrupted_after(0.3, Patient(0.2), SparseBayesRegressor()) < 1.0
+    assert interrupted_after(0.3, Patient(0.2), SparseBayesRegressor(fit_intercept=False)) < 1.0
     # An answer takes 10 s here.
-    assert interrupted_after(0.3, SummedStatistics([Patient(0.1)] * 100), SparseBayesRegressor()) < 1.0
+    assert (
+        interrupted_after(
+            0.3, SummedStatistics([Patient(0.1)] * 100), SparseBayesRegressor(fit_intercept=False)
+        )
+        < 1.0
+    )
 
 
 @pytest.mark.alone
@@ -516,7 +556,7 @@ def test_parts_answer_after_a_fit_that_was_given_up(summed):
     parts = [RowPart(X[rows], X[rows, 0]) for rows in (slice(80), slice(80, None))]
     provider = SummedStatistics(parts) if summed else parts[0]
     with pytest.raises(ZeroDivisionError):
-        SparseBayesRegressor(callback=give_up).fit_provider(provider)
+        SparseBayesRegressor(fit_intercept=False, callback=give_up).fit_provider(provider)
     assert provider.deviance([], []) > 0.0
 
 

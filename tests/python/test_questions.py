@@ -40,7 +40,9 @@ def test_every_question_is_answered_by_name():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-@pytest.mark.parametrize("machine", [RVC(), RVC(multi_class="softmax"), MRVM1(), SparseBayesClassifier()])
+@pytest.mark.parametrize(
+    "machine", [RVC(), RVC(multi_class="softmax"), MRVM1(), SparseBayesClassifier(fit_intercept=False)]
+)
 def test_probabilities_for_any_number_of_classes(machine, n_classes):
     X, y = load_digits(n_class=n_classes, return_X_y=True)
     X, labels = X[:200] / 16.0, np.array([f"digit {c}" for c in y[:200]])
@@ -119,9 +121,9 @@ from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBay
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 warnings.simplefilter("ignore", ConvergenceWarning)
-for machine in (RVR(), SparseBayesRegressor()):
+for machine in (RVR(), SparseBayesRegressor(fit_intercept=False)):
     machine.fit(X, X[:, 0] + X[:, 1] ** 2).predict(X)
-for machine in (RVC(), SparseBayesClassifier(), MRVM1(), GREVM()):
+for machine in (RVC(), SparseBayesClassifier(fit_intercept=False), MRVM1(), GREVM()):
     machine.fit(X, X[:, 0] > 0).predict_proba(X)
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
@@ -141,14 +143,19 @@ def test_columns_may_be_scaled_by_anything():
         Phi = np.random.default_rng(seed).normal(size=(80, 10))
         t = Phi[:, 0] - 2.0 * Phi[:, 3] + 0.1 * rng.normal(size=80)
         scales = 10.0 ** rng.uniform(-5, 5, 10)
-        one, other = SparseBayesRegressor().fit(Phi, t), SparseBayesRegressor().fit(Phi * scales, t)
+        one, other = (
+            SparseBayesRegressor(fit_intercept=False).fit(Phi, t),
+            SparseBayesRegressor(fit_intercept=False).fit(Phi * scales, t),
+        )
         np.testing.assert_array_equal(one.active_, other.active_)
         np.testing.assert_allclose(one.predict(Phi), other.predict(Phi * scales), rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(other.alpha_, one.alpha_ * scales[one.active_] ** 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -1e8, 1e-8])
-@pytest.mark.parametrize("machine", [RVR(), SparseBayesRegressor(), SparseBayesRegressor(fit_intercept=True)])
+@pytest.mark.parametrize(
+    "machine", [RVR(), SparseBayesRegressor(fit_intercept=False), SparseBayesRegressor(fit_intercept=True)]
+)
 def test_constant_targets_are_fitted(machine, value):
     X = np.random.default_rng(0).normal(size=(40, 3))
     with warnings.catch_warnings():
@@ -167,7 +174,7 @@ def test_the_covariance_goes_with_the_active_columns():
     rng = np.random.default_rng(0)
     Phi = rng.normal(size=(60, 20))
     t = Phi[:, 4] + 0.2 * rng.normal(size=60)
-    model = SparseBayesRegressor().fit(Phi, t)
+    model = SparseBayesRegressor(fit_intercept=False).fit(Phi, t)
     m = len(model.active_)
     assert 0 < m < 20
     assert model.sigma_.shape == (m, m)
@@ -212,8 +219,8 @@ def test_sums_from_anywhere_make_the_model_of_all_rows():
     total = SufficientStatistics(15)
     for rows in reversed(np.array_split(np.arange(400), 7)):
         total.merge(SufficientStatistics(15).update(Phi[rows], t[rows]))
-    model = SparseBayesRegressor().fit_statistics(total)
-    whole = SparseBayesRegressor().fit(Phi, t)
+    model = SparseBayesRegressor(fit_intercept=False).fit_statistics(total)
+    whole = SparseBayesRegressor(fit_intercept=False).fit(Phi, t)
     np.testing.assert_array_equal(model.active_, whole.active_)
     np.testing.assert_allclose(model.mu_, whole.mu_, rtol=1e-8)
     evidence = reference.log_evidence(Phi[:, model.active_], t, model.alpha_, model.beta_)

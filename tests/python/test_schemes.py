@@ -37,6 +37,7 @@ def first_updates(scheme, X, y, weights, alpha_prior, noise_prior, count):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = SparseBayesRegressor(
+            fit_intercept=False,
             scheme=scheme,
             alpha_prior=alpha_prior,
             noise_prior=noise_prior,

@@ -105,7 +105,9 @@ def test_the_best_of_all_subsets_is_found(seed):
     Phi, t = few_bumps(seed)
     subsets = itertools.chain.from_iterable(itertools.combinations(range(6), k) for k in range(1, 7))
     best = max(best_of_subset(Phi[:, list(subset)], t, 1 / 0.09) for subset in subsets)
-    model = SparseBayesRegressor(noise_variance=0.09, search="thorough", random_state=0).fit(Phi, t)
+    model = SparseBayesRegressor(
+        fit_intercept=False, noise_variance=0.09, search="thorough", random_state=0
+    ).fit(Phi, t)
     np.testing.assert_allclose(model.log_marginal_likelihood_, best, atol=1e-5)
 
 
@@ -157,7 +159,7 @@ def swap(model, j, i):
 
 def test_an_exchange_that_would_gain_is_noticed():
     X, y = columns(80, 15, seed=4)
-    model = SparseBayesRegressor(search="exchange").fit(X, y)
+    model = SparseBayesRegressor(fit_intercept=False, search="exchange").fit(X, y)
     assert certificate(model, X, y).max_gain_exchange <= LEAST
     outside = np.setdiff1d(np.arange(15), model.active_)[0]
     swap(model, model.active_[0], outside)
@@ -166,7 +168,9 @@ def test_an_exchange_that_would_gain_is_noticed():
 
 def test_exchanges_are_looked_at_where_that_is_wanted():
     X, y = columns(60, 10)
-    greedy, searched = (SparseBayesRegressor(search=s).fit(X, y) for s in ("greedy", "exchange"))
+    greedy, searched = (
+        SparseBayesRegressor(fit_intercept=False, search=s).fit(X, y) for s in ("greedy", "exchange")
+    )
     assert certificate(greedy, X, y).max_gain_exchange is None
     assert certificate(greedy, X, y, exchanges=True).max_gain_exchange is not None
     assert certificate(searched, X, y).max_gain_exchange is not None
@@ -253,7 +257,7 @@ def test_a_search_is_refused_where_there_is_none(settings):
 def test_a_search_is_refused_for_several_outputs_and_shared_precisions():
     X, y = columns(30, 5)
     with pytest.raises(ValueError, match="search must be 'greedy' where y has several columns"):
-        SparseBayesRegressor(search="exchange").fit(X, np.column_stack([y, -y]))
+        SparseBayesRegressor(fit_intercept=False, search="exchange").fit(X, np.column_stack([y, -y]))
     with pytest.raises(ValueError, match="share_alpha=False"):
         RVC(multi_class="softmax", share_alpha=True, search="thorough").fit(X, np.arange(30) % 3)
 

@@ -227,7 +227,7 @@ def test_what_does_not_go_with_it_is_refused(three, settings, message):
 @pytest.mark.parametrize("value", ["yes", None, 0.5])
 def test_values_that_are_no_flag_are_refused(three, value):
     with pytest.raises(TypeError, match="share_alpha must be True or False"):
-        SparseBayesClassifier(multi_class="softmax", share_alpha=value).fit(*three)
+        SparseBayesClassifier(fit_intercept=False, multi_class="softmax", share_alpha=value).fit(*three)
 
 
 def test_models_survive_cloning_and_pickling(three):

@@ -76,7 +76,9 @@ def test_chunks_in_any_order_give_the_model_of_one_fit(seed):
 @pytest.mark.parametrize("scheme", ["mackay", "em", "variational"])
 def test_all_schemes_run_on_sums(scheme):
     Phi, t = waves(3, k=15)
-    model = SparseBayesRegressor(scheme=scheme, tol=1e-10, alpha_prior=(1e-3, 1e-4), noise_prior=(1e-3, 1e-4))
+    model = SparseBayesRegressor(
+        fit_intercept=False, scheme=scheme, tol=1e-10, alpha_prior=(1e-3, 1e-4), noise_prior=(1e-3, 1e-4)
+    )
     expected = clone(model).fit(Phi, t)
     assert_same_model(model.fit_statistics(sums(Phi, t)), expected)
     assert certificate(model, Phi, t).max_log_alpha_change < 1e-5
@@ -84,7 +86,7 @@ def test_all_schemes_run_on_sums(scheme):
 
 def test_fixed_noise_is_that_of_the_argument():
     Phi, t = waves(1)
-    model = SparseBayesRegressor(noise_variance=0.02, tol=1e-10)
+    model = SparseBayesRegressor(fit_intercept=False, noise_variance=0.02, tol=1e-10)
     assert_same_model(clone(model).fit_statistics(sums(Phi, t)), model.fit(Phi, t))
 
 
@@ -117,7 +119,7 @@ def test_weights_count_rows():
     np.testing.assert_allclose(weighted.projections, repeated.projections, rtol=1e-13, atol=1e-15)
     assert weighted.sum_of_weights == repeated.n_samples == w.sum()
     assert weighted.n_samples == 120
-    model = SparseBayesRegressor(tol=1e-10)
+    model = SparseBayesRegressor(fit_intercept=False, tol=1e-10)
     assert_same_model(clone(model).fit_statistics(weighted), model.fit_statistics(repeated))
 
 
@@ -158,9 +160,9 @@ def test_weights_that_cancel_leave_sums_their_digits(noise):
 @pytest.mark.parametrize("scale", [1e-100, 1e-8, 1e8, 1e100])
 def test_units_of_targets_and_columns_do_not_matter(scale):
     Phi, t = waves(4)
-    plain = SparseBayesRegressor(tol=1e-10).fit_statistics(sums(Phi, t))
-    targets = SparseBayesRegressor(tol=1e-10).fit_statistics(sums(Phi, scale * t))
-    columns = SparseBayesRegressor(tol=1e-10).fit_statistics(sums(scale * Phi, t))
+    plain = SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit_statistics(sums(Phi, t))
+    targets = SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit_statistics(sums(Phi, scale * t))
+    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit_statistics(sums(scale * Phi, t))
     np.testing.assert_allclose(targets.mu_, scale * plain.mu_, rtol=1e-8)
     np.testing.assert_allclose(columns.mu_, plain.mu_ / scale, rtol=1e-8)
 
@@ -168,11 +170,11 @@ def test_units_of_targets_and_columns_do_not_matter(scale):
 def test_constant_and_zero_targets_are_fitted_as_rows_are():
     Phi = np.ones((30, 1))
     for value in (0.0, 3.0):
-        model = SparseBayesRegressor()
+        model = SparseBayesRegressor(fit_intercept=False)
         with pytest.warns(ConvergenceWarning, match="noise_floor"):
             model.fit(Phi, np.full(30, value))
         with pytest.warns(ConvergenceWarning, match="noise_floor") as caught:
-            summed = SparseBayesRegressor().fit_statistics(sums(Phi, np.full(30, value)))
+            summed = SparseBayesRegressor(fit_intercept=False).fit_statistics(sums(Phi, np.full(30, value)))
         assert caught[0].filename == __file__
         assert_same_model(model, summed, rtol=1e-6)
 
@@ -239,7 +241,10 @@ def test_the_number_of_threads_does_not_show(k):
     first, *others = (SufficientStatistics(k, n_jobs=n_jobs).update(Phi, t) for n_jobs in (1, 2, 5, None, -1))
     for other in others:
         assert state(other) == state(first)
-    models = [SparseBayesRegressor(n_jobs=n_jobs).fit_statistics(first) for n_jobs in (1, 2, None)]
+    models = [
+        SparseBayesRegressor(fit_intercept=False, n_jobs=n_jobs).fit_statistics(first)
+        for n_jobs in (1, 2, None)
+    ]
     for model in models[1:]:
         np.testing.assert_array_equal(model.mu_, models[0].mu_)
 
@@ -255,7 +260,9 @@ def test_many_threads_may_share_statistics():
             for rows in np.array_split(np.arange(4000)[k::8], 10):
                 shared.update(Phi[rows], t[rows])
                 shared.merge(SufficientStatistics(25))
-                SparseBayesRegressor(n_jobs=1, noise_variance=0.01).fit_statistics(shared)
+                SparseBayesRegressor(fit_intercept=False, n_jobs=1, noise_variance=0.01).fit_statistics(
+                    shared
+                )
                 pickle.loads(pickle.dumps(shared))
         except BaseException as error:
             failures.append(error)
@@ -273,9 +280,13 @@ def test_many_threads_may_share_statistics():
 def test_rows_added_during_a_fit_are_not_in_its_model():
     Phi, t = waves(0)
     stats = sums(Phi, t)
-    model = SparseBayesRegressor(callback=lambda record: stats.update(Phi, t) and False).fit_statistics(stats)
+    model = SparseBayesRegressor(
+        fit_intercept=False, callback=lambda record: stats.update(Phi, t) and False
+    ).fit_statistics(stats)
     assert stats.n_samples == (model.n_iter_ + 1) * 400
-    assert_same_model(model, SparseBayesRegressor().fit_statistics(sums(Phi, t)), rtol=1e-15)
+    assert_same_model(
+        model, SparseBayesRegressor(fit_intercept=False).fit_statistics(sums(Phi, t)), rtol=1e-15
+    )
     assert certificate(model, Phi, t).max_gain_outside < 1e-6
 
 
@@ -372,7 +383,7 @@ def test_ctrl_c_ends_long_work_within_a_second_and_leaves_all_as_it_was():
     ]:
         model, seconds = interrupted(SparseBayesRegressor, work, after)
         assert seconds < 1.0
-        assert set(vars(model)) == set(vars(SparseBayesRegressor()))
+        assert set(vars(model)) == set(vars(SparseBayesRegressor(fit_intercept=False)))
 
 
 def test_a_fit_of_sums_publishes_what_a_fit_of_rows_does():
@@ -419,12 +430,12 @@ def test_fit_statistics_says_what_it_cannot_do():
     stats = sums(*waves(0))
     for wrong in (None, waves(0)[0], SufficientStatistics):
         with pytest.raises(TypeError, match="stats"):
-            SparseBayesRegressor().fit_statistics(wrong)
+            SparseBayesRegressor(fit_intercept=False).fit_statistics(wrong)
     with pytest.raises(ValueError, match="likelihood='gaussian'"):
-        SparseBayesRegressor(likelihood="poisson").fit_statistics(stats)
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit_statistics(stats)
     with pytest.raises(ValueError, match="noise_variance"):
-        SparseBayesRegressor(noise_variance=[0.1, 0.2]).fit_statistics(stats)
-    model = SparseBayesRegressor().fit_statistics(stats)
+        SparseBayesRegressor(fit_intercept=False, noise_variance=[0.1, 0.2]).fit_statistics(stats)
+    model = SparseBayesRegressor(fit_intercept=False).fit_statistics(stats)
     expected = model.mu_
     with pytest.raises(ValueError, match="positive weight"):
         model.fit_statistics(SufficientStatistics(3))
@@ -459,7 +470,7 @@ def test_partial_fits_end_at_the_model_of_all_rows(fit_intercept):
 
 def test_partial_fit_begins_where_there_are_no_sums_to_go_on_from():
     Phi, t = waves(0)
-    model = SparseBayesRegressor().partial_fit(Phi, t)
+    model = SparseBayesRegressor(fit_intercept=False).partial_fit(Phi, t)
     again = clone(model)
     with pytest.raises(NotFittedError):
         again.predict(Phi)
@@ -474,7 +485,7 @@ def test_partial_fit_begins_where_there_are_no_sums_to_go_on_from():
 
 def test_a_partial_fit_that_fails_takes_no_rows_in():
     Phi, t = waves(0)
-    model = SparseBayesRegressor(tol=1e-10).partial_fit(Phi[:200], t[:200])
+    model = SparseBayesRegressor(fit_intercept=False, tol=1e-10).partial_fit(Phi[:200], t[:200])
     expected = model.mu_
 
     def fail(record):
@@ -492,11 +503,11 @@ def test_a_partial_fit_that_fails_takes_no_rows_in():
             call()
         np.testing.assert_array_equal(model.mu_, expected)
     model.set_params(callback=None).partial_fit(Phi[200:], t[200:])
-    assert_same_model(model, SparseBayesRegressor(tol=1e-10).fit(Phi, t))
+    assert_same_model(model, SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit(Phi, t))
 
 
 def test_partial_fit_is_not_for_counts():
-    model = SparseBayesRegressor(likelihood="poisson")
+    model = SparseBayesRegressor(fit_intercept=False, likelihood="poisson")
     assert not hasattr(model, "partial_fit")
     with pytest.raises(AttributeError) as caught:
         model.partial_fit(PHI, T)
@@ -507,7 +518,7 @@ def test_partial_fit_holds_on_to_the_names_of_columns():
     pandas = pytest.importorskip("pandas")
     Phi, t = waves(0, k=4)
     frame = pandas.DataFrame(Phi, columns=list("abcd"))
-    model = SparseBayesRegressor().partial_fit(frame, t)
+    model = SparseBayesRegressor(fit_intercept=False).partial_fit(frame, t)
     assert list(model.feature_names_in_) == list("abcd")
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(frame[list("abdc")], t)

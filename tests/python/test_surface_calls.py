@@ -69,7 +69,9 @@ MODELS = {name: _usual(kind) for name, kind in ESTIMATORS.items()} | {
     "RVC of three classes": lambda: RVC().fit(BASE, np.array(["a", "b", "c"])[THREE]),
     "RVC of a softmax": lambda: RVC(multi_class="softmax", candidates=4, random_state=0).fit(BASE, THREE),
     "MRVM1 of three classes": lambda: MRVM1().fit(BASE, THREE),
-    "a Poisson likelihood": lambda: SparseBayesRegressor(likelihood="poisson").fit(BASE, THREE),
+    "a Poisson likelihood": lambda: SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(
+        BASE, THREE
+    ),
     "a pipeline": lambda: make_pipeline(StandardScaler(), RVR()).fit(BASE, BASE[:, 0]),
     "a model not fitted": RVR,
 }

@@ -16,8 +16,8 @@ import torch_provider
 def fitted(xp, place):
     Phi, t = torch_provider.data(500, 20)
     rows = torch_provider.ArrayRows(xp, Phi, t, place)
-    model = SparseBayesClassifier().fit_provider(rows, classes=[0.0, 1.0])
-    return model, SparseBayesClassifier().fit(Phi, t)
+    model = SparseBayesClassifier(fit_intercept=False).fit_provider(rows, classes=[0.0, 1.0])
+    return model, SparseBayesClassifier(fit_intercept=False).fit(Phi, t)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -105,7 +105,11 @@ def test_it_bounds_the_marginal_likelihood_of_regression(prior, seed, noise_vari
     X, y = columns(6, 1, n_relevant=1, noise=0.5, seed=seed)
     noise_prior = (2.0, 0.7)
     model = SparseBayesRegressor(
-        scheme="variational", alpha_prior=prior, noise_prior=noise_prior, noise_variance=noise_variance
+        fit_intercept=False,
+        scheme="variational",
+        alpha_prior=prior,
+        noise_prior=noise_prior,
+        noise_variance=noise_variance,
     ).fit(X, y)
     assert len(model.active_) == 1
     beta = None if noise_variance is None else 1.0 / noise_variance
@@ -117,7 +121,7 @@ def test_it_bounds_the_marginal_likelihood_of_regression(prior, seed, noise_vari
 @pytest.mark.parametrize("prior", [(1.0, 0.5), (0.2, 0.1), FLAT])
 def test_it_bounds_the_marginal_likelihood_of_classification(prior, seed):
     X, y = logistic(12, 1, n_relevant=1, seed=seed, strength=2.0)
-    model = SparseBayesClassifier(scheme="variational", alpha_prior=prior).fit(X, y)
+    model = SparseBayesClassifier(fit_intercept=False, scheme="variational", alpha_prior=prior).fit(X, y)
     assert len(model.active_) == 1
     # With (0, 0) what is bounded is the likelihood of the expected alpha.
     known = {"alpha": model.alpha_[0]} if prior == FLAT else {"alpha_prior": prior}
@@ -212,7 +216,10 @@ def test_regressions_predict_as_with_em(name, prior):
 @pytest.mark.parametrize("seed", range(3))
 def test_classifications_predict_as_with_em(seed):
     X, y = logistic(1000, 4, n_relevant=4, strength=1.0, seed=seed)
-    ours, em = (SparseBayesClassifier(scheme=scheme).fit(X, y) for scheme in ("variational", "em"))
+    ours, em = (
+        SparseBayesClassifier(fit_intercept=False, scheme=scheme).fit(X, y)
+        for scheme in ("variational", "em")
+    )
     np.testing.assert_allclose(ours.alpha_, em.alpha_, rtol=0.05)
     assert np.abs(ours.predict_proba(X) - em.predict_proba(X)).max() <= 1e-2
     # The quadratic bound is no closer than the Laplace approximation.
@@ -221,8 +228,12 @@ def test_classifications_predict_as_with_em(seed):
 
 def test_the_prior_decides_in_the_units_of_the_caller():
     X, y = columns(60, 5, noise=0.5)
-    plain = SparseBayesRegressor(scheme="variational", alpha_prior=(0.5, 0.2), noise_prior=(2.0, 0.3))
-    scaled = SparseBayesRegressor(scheme="variational", alpha_prior=(0.5, 20.0), noise_prior=(2.0, 30.0))
+    plain = SparseBayesRegressor(
+        fit_intercept=False, scheme="variational", alpha_prior=(0.5, 0.2), noise_prior=(2.0, 0.3)
+    )
+    scaled = SparseBayesRegressor(
+        fit_intercept=False, scheme="variational", alpha_prior=(0.5, 20.0), noise_prior=(2.0, 30.0)
+    )
     plain.fit(X, y)
     scaled.fit(X, 10.0 * y)
     np.testing.assert_allclose(scaled.mu_, 10.0 * plain.mu_, rtol=1e-6)
@@ -291,9 +302,17 @@ def test_a_fit_can_be_stopped_and_runs_out_of_steps():
 
 
 REFUSED = {
-    "softmax": (SparseBayesClassifier(multi_class="softmax"), [0, 1, 2, 0], "multi_class='ovr'"),
-    "poisson": (SparseBayesRegressor(likelihood="poisson"), [0, 1, 2, 0], "likelihood='gaussian'"),
-    "outputs": (SparseBayesRegressor(), np.ones((4, 2)), "scheme must be 'sequential'"),
+    "softmax": (
+        SparseBayesClassifier(fit_intercept=False, multi_class="softmax"),
+        [0, 1, 2, 0],
+        "multi_class='ovr'",
+    ),
+    "poisson": (
+        SparseBayesRegressor(fit_intercept=False, likelihood="poisson"),
+        [0, 1, 2, 0],
+        "likelihood='gaussian'",
+    ),
+    "outputs": (SparseBayesRegressor(fit_intercept=False), np.ones((4, 2)), "scheme must be 'sequential'"),
     "learning": (RVR(optimize_kernel=True), [0, 1, 2, 0], "optimize_kernel=False"),
 }
 

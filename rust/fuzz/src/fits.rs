@@ -152,7 +152,7 @@ fn with_design(
         }
         Kind::Sums => {
             let sums = sums(problem, design)?;
-            let mut summary = Summary::new(&sums, false)?.cancelled_by(flag);
+            let mut summary = Summary::new(&sums, false, 0)?.cancelled_by(flag);
             let posterior = fit(&mut summary, rules, &mut |_| watcher.step())?;
             return Ok(judge(&posterior));
         }

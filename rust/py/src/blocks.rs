@@ -81,7 +81,7 @@ pub(crate) fn fit_kernel_in_blocks(
             })
         },
     )?;
-    Ok(PyPosterior(posterior))
+    Ok(posterior.into())
 }
 
 fn solve(

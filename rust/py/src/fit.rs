@@ -240,7 +240,7 @@ pub(crate) fn fit_dense(
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
         task.solve(&phi.design()?, None, line)
     })?;
-    Ok(PyPosterior(posterior))
+    Ok(posterior.into())
 }
 
 /// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias` and before the columns of
@@ -306,5 +306,5 @@ pub(crate) fn fit_kernel(
             task.solve(design, start.as_ref(), line)
         })
     })?;
-    Ok(PyPosterior(posterior))
+    Ok(posterior.into())
 }

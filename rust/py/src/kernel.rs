@@ -45,10 +45,11 @@ impl PyKernel {
         })
     }
 
-    /// x.z.
+    /// x.z, or (x - offset).(z - offset).
     #[staticmethod]
-    fn linear() -> Self {
-        Self(Kernel::Linear)
+    #[pyo3(signature = (offset=None))]
+    fn linear(offset: Option<Vec<f64>>) -> Self {
+        Self(offset.map_or(Kernel::Linear, |offset| Kernel::CentredLinear { offset }))
     }
 
     /// tanh(gamma x.z + coef0).

@@ -6,7 +6,20 @@ use sparsebayes::Posterior;
 
 /// What a fit returns, in the units of the columns and targets given.
 #[pyclass(frozen, name = "Posterior", module = "sparsebayes._core")]
-pub(crate) struct PyPosterior(pub(crate) Posterior);
+pub(crate) struct PyPosterior {
+    pub(crate) posterior: Posterior,
+    /// What was subtracted from each column that the core centred.
+    pub(crate) means: Vec<f64>,
+}
+
+impl From<Posterior> for PyPosterior {
+    fn from(posterior: Posterior) -> Self {
+        Self {
+            posterior,
+            means: Vec::new(),
+        }
+    }
+}
 
 #[pymethods]
 impl PyPosterior {
@@ -15,7 +28,7 @@ impl PyPosterior {
     fn active<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         // Indices count columns held in memory, far fewer than 2^63.
         let active: Vec<i64> = self
-            .0
+            .posterior
             .active
             .iter()
             .map(|&j| i64::try_from(j).unwrap_or(i64::MAX))
@@ -26,56 +39,62 @@ impl PyPosterior {
     /// Precision of each weight's prior.
     #[getter]
     fn alpha<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.alpha.to_pyarray(py)
+        self.posterior.alpha.to_pyarray(py)
     }
 
     /// Posterior mean.
     #[getter]
     fn mu<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.mu.to_pyarray(py)
+        self.posterior.mu.to_pyarray(py)
     }
 
     /// Posterior covariance.
     #[getter]
     fn sigma<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let m = self.0.active.len();
+        let m = self.posterior.active.len();
         // Symmetric, so the order of storage does not matter.
-        PyArray1::from_slice(py, self.0.sigma.as_slice()).reshape([m, m])
+        PyArray1::from_slice(py, self.posterior.sigma.as_slice()).reshape([m, m])
+    }
+
+    /// What was subtracted from each column that the core centred.
+    #[getter]
+    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.means.to_pyarray(py)
     }
 
     /// How well the data determine each weight.
     #[getter]
     fn gamma<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.gamma.to_pyarray(py)
+        self.posterior.gamma.to_pyarray(py)
     }
 
     /// Noise precision; 1 for likelihoods without one.
     #[getter]
     fn beta(&self) -> f64 {
-        self.0.beta
+        self.posterior.beta
     }
 
     /// Log evidence at the end.
     #[getter]
     fn log_evidence(&self) -> f64 {
-        self.0.log_evidence
+        self.posterior.log_evidence
     }
 
     /// Log evidence at the start and after each step.
     #[getter]
     fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.trace.to_pyarray(py)
+        self.posterior.trace.to_pyarray(py)
     }
 
     /// Number of steps.
     #[getter]
     fn n_iter(&self) -> usize {
-        self.0.n_iter()
+        self.posterior.n_iter()
     }
 
     /// How the fit ended.
     #[getter]
     fn status(&self) -> &'static str {
-        self.0.status.name()
+        self.posterior.status.name()
     }
 }

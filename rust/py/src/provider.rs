@@ -8,7 +8,9 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use sparsebayes::{Among, Error, Likelihood, RowSums, Scaled, Sweep, fit};
+use sparsebayes::{
+    Among, Centred, Error, Likelihood, Posterior, RowSums, Rules, Scaled, Sweep, fit,
+};
 
 use crate::errors::{invalid, is_refusal};
 use crate::fit::{one_predictor, rules};
@@ -270,15 +272,16 @@ fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
 }
 
 /// Fits a model to rows that `provider` answers for: an object with the attributes and methods of
-/// `sparsebayes.providers.PyStatistics`.
+/// `sparsebayes.providers.PyStatistics`. Its last `n_centred` columns are centred, after a constant function in column 0.
 #[pyfunction]
-#[pyo3(signature = (provider, *, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
+#[pyo3(signature = (provider, *, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
     laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy",
     seed=0, n_threads=None, callback=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
     py: Python<'_>,
     provider: Py<PyAny>,
+    n_centred: usize,
     noise_variance: Option<f64>,
     tol: f64,
     max_iter: usize,
@@ -316,8 +319,18 @@ pub(crate) fn fit_provider(
             likelihood,
             cancel: Arc::clone(&line.cancel),
         };
-        let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
-        fit(&mut stats, &rules, &mut |step| line.watch(step))
+        if n_centred == 0 {
+            return Ok(solve(rows, &rules, line)?.into());
+        }
+        let rows = Centred::new(rows, n_basis.saturating_sub(n_centred).max(1)..n_basis)?;
+        let means = rows.means()[n_basis.saturating_sub(n_centred)..].to_vec();
+        let posterior = solve(rows, &rules, line)?;
+        Ok(PyPosterior { posterior, means })
     })?;
-    Ok(PyPosterior(posterior))
+    Ok(posterior)
+}
+
+fn solve(rows: impl RowSums, rules: &Rules, line: &Line) -> Result<Posterior, Error> {
+    let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
+    fit(&mut stats, rules, &mut |step| line.watch(step))
 }

@@ -269,14 +269,16 @@ impl PySufficientStatistics {
         sums.map(Self::holding).map_err(|error| to_python(&error))
     }
 
-    /// Fits a model to the rows there are now, with a constant function before the others if `bias`.
-    #[pyo3(signature = (*, bias=false, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
+    /// Fits a model to the rows there are now, with a constant function before the others if `bias`, and the last `n_centred`
+    /// of the others centred.
+    #[pyo3(signature = (*, bias=false, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
         alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
     fn fit(
         &self,
         py: Python<'_>,
         bias: bool,
+        n_centred: usize,
         noise_variance: Option<f64>,
         tol: f64,
         max_iter: usize,
@@ -304,10 +306,12 @@ impl PySufficientStatistics {
         let sums = self.now();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {
             Size::of_dictionary(self.n_basis, rules.scheme).check()?;
-            let summary = Summary::new(&sums, bias)?;
+            let summary = Summary::new(&sums, bias, n_centred)?;
+            let means = summary.means();
             let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
-            fit(&mut stats, &rules, &mut |step| line.watch(step))
+            let posterior = fit(&mut stats, &rules, &mut |step| line.watch(step))?;
+            Ok(PyPosterior { posterior, means })
         })?;
-        Ok(PyPosterior(posterior))
+        Ok(posterior)
     }
 }

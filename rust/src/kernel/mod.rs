@@ -37,6 +37,11 @@ pub enum Kernel {
     },
     /// `x.z`.
     Linear,
+    /// `(x - offset).(z - offset)`.
+    CentredLinear {
+        /// One number for each input.
+        offset: Vec<f64>,
+    },
     /// `tanh(gamma x.z + coef0)`.
     Sigmoid {
         /// Factor of the inner product.
@@ -59,6 +64,21 @@ pub enum Kernel {
     },
 }
 
+fn check_widths(inverse_squares: &[f64], n_features: usize) -> Result<(), String> {
+    let got = inverse_squares.len();
+    if got != 1 && got != n_features {
+        return Err(format!(
+            "kernel width must be one number or one for each of {n_features} inputs, got {got}"
+        ));
+    }
+    if inverse_squares.iter().any(|w| !w.is_finite() || *w < 0.0) {
+        return Err(
+            "kernel width must be positive, and not so small that its square vanishes".into(),
+        );
+    }
+    Ok(())
+}
+
 impl Kernel {
     /// Checks the parameters against the number of inputs; the message names the parameter and the remedy.
     ///
@@ -77,21 +97,7 @@ impl Kernel {
         match self {
             Self::Gaussian {
                 inverse_square_widths: w,
-            } => {
-                if w.len() != 1 && w.len() != n_features {
-                    let got = w.len();
-                    return Err(format!(
-                        "kernel width must be one number or one for each of {n_features} inputs, got {got}"
-                    ));
-                }
-                if w.iter().any(|w| !w.is_finite() || *w < 0.0) {
-                    return Err(
-                        "kernel width must be positive, and not so small that its square vanishes"
-                            .into(),
-                    );
-                }
-                Ok(())
-            }
+            } => check_widths(w, n_features),
             Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!(
                 "kernel parameter gamma must not be negative, got {gamma}"
             )),
@@ -101,6 +107,15 @@ impl Kernel {
                 finite("coef0", *coef0)
             }
             Self::Linear | Self::LinearSpline => Ok(()),
+            Self::CentredLinear { offset } => {
+                if offset.len() != n_features {
+                    let got = offset.len();
+                    return Err(format!(
+                        "offset of a linear kernel must have one number for each of {n_features} inputs, got {got}"
+                    ));
+                }
+                offset.iter().try_for_each(|&value| finite("offset", value))
+            }
             Self::Sum(parts) | Self::Product(parts) => {
                 if parts.is_empty() {
                     return Err("a sum or product of kernels needs at least one".into());
@@ -131,7 +146,10 @@ impl Kernel {
     #[must_use]
     pub fn is_positive_definite(&self) -> bool {
         match self {
-            Self::Gaussian { .. } | Self::Laplacian { .. } | Self::Linear => true,
+            Self::Gaussian { .. }
+            | Self::Laplacian { .. }
+            | Self::Linear
+            | Self::CentredLinear { .. } => true,
             Self::Polynomial { gamma, coef0, .. } => *gamma >= 0.0 && *coef0 >= 0.0,
             Self::Sigmoid { .. } | Self::LinearSpline => false,
             Self::Sum(parts) | Self::Product(parts) => parts.iter().all(Self::is_positive_definite),

@@ -19,6 +19,9 @@ fn kernels() -> Vec<Kernel> {
             coef0: 1.0,
         },
         Kernel::Linear,
+        Kernel::CentredLinear {
+            offset: vec![0.5, -1.0, 2.0],
+        },
         Kernel::Sigmoid {
             gamma: 0.2,
             coef0: -0.3,
@@ -70,6 +73,10 @@ fn naive(kernel: &Kernel, x: &[f64], z: &[f64]) -> f64 {
             coef0,
         } => (gamma * inner + coef0).powi((*degree).try_into().unwrap()),
         Kernel::Linear => inner,
+        Kernel::CentredLinear { offset } => {
+            let centred = pairs().zip(offset);
+            centred.map(|((x, z), m)| (x - m) * (z - m)).sum()
+        }
         Kernel::Sigmoid { gamma, coef0 } => (gamma * inner + coef0).tanh(),
         Kernel::LinearSpline => pairs()
             .map(|(x, z)| {

@@ -78,6 +78,10 @@ impl Kernel {
                 accumulate(x, z, out, distance, |v| exp::<FUSED>(-gamma * v));
             }
             Self::Linear => accumulate(x, z, out, |_, x, z| x * z, |v| v),
+            Self::CentredLinear { offset } => {
+                let product = |d: usize, x: f64, z: f64| (x - offset[d]) * (z - offset[d]);
+                accumulate(x, z, out, product, |v| v);
+            }
             Self::Polynomial {
                 degree,
                 gamma,

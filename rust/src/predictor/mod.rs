@@ -125,7 +125,11 @@ pub struct Predictor {
 #[derive(Debug, Clone)]
 enum Block {
     Constant,
-    Columns(Vec<usize>),
+    /// Inputs, each less its offset.
+    Columns {
+        columns: Vec<usize>,
+        offsets: Vec<f64>,
+    },
     Centres {
         kernel: Kernel,
         /// Feature by feature, for one row; row by row they stand in the table.
@@ -154,7 +158,14 @@ impl Predictor {
         let blocks = header.blocks.iter().enumerate().map(|(b, block)| {
             Ok(match block {
                 BlockHeader::Constant => Block::Constant,
-                BlockHeader::Columns(columns) => Block::Columns(columns.clone()),
+                BlockHeader::Columns(columns) => Block::Columns {
+                    columns: columns.clone(),
+                    offsets: vec![0.0; columns.len()],
+                },
+                BlockHeader::CentredColumns { columns, offsets } => Block::Columns {
+                    columns: columns.clone(),
+                    offsets: offsets.clone(),
+                },
                 BlockHeader::Centres(kernel) => {
                     let name = format!("points.{b}");
                     let table = parts.table(&name)?;

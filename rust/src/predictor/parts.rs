@@ -61,6 +61,13 @@ pub enum BlockHeader {
     Constant,
     /// These inputs as they are.
     Columns(Vec<usize>),
+    /// These inputs, each less a number of its own.
+    CentredColumns {
+        /// Positions of the inputs.
+        columns: Vec<usize>,
+        /// What is subtracted from each.
+        offsets: Vec<f64>,
+    },
     /// A kernel about the points in table `points.B`, B being the number of the block.
     Centres(Kernel),
 }
@@ -215,12 +222,14 @@ impl Parts {
         let n_features = self.header.n_features;
         match block {
             BlockHeader::Constant => Ok(()),
-            BlockHeader::Columns(columns) => match columns.iter().find(|&&j| j >= n_features) {
-                Some(column) => Err(wrong(format!(
-                    "block {b} takes column {column}, counted from 0, of {n_features}"
-                ))),
-                None => Ok(()),
-            },
+            BlockHeader::Columns(columns) => check_columns(b, columns, n_features),
+            BlockHeader::CentredColumns { columns, offsets } => {
+                expect("offsets of columns", offsets.len(), columns.len())?;
+                if offsets.iter().any(|offset| !offset.is_finite()) {
+                    return Err(wrong(format!("offsets of block {b} must be finite")));
+                }
+                check_columns(b, columns, n_features)
+            }
             BlockHeader::Centres(kernel) => {
                 kernel.validate(n_features).map_err(wrong)?;
                 let name = format!("points.{b}");
@@ -240,7 +249,9 @@ impl Parts {
         for (b, block) in self.header.blocks.iter().enumerate() {
             sum += match block {
                 BlockHeader::Constant => 1,
-                BlockHeader::Columns(columns) => columns.len(),
+                BlockHeader::Columns(columns) | BlockHeader::CentredColumns { columns, .. } => {
+                    columns.len()
+                }
                 BlockHeader::Centres(_) => self.table(&format!("points.{b}"))?.shape[0],
             };
         }
@@ -325,6 +336,15 @@ impl Table {
             .iter()
             .try_fold(1_usize, |size, &side| size.checked_mul(side));
         size == Some(self.values.len()) && self.values.iter().all(|v| v.is_finite())
+    }
+}
+
+fn check_columns(b: usize, columns: &[usize], n_features: usize) -> Result<()> {
+    match columns.iter().find(|&&j| j >= n_features) {
+        Some(column) => Err(wrong(format!(
+            "block {b} takes column {column}, counted from 0, of {n_features}"
+        ))),
+        None => Ok(()),
     }
 }
 

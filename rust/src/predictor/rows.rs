@@ -64,8 +64,11 @@ impl Predictor {
             let (to, after) = rest.split_at_mut(block.len());
             match block {
                 Block::Constant => to[0] = 1.0,
-                Block::Columns(columns) => {
-                    to.iter_mut().zip(columns).for_each(|(v, &j)| *v = x[j]);
+                Block::Columns { columns, offsets } => {
+                    let of = columns.iter().zip(offsets);
+                    to.iter_mut()
+                        .zip(of)
+                        .for_each(|(v, (&j, offset))| *v = x[j] - offset);
                 }
                 // Kernels are symmetric, to the bit.
                 Block::Centres { kernel, points, .. } => {
@@ -127,9 +130,11 @@ impl Predictor {
         let rows = x.n_points();
         match block {
             Block::Constant => out.fill(1.0),
-            Block::Columns(columns) => {
-                for (out, &j) in out.chunks_exact_mut(rows).zip(columns) {
-                    out.copy_from_slice(x.feature(j));
+            Block::Columns { columns, offsets } => {
+                let of = columns.iter().zip(offsets);
+                for (out, (&j, offset)) in out.chunks_exact_mut(rows).zip(of) {
+                    let values = out.iter_mut().zip(x.feature(j));
+                    values.for_each(|(v, x)| *v = x - offset);
                 }
             }
             Block::Centres { kernel, table, .. } => {
@@ -148,7 +153,7 @@ impl Block {
     fn len(&self) -> usize {
         match self {
             Self::Constant => 1,
-            Self::Columns(columns) => columns.len(),
+            Self::Columns { columns, .. } => columns.len(),
             Self::Centres { points, .. } => points.n_points(),
         }
     }

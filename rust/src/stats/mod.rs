@@ -8,6 +8,7 @@
 mod blocks;
 mod bound;
 mod by_class;
+mod centred;
 mod columns;
 mod compressed;
 mod dense;
@@ -39,6 +40,7 @@ mod summary;
 mod table;
 mod thinned;
 
+pub use centred::Centred;
 pub use dense::DenseDesign;
 pub use design::{Block, Design, Family};
 pub use joined::JoinedDesign;

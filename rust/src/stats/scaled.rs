@@ -297,7 +297,7 @@ fn finite_moments(rows: &mut impl RowSums, centre: f64) -> Result<[f64; 3]> {
     Ok(moments)
 }
 
-fn check(what: &'static str, expected: usize, values: &[f64]) -> Result<()> {
+pub(super) fn check(what: &'static str, expected: usize, values: &[f64]) -> Result<()> {
     Error::check_len(what, expected, values.len())?;
     if values.iter().all(|v| v.is_finite()) {
         Ok(())
@@ -318,7 +318,7 @@ fn check_deviance(deviance: f64) -> Result<()> {
     check("the deviance of the provider", 1, &[deviance])
 }
 
-fn check_sweep(sweep: &Sweep, n_basis: usize, n_wanted: usize) -> Result<()> {
+pub(super) fn check_sweep(sweep: &Sweep, n_basis: usize, n_wanted: usize) -> Result<()> {
     check_deviance(sweep.deviance)?;
     check("diag of the provider's sweep", n_basis, &sweep.diag)?;
     if sweep.diag.iter().any(|&d| d < 0.0) {
@@ -334,7 +334,7 @@ fn check_sweep(sweep: &Sweep, n_basis: usize, n_wanted: usize) -> Result<()> {
         .try_for_each(|column| check(gram, n_basis, column))
 }
 
-fn check_among(answer: &Among, m: usize) -> Result<()> {
+pub(super) fn check_among(answer: &Among, m: usize) -> Result<()> {
     /// A product that differs this much from its mirror image, relative to the lengths, is no rounding error.
     const ALIKE: f64 = 1e-6;
     check_deviance(answer.deviance)?;

@@ -1,0 +1,253 @@
+"""A constant added to a column changes nothing but the constant of a model that has one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.model_selection import train_test_split
+
+from sparsebayes import (
+    GREVM,
+    MRVM2,
+    RVC,
+    RVR,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+    SufficientStatistics,
+)
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Gaussian, Linear, OnColumns
+from sparsebayes.providers import RowPart, SummedStatistics
+
+N = 200
+
+
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (N, 4)) * [1.0, 2.0, 0.5, 1.0]
+    eta = 3.0 * X[:, 0] - X[:, 1] + 0.3
+    weights = rng.uniform(0.5, 2.0, N)
+    return X, eta, rng.normal(size=N), weights
+
+
+X, ETA, NOISE, WEIGHTS = rows()
+VALUES = ETA + 0.3 * NOISE
+CLASSES = ETA + NOISE > 0
+THREE = np.digitize(ETA + 0.5 * NOISE, [-1.0, 1.0])
+COUNTS = np.round(np.exp(0.5 * ETA + 0.2 * NOISE))
+
+
+def fit(model, y):
+    return lambda X: clone(model).fit(X, y, WEIGHTS)
+
+
+def on_sums(X):
+    stats = SufficientStatistics(4).update(X[:50], VALUES[:50], WEIGHTS[:50])
+    rest = SufficientStatistics(4).update(X[50:], VALUES[50:], WEIGHTS[50:])
+    return SparseBayesRegressor().fit_statistics(rest.merge(stats))
+
+
+def bit_by_bit(X):
+    model = SparseBayesRegressor()
+    for part in (slice(0, 90), slice(90, N)):
+        model.partial_fit(X[part], VALUES[part], WEIGHTS[part])
+    return model
+
+
+def in_chunks(model, y):
+    parts = (slice(0, 90), slice(90, N))
+    return lambda X: clone(model).fit([(X[part], y[part], WEIGHTS[part]) for part in parts])
+
+
+def through_a_provider(X):
+    # What a provider can do about columns far from 0: give its rows less a number.
+    shift = X[0]
+    parts = [
+        RowPart(X[part] - shift, VALUES[part], WEIGHTS[part], fit_intercept=True)
+        for part in (slice(0, 90), slice(90, N))
+    ]
+    model = SparseBayesRegressor().fit_provider(SummedStatistics(parts))
+    model.X_offset_ += shift
+    return model
+
+
+#: Fits by name: of X to a model.
+PATHS = {
+    "gaussian": fit(SparseBayesRegressor(), VALUES),
+    "several outputs": fit(
+        SparseBayesRegressor(),
+        np.column_stack([VALUES, 0.5 * X[:, 3] - VALUES + 0.2 * NOISE**2]),
+    ),
+    "poisson": fit(SparseBayesRegressor(likelihood="poisson"), COUNTS),
+    "mackay": fit(SparseBayesRegressor(scheme="mackay"), VALUES),
+    "variational": fit(SparseBayesRegressor(scheme="variational"), VALUES),
+    "two classes": fit(SparseBayesClassifier(), CLASSES),
+    "one against the rest": fit(SparseBayesClassifier(), THREE),
+    "softmax": fit(SparseBayesClassifier(multi_class="softmax"), THREE),
+    "sums": on_sums,
+    "partial_fit": bit_by_bit,
+    "chunks": in_chunks(SparseBayesRegressor(), VALUES),
+    "chunks of classes": in_chunks(SparseBayesClassifier(), CLASSES),
+    "provider": through_a_provider,
+    "linear kernel": fit(RVR("linear"), VALUES),
+    "linear kernel, classes": fit(RVC("linear"), CLASSES),
+    "linear kernel, softmax": fit(RVC("linear", multi_class="softmax"), THREE),
+    "linear and local kernels": fit(RVR(Gaussian(1.0) + OnColumns(Linear(), [0, 2])), VALUES),
+    "linear kernel in chunks": in_chunks(RVR("linear", candidates=20, random_state=0), VALUES),
+    "columns beside kernels": fit(RVR(Gaussian(1.0), extra_basis="linear"), VALUES),
+    "columns beside kernels, classes": fit(RVC(Gaussian(1.0), extra_basis="linear"), CLASSES),
+    "columns beside kernels in chunks": in_chunks(
+        RVR(Gaussian(1.0), candidates=20, random_state=0, extra_basis="linear"), VALUES
+    ),
+}
+
+
+def predictions(model, X):
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(X)
+    return np.stack(model.predict(X, return_std=True))
+
+
+def centred(X):
+    """X with columns about 0, and of few digits, so that constants are added to it without rounding."""
+    return np.round((X - np.average(X, axis=0, weights=WEIGHTS)) * 2**20) / 2**20
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_offsets_of_columns_do_not_show(path):
+    at_zero = centred(X)
+    expected = PATHS[path](at_zero)
+    assert expected.status_ == "converged"
+    offsets = np.array([1e6, -1e3, 1e6, 7.0]) * at_zero.std(axis=0).round(1)
+    found = PATHS[path](at_zero + offsets)
+    np.testing.assert_array_equal(found.active_, expected.active_)
+    assert found.log_marginal_likelihood_ == pytest.approx(expected.log_marginal_likelihood_, rel=1e-6)
+    np.testing.assert_allclose(
+        predictions(found, at_zero + offsets), predictions(expected, at_zero), rtol=1e-6, atol=1e-7
+    )
+
+
+@given(
+    path=st.sampled_from(["gaussian", "poisson", "two classes", "softmax", "sums", "linear kernel"]),
+    offsets=st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4),
+)
+def test_whatever_the_offsets(path, offsets):
+    at_zero = centred(X)
+    rounded = np.round(offsets)
+    expected, found = PATHS[path](at_zero), PATHS[path](at_zero + rounded)
+    np.testing.assert_array_equal(found.active_, expected.active_)
+    assert found.log_marginal_likelihood_ == pytest.approx(expected.log_marginal_likelihood_, rel=1e-6)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_predictions_are_still_good_where_few_digits_are_left(path):
+    near, far = PATHS[path](X), PATHS[path](X + 1e9)
+    np.testing.assert_allclose(predictions(far, X + 1e9), predictions(near, X), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "path", ["gaussian", "two classes", "softmax", "linear kernel", "columns beside kernels"]
+)
+def test_what_is_served_subtracts_the_same(path):
+    model = PATHS[path](X + 1e6)
+    served = model.to_predictor()
+    answers = served.predict_proba if hasattr(model, "predict_proba") else served.predict_std
+    np.testing.assert_allclose(np.stack(answers(X + 1e6)), predictions(model, X + 1e6), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (SparseBayesRegressor(), VALUES),
+        (SparseBayesClassifier(), CLASSES),
+        (RVR("linear"), VALUES),
+        (RVC("linear"), CLASSES),
+        (MRVM2("linear"), THREE),
+        (GREVM("linear"), CLASSES),
+    ],
+)
+def test_coefficients_and_intercept_are_those_of_the_columns_given(model, y):
+    model = clone(model).fit(X + 100.0, y)
+    eta = (X + 100.0) @ np.atleast_2d(model.coef_).T + model.intercept_
+    if hasattr(model, "classes_"):
+        expected = model.decision_function(X + 100.0).reshape(N, -1)
+        eta = eta if eta.shape == expected.shape else eta[:, 1:] - eta[:, :1]
+    else:
+        expected = model.predict(X + 100.0)[:, np.newaxis]
+    np.testing.assert_allclose(eta, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_a_constant_column_never_enters():
+    model = SparseBayesRegressor().fit(np.column_stack([X, np.full(N, 0.1), np.zeros(N)]), VALUES, WEIGHTS)
+    assert set(model.active_) <= {-1, 0, 1, 2, 3}
+    np.testing.assert_array_equal(model.coef_[4:], 0.0)
+
+
+def test_without_an_intercept_nothing_is_centred():
+    model = SparseBayesRegressor(fit_intercept=False).fit(X + 1.0, VALUES)
+    np.testing.assert_array_equal(model.X_offset_, 0.0)
+    assert certificate(model, X + 1.0, VALUES).max_gain_outside < 1e-6
+
+
+@pytest.mark.parametrize("path", ["gaussian", "two classes", "linear kernel", "columns beside kernels"])
+def test_a_fit_far_from_0_is_certified(path):
+    y = CLASSES if path == "two classes" else VALUES
+    model = PATHS[path](X + 1e3)
+    found = certificate(model, X + 1e3, y, WEIGHTS)
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-6)
+
+
+# What a new user does, with the right value of each.
+
+
+def test_a_year_and_a_temperature():
+    rng = np.random.default_rng(0)
+    raw = np.column_stack([rng.uniform(1990, 2020, 300), rng.normal(290, 10, 300)])
+    y = 0.1 * (raw[:, 0] - 2005) + 0.05 * (raw[:, 1] - 290) + 0.1 * rng.normal(size=300)
+    assert SparseBayesRegressor().fit(raw, y).score(raw, y) > 0.98
+
+
+def test_diabetes_without_a_thought():
+    assert SparseBayesRegressor().fit(*load_diabetes(return_X_y=True)).score(
+        *load_diabetes(return_X_y=True)
+    ) == pytest.approx(0.513, abs=0.01)
+
+
+def test_raw_iris_by_linear_kernels():
+    raw, y = load_iris(return_X_y=True)
+    assert RVC("linear", multi_class="softmax").fit(raw, y).score(raw, y) > 0.97
+
+
+def test_many_columns_far_from_zero_by_a_linear_kernel():
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(80, 4))
+    wide = factors @ rng.normal(size=(4, 360)) + 0.2 * rng.normal(size=(80, 360))
+    y = factors @ [2.0, -1.0, 0.5, 0.0] + 0.3 * rng.normal(size=80)
+    train, test, t, u = train_test_split(wide, y, random_state=0)
+    near, far = RVR("linear").fit(train, t), RVR("linear").fit(train + 100.0, t)
+    assert far.score(test + 100.0, u) > 0.9
+    np.testing.assert_allclose(far.predict(test + 100.0), near.predict(test), rtol=1e-5, atol=1e-6)
+
+
+def test_one_column_far_from_zero_tells_two_classes_apart():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(300, 1))
+    y = 1.7 * z[:, 0] + rng.logistic(size=300) > 0
+    near, far = (
+        SparseBayesClassifier().fit(z, y),
+        SparseBayesClassifier().fit(z + 8.0, y),
+    )
+    assert far.score(z + 8.0, y) == near.score(z, y) > 0.7
+    assert far.log_marginal_likelihood_ == pytest.approx(near.log_marginal_likelihood_, rel=1e-6)
+
+
+def test_ten_columns_of_mean_ten():
+    rng = np.random.default_rng(0)
+    raw = rng.normal(10.0, 1.0, (200, 10))
+    y = 4.0 * (raw[:, 0] - raw[:, 1]) + 0.1 * rng.logistic(size=200) > 0
+    model = SparseBayesClassifier().fit(raw, y)
+    assert model.score(raw, y) > 0.97
+    assert model.log_marginal_likelihood_ > -60.0
