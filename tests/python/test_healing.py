@@ -131,6 +131,7 @@ def test_a_model_without_kernels_has_nothing_to_add():
         np.testing.assert_array_equal(healed, plain)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_empty_models_can_be_healed():
     X = np.arange(5.0)[:, np.newaxis]
     model = RVR(WIDE, noise_variance=0.1).fit(X, np.zeros(5))
@@ -254,6 +255,7 @@ def test_precomputed_kernels_cannot_be_healed(sinc):
         model.predict(WIDE(X, X), healed=True)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_other_estimators_have_nothing_to_heal(sinc, classes):
     for model, data in ((RVC(WIDE), classes), (SparseBayesRegressor(fit_intercept=False), sinc)):
         with pytest.raises(TypeError, match="healed"):
