@@ -154,6 +154,7 @@ def test_the_band_is_two_standard_deviations(wave):
     assert healed.std[0] > plain.std[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_bands_of_models_without_relevance_vectors(wave):
     X, y = wave
     for model in (GREVMRegressor(gamma=0.1), SparseBayesRegressor(fit_intercept=False)):
@@ -207,6 +208,7 @@ def test_names_of_columns_are_on_the_axes(wave):
     assert PredictiveBandDisplay.from_estimator(model, frame, y, ax=axes()).ax_.get_xlabel() == "depth"
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_refusals_name_the_remedy(wave, blobs):
     X, y = wave
     model = RVR(gamma=0.1).fit(X, y)
