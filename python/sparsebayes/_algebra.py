@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core
+from ._arguments import check_flag
 from ._numbers import called, real_array
 from ._types import FloatArray, KernelFunction
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Kernel:
@@ -56,6 +62,85 @@ class Kernel:
         """Return the compiled core's own version of this kernel, or None where it has none."""
         return None
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, as scikit-learn's estimators and kernels do.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to return those of the parts too: ``k1``, ``k1__width``, ``k2`` and so on of a sum or a
+            product, ``kernel__width`` of `OnColumns`.
+
+        Returns
+        -------
+        dict
+        """
+        own = {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
+        if check_flag("deep", deep):
+            for name, part in self._parts().items():
+                own[name] = part
+                own |= {f"{name}__{inner}": value for inner, value in part.get_params().items()}
+        return own
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by the names of `get_params`, so that a grid search can.
+
+        This changes the kernel in place, and with it whatever shares it: other estimators, sums, and sets or
+        dictionaries that have it for a key. Fitted models and clones have copies. Parts of a sum, product or
+        `OnColumns` are replaced, so that a kernel that is a part of several stays what it is.
+
+        Parameters
+        ----------
+        **params
+            New values, checked as in the constructor; if one is refused nothing changes.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such parameter, or it cannot have that value.
+        """
+        new = self._with(params)
+        for name in self.get_params(deep=False):
+            object.__setattr__(self, name, getattr(new, name))
+        return self
+
+    def _with(self, params: Mapping[str, Any]) -> Kernel:
+        """Return a copy with other parameters."""
+        own, inner = self.get_params(deep=False), dict[str, dict[str, Any]]()
+        parts = self._parts()
+        for key, value in params.items():
+            name, _, rest = key.partition("__")
+            if name not in (parts if rest else own | parts):
+                raise ValueError(
+                    f"{key!r} is no parameter of {self!r}; it has {', '.join(map(repr, self.get_params()))}"
+                )
+            if rest:
+                inner.setdefault(name, {})[rest] = value
+        whole = {key: value for key, value in params.items() if key in own}
+        new = replace(self, **whole) if whole else self  # type: ignore[type-var] # a dataclass, as it has fields
+        parts = new._parts() | {
+            key: value for key, value in params.items() if key in parts and key not in own
+        }
+        if missing := [name for name in inner if name not in parts]:
+            raise ValueError(f"{missing[0]!r} is no part of {new!r}")
+        return new._of_parts(parts | {name: parts[name]._with(rest) for name, rest in inner.items()})
+
+    def _parts(self) -> dict[str, Kernel]:
+        """Return the kernels that this one is made of, by the names that `get_params` has for them."""
+        return {}
+
+    def _of_parts(self, parts: dict[str, Kernel]) -> Kernel:
+        """Return this kernel with other parts."""
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy that shares no kernel with this one."""
+        return deepcopy(self)
+
     def __add__(self, other: object) -> Sum:
         """Return the sum of two kernels."""
         return Sum((self, _kernel("+", other)))
@@ -80,6 +165,12 @@ class Sum(Kernel):
     def __post_init__(self) -> None:
         """Check and normalise the parameters."""
         object.__setattr__(self, "terms", _flatten("terms", self.terms, Sum))
+
+    def _parts(self) -> dict[str, Kernel]:
+        return _numbered(self.terms)
+
+    def _of_parts(self, parts: dict[str, Kernel]) -> Sum:
+        return Sum(tuple(parts.values()))
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(np.add, (term(x, z) for term in self.terms))
@@ -115,6 +206,12 @@ class Product(Kernel):
         """Check and normalise the parameters."""
         object.__setattr__(self, "factors", _flatten("factors", self.factors, Product))
 
+    def _parts(self) -> dict[str, Kernel]:
+        return _numbered(self.factors)
+
+    def _of_parts(self, parts: dict[str, Kernel]) -> Product:
+        return Product(tuple(parts.values()))
+
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(np.multiply, (factor(x, z) for factor in self.factors))
 
@@ -142,8 +239,8 @@ class Custom(Kernel):
     Parameters
     ----------
     function : callable
-        Called with float64 arrays of shapes (n, n_features) and (m, n_features), which it must not change;
-        returns real, finite values of shape (n, m).
+        Called with float64 arrays of shapes (n, n_features) and (m, n_features); returns real, finite
+        values of shape (n, m). The arrays are copies, made for each call, which it may change.
 
     Raises
     ------
@@ -166,7 +263,7 @@ class Custom(Kernel):
             raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        found = called("kernel", self.function, _read_only(x), _read_only(z))
+        found = called("kernel", self.function, x.copy(order="C"), z.copy(order="C"))
         try:
             values = np.asarray(found)
         except ValueError as error:  # lists of unequal lengths
@@ -214,13 +311,12 @@ def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Produc
     return tuple(flat)
 
 
+def _numbered(kernels: Sequence[Kernel]) -> dict[str, Kernel]:
+    """Return the parts of a sum or a product by name, as scikit-learn's Gaussian processes count theirs."""
+    return {f"k{number}": kernel for number, kernel in enumerate(kernels, 1)}
+
+
 def _all_to_core(kernels: Iterable[Kernel]) -> list[_core.Kernel] | None:
     parts = [kernel.to_core() for kernel in kernels]
     found = [part for part in parts if part is not None]
     return found if len(found) == len(parts) else None
-
-
-def _read_only(array: FloatArray) -> FloatArray:
-    view = array.view()
-    view.flags.writeable = False
-    return view

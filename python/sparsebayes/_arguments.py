@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import reprlib
 import sys
 from typing import Any, Final, cast, get_args
 
@@ -82,14 +83,16 @@ def check_row_likelihood(value: object) -> Likelihood:
 def check_file(name: str, value: object) -> str:
     """Return a path as text; TypeError if it is none, ValueError if no file can have that name."""
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise TypeError(f"{name} must be a path, got {value!r}")
+        raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
     try:
         path = os.fsdecode(value)
         os.fsencode(path)
     except UnicodeError:
-        raise ValueError(f"{name} must be a name that files can have here, got {value!r}") from None
+        raise ValueError(
+            f"{name} must be a name that files can have here, got {reprlib.repr(value)}"
+        ) from None
     if "\0" in path:
-        raise ValueError(f"{name} must be a name that files can have, got {value!r}")
+        raise ValueError(f"{name} must be a name that files can have, got {reprlib.repr(value)}")
     return path
 
 

@@ -6,7 +6,9 @@ columns of X) and the *task* (regression, classification; see their modules).
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -24,8 +26,9 @@ from ._chunks import located, release
 from ._design import Design, Layout
 from ._endings import REMEDIES, Seen, excess, is_flat, warning_of
 from ._numbers import check_predictions
+from ._screen import one_line
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
-from ._validation import Training, check_training, check_X
+from ._validation import KnownNoise, Training, check_training, check_X, check_y_std
 from ._variational import check_variational
 from ._watch import Watch
 from .predictor import Predictor
@@ -34,6 +37,20 @@ AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
 
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 8192
+
+
+class _WholeValues:
+    """A table of parameters in HTML whose values are not cut off."""
+
+    _cell = re.compile(r'(?<=<td class="value">).*?(?=</td>)', re.DOTALL)
+
+    def _html_repr(self) -> str:
+        table: str = super()._html_repr()  # type: ignore[misc] # of scikit-learn's class, beside this one
+        texts = [html.escape(repr(value)) for value in self.values()]  # type: ignore[attr-defined] # likewise
+        if len(self._cell.findall(table)) != len(texts):
+            return table  # another form than is known here
+        whole = iter(texts)
+        return self._cell.sub(lambda cell: next(whole), table)
 
 
 class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
@@ -50,6 +67,16 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has come to its end."""
         return hasattr(self, "status_")
+
+    def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
+        """Return the constructor's call, whole: scikit-learn cuts long kernels off."""
+        return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
+
+    def _get_params_html(self, deep: bool = False, **kwargs: Any) -> Any:
+        """Return scikit-learn's table of parameters, with whole values; a kernel shows its own."""
+        params = super()._get_params_html(deep=False, **kwargs)
+        params.__class__ = type("ParamsDict", (_WholeValues, type(params)), {})
+        return params
 
     def to_predictor(self) -> Predictor:
         """Return the fitted model without the estimator, for services.
@@ -94,14 +121,15 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
 
-    def _train(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._wholly(lambda: self._train_anew(X, y, sample_weight))
+    def _train(self, X: Any, y: Any, sample_weight: Any, **known: Any) -> None:
+        self._wholly(lambda: self._train_anew(X, y, sample_weight, **known))
 
     def _wholly(self, train: Callable[[], None]) -> None:
         """Have ``train`` fit, whole or not at all; warnings name the line two calls further out."""
         before = self.__dict__.copy()
         try:
-            train()
+            with one_line():
+                train()
         except BaseException:
             # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
             self.__dict__.clear()
@@ -143,7 +171,15 @@ class SparseBayesEstimator(Trainable):
         alpha_: FloatArray
         mu_: FloatArray
         sigma_: FloatArray
+        beta_: Any
+        noise_variance_: Any
+        log_marginal_likelihood_: float
+        log_marginal_likelihood_path_: FloatArray
+        _log_evidences: list[float]
 
+    #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
+    #: ``y_std``. None: the fit had no ``y_std``.
+    _y_variance: float | None = None
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
     #: Whether fits hand X to the core as it is, which sees what is not finite: to look for that first is one
@@ -201,7 +237,9 @@ class SparseBayesEstimator(Trainable):
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
-    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _train_anew(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, y_std: ArrayLike | None = None
+    ) -> None:
         settings = check_settings(self)
         training = check_training(
             self,
@@ -211,9 +249,16 @@ class SparseBayesEstimator(Trainable):
             labels=self._labels,
             outputs=self._takes_outputs(),
             unread=self._core_reads_X,
+            y_std=y_std,
         )
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
+        if training.noise is not None:
+            if likelihood != "gaussian":
+                raise ValueError(
+                    f"y_std must be None with likelihood={likelihood!r}, which has its own noise"
+                )
+            settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=getattr(self, "optimize_kernel", False) is True)
         seen = Seen.of(training)
         offset = self._offset_of(training, likelihood, settings)
@@ -227,6 +272,8 @@ class SparseBayesEstimator(Trainable):
         self._publish_fit(
             settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors, seen, offset
         )
+        if training.noise is not None:
+            self._publish_known_noise(training.noise)
         self._publish_basis(training)
 
     def _offset_of(
@@ -261,6 +308,7 @@ class SparseBayesEstimator(Trainable):
         """
         self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
+        self._y_variance = None
         self._laplace_is_exact = settings.laplace == "exact"
         self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
@@ -268,6 +316,27 @@ class SparseBayesEstimator(Trainable):
         self._offset = offset
         self.mu_[self.active_ == -1] += offset
         self._seen = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
+
+    def _publish_known_noise(self, noise: KnownNoise) -> None:
+        """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
+        self._y_variance = noise.variance
+        self.beta_ *= noise.variance
+        self.noise_variance_ = 1.0 / self.beta_
+        self._log_evidences = [evidence + noise.log_evidence for evidence in self._log_evidences]
+        self.log_marginal_likelihood_path_ = self.log_marginal_likelihood_path_ + noise.log_evidence
+        self.log_marginal_likelihood_ += noise.log_evidence
+
+    def _noise_of(self, y_std: ArrayLike | None, n_rows: int) -> Any:
+        """Return the noise variance of rows whose targets have these standard deviations."""
+        if self._y_variance is None:
+            if y_std is not None:
+                raise ValueError(
+                    "y_std is for models that were fitted with y_std; this one has the same noise in all rows"
+                )
+            return self.noise_variance_
+        if y_std is None:
+            return self.noise_variance_ * self._y_variance
+        return self.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
@@ -293,6 +362,7 @@ class SparseBayesEstimator(Trainable):
             len(targets),
             design.n_basis,
             n_rows=training.n_samples,
+            noise=training.noise,
         )
         if training.y.ndim == 1:
             _outputs.check_single(self, settings)
@@ -365,13 +435,28 @@ class SparseBayesEstimator(Trainable):
         return np.concatenate(means), np.concatenate(variances) if variance else None
 
     def _problems(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
     ) -> Iterator[Problem | OutputsProblem]:
         """Yield each fit of this estimator as arrays; give it the data it was fitted to."""
         check_is_fitted(self)
         training = check_training(
-            self, X, y, sample_weight, labels=self._labels, reset=False, outputs=self._takes_outputs()
+            self,
+            X,
+            y,
+            sample_weight,
+            labels=self._labels,
+            reset=False,
+            outputs=self._takes_outputs(),
+            y_std=y_std,
         )
+        if (self._y_variance is None) != (training.noise is None):
+            raise ValueError(
+                f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}"
+            )
         # A provider need not know how many rows it answers for.
         if self._n_samples is not None and training.n_samples != self._n_samples:
             raise ValueError(
@@ -390,6 +475,9 @@ class SparseBayesEstimator(Trainable):
         if training.y.ndim == 2:
             yield _outputs.problem(self, training, Phi, columns)
             return
+        noise = training.noise
+        variance = 1.0 if noise is None else noise.variance  # of a row of weight 1
+        shape, rate = check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0)))
         for output, (target, evidence) in enumerate(
             zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
         ):
@@ -401,16 +489,17 @@ class SparseBayesEstimator(Trainable):
                 active=active,
                 alpha=alpha,
                 mu=mu,
-                beta=getattr(self, "beta_", 1.0),
+                beta=getattr(self, "beta_", 1.0) / variance,
                 noise=self._noise_state(likelihood),
                 likelihood=likelihood,
                 alpha_prior=check_prior("alpha_prior", self.alpha_prior),
-                noise_prior=check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0))),
+                noise_prior=(shape, rate * variance),
                 variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
                 share_alpha=self._shares_alpha,
                 exchanges=getattr(self, "search", "greedy") != "greedy",
                 exact=getattr(self, "_laplace_is_exact", False),
+                log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
             )
 
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

@@ -63,7 +63,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         """
         layout, X = self._layout(training), training.X
         self.kernel_ = self._as_given(kernels)
-        # Nobody writes to either: the core copies them, and callables are given what is read-only.
+        # Nobody writes to either: the core and callables have copies of their own.
         centres = X if layout.kept is training.rows else _candidates.points(self, training, layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):

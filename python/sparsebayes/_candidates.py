@@ -18,9 +18,10 @@ from sklearn.utils import check_array, check_random_state
 from ._arguments import check_integer
 from ._background import one_blas_thread
 from ._first_pass import keys, seed_of
+from ._numbers import column_names, naming_column
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray
-from ._validation import Training, check_square, distinct_rows, first_of_equal, naming
+from ._validation import Training, check_finite, check_square, distinct_rows, first_of_equal, naming
 
 _KINDS: Final = (
     "None (every training row), an integer of at least 1 (that many training rows), or an array of centres, "
@@ -163,28 +164,23 @@ def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, preco
     if precomputed:
         raise ValueError(
             "candidates must be None or an integer with kernel='precomputed', which has no values about "
-            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier, or for X with "
-            "kernel='linear' and candidates=np.eye(n_candidates)"
+            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier"
         )
     if n_dimensions != 2:
         raise ValueError(
             f"candidates must have the shape (n_candidates, n_features), got {n_dimensions} dimensions; for "
             "training rows by number give X[rows], for one centre [centre]"
         )
-    names, own = getattr(estimator, "feature_names_in_", None), getattr(centres, "columns", None)
-    if names is not None and own is not None and list(names) != list(own):
+    names, own = getattr(estimator, "feature_names_in_", None), column_names(centres)
+    if names is not None and own is not None and list(names) != own:
         raise ValueError(
             "candidates must have the columns of X by name and order: give candidates[X.columns], or an array"
         )
-    with naming("candidates"):
-        values = check_array(centres, dtype="numeric", input_name="candidates")
-        if values.dtype.kind not in "fiub":
-            raise TypeError(
-                f"candidates must hold real numbers, got dtype {values.dtype}; convert it to float"
-            )
+    with naming("candidates"), naming_column("candidates", centres):
+        values = check_finite("candidates", check_array(centres, dtype="numeric", input_name="candidates"))
     if values.shape[1] != n_features:
         raise ValueError(
             f"candidates must have the {n_features} columns of X, got {values.shape[1]}; give a centre in "
             "each row"
         )
-    return np.array(values, dtype=np.float64, order="C")
+    return np.array(values, order="C")

@@ -132,7 +132,7 @@ class Checkpoint:
         file.seek(len(_MAGIC))
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         if header["version"] != _VERSION:
-            raise self._refusal(f"has format {header['version']}, not {_VERSION}: another version wrote it")
+            raise self._refusal(f"has another format than {_VERSION}: another version wrote it")
         if header["problem"] != self._problem:
             raise self.belongs_elsewhere()
         arrays = {}

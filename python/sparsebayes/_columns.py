@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -89,6 +89,12 @@ class OnColumns(Kernel):
     def _key(self) -> tuple[object, str]:
         # As text, for a mask differs from positions 0 and 1, and before Python 3.12 slices have no hash.
         return self.kernel, repr(self.columns)
+
+    def _parts(self) -> dict[str, Kernel]:
+        return {"kernel": self.kernel} if isinstance(self.kernel, Kernel) else {}
+
+    def _of_parts(self, parts: dict[str, Kernel]) -> OnColumns:
+        return replace(self, kernel=parts["kernel"]) if parts else self
 
     def inner(self) -> Kernel:
         """Return the kernel that is evaluated on the columns; ValueError if it is only named."""

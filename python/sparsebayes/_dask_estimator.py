@@ -205,10 +205,14 @@ def _ask_facts(engine: Engine, parts: list[Delayed], labels: bool) -> Facts:
 
 
 def _alike(known: Facts) -> FloatArray:
-    """Return two rows whose columns have the means and variances of the data: what `resolve` asks of rows."""
+    """Return two rows whose columns have the means and variances of the data, and are as far apart.
+
+    All that a kernel needs to know of the rows is their variance about their common mean.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.sqrt(known.squares / known.weight)
-        return np.stack([known.mean - spread, known.mean + spread])
+        middle = known.mean - known.mean.mean()
+        return np.stack([middle - spread, middle + spread])
 
 
 def _is_number(candidates: Any) -> bool:

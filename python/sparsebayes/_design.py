@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -109,14 +109,16 @@ class DenseDesign:
 
     @cached_property
     def Phi(self) -> FloatArray:
-        """N x K matrix of all values, in Fortran order."""
+        """N x K matrix of all values, in C order if the columns of X are its heart, else in Fortran order.
+
+        The core turns rows into columns itself, on several threads.
+        """
         n_rows = len(self.blocks[0])
         blocks = [*([np.ones((n_rows, 1))] if self.layout.bias else []), *self.blocks]
-        Phi = np.concatenate(
-            blocks, axis=1, out=np.empty((n_rows, sum(b.shape[1] for b in blocks)), order="F")
-        )
+        order: Literal["C", "F"] = "F" if self.offset is None else "C"
+        Phi = np.concatenate(blocks, axis=1, out=np.empty((n_rows, self.n_basis), order=order))
         if self.offset is not None:
-            centre(Phi[:, Phi.shape[1] - len(self.offset) :], self.offset)
+            centre(Phi[:, self.n_basis - len(self.offset) :], self.offset)
         return Phi
 
     @property
@@ -262,8 +264,11 @@ def centre(columns: FloatArray, offset: FloatArray) -> FloatArray:
     """Subtract the offset from columns in place; of constant columns no rounding is left."""
     with np.errstate(over="ignore", invalid="ignore"):  # said where the columns are used
         columns -= offset
-        constant = np.abs(columns).max(axis=0, initial=0.0) <= 1e-13 * np.abs(offset)
-    columns[:, constant] = 0.0
+        # As a rule a few rows tell that a column is not constant.
+        rounding, few = 1e-13 * np.abs(offset), np.abs(columns[:8]).max(axis=0, initial=0.0)
+        suspects = np.flatnonzero(few <= rounding)
+        constant = np.abs(columns[:, suspects]).max(axis=0, initial=0.0) <= rounding[suspects]
+    columns[:, suspects[constant]] = 0.0
     return columns
 
 

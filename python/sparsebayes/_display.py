@@ -61,8 +61,6 @@ def fitted(est: Any, display: str, needs: str, what: str) -> None:
     """Check that ``est`` is a fitted estimator with the attribute ``needs``, which is ``what``."""
     if not isinstance(est, BaseEstimator):
         raise TypeError(f"{display} takes a fitted estimator of this package, got {type(est).__name__}")
-    if hasattr(est, "steps"):
-        raise TypeError(f"{display} takes the last step of a pipeline, est[-1], with X as est[:-1] gives it")
     check_is_fitted(est)
     if not hasattr(est, needs):
         raise TypeError(f"{display} draws {what}, which this {type(est).__name__} does not have")

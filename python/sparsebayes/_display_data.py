@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 
 from ._arguments import check_flag, check_real
 from ._display import Display, at_nodes, fitted, heights, inputs, values
-from ._figures import _GRID, _circle, _draw_classes, _labels
+from ._figures import _GRID, _circle, _draw_classes, _labels, last_step
 from ._numbers import any_array, real_array
 
 if TYPE_CHECKING:
@@ -82,10 +82,11 @@ class RelevanceVectorsDisplay(Display):
 
         Parameters
         ----------
-        est : fitted estimator with kernels, of this package
+        est : fitted estimator with kernels, of this package, or a pipeline that ends in one
             Of one input (regressions) or two.
         X : array-like of shape (n, 1 or 2)
-            Rows to draw; they need not be those of the fit.
+            Rows to draw; they need not be those of the fit. Of a pipeline they are drawn as its last step
+            sees them.
         y : array-like of shape (n,)
             Their targets, or labels out of ``est.classes_``.
         ax : matplotlib Axes, optional
@@ -106,6 +107,7 @@ class RelevanceVectorsDisplay(Display):
         TypeError, ValueError
             If ``est`` has no relevance vectors or too many inputs, or the data do not fit it.
         """
+        est, X = last_step(est, X)
         fitted(est, cls.__name__, "relevance_vectors_", _VECTORS)
         classes = est.classes_ if is_classifier(est) else None
         rows = inputs(est, X, cls.__name__, (1, 2) if classes is None else (2,))
@@ -201,10 +203,11 @@ class PredictiveBandDisplay(Display):
 
         Parameters
         ----------
-        est : fitted regression of this package
+        est : fitted regression of this package, or a pipeline that ends in one
             Of one input and one output.
         X : array-like of shape (n, 1)
-            Rows to draw; they need not be those of the fit.
+            Rows to draw; they need not be those of the fit. Of a pipeline they are drawn as its last step
+            sees them.
         y : array-like of shape (n,)
             Their targets.
         n_sigma : float, default=2.0
@@ -233,6 +236,7 @@ class PredictiveBandDisplay(Display):
         """
         n_sigma, margin = check_real("n_sigma", n_sigma, positive=True), check_real("margin", margin)
         healed = check_flag("healed", healed)
+        est, X = last_step(est, X)
         fitted(est, cls.__name__, "noise_variance_", "the error bars of regressions")
         rows = inputs(est, X, cls.__name__, (1,))
         if np.ndim(est.noise_variance_) > 0 or np.ndim(getattr(est, "mu_", 0.0)) > 1:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ._arguments import check_entries
 from ._display import Display, fitted
-from ._figures import _OBJECTIVES
+from ._figures import _OBJECTIVES, last_step
 from ._numbers import real_array
 from ._types import FloatArray
 
@@ -60,7 +60,7 @@ class EvidencePathDisplay(Display):
 
         Parameters
         ----------
-        est : fitted estimator of this package
+        est : fitted estimator of this package, or a pipeline that ends in one
             With ``log_marginal_likelihood_path_``, or `MRVM2`, whose objective is the log joint likelihood.
         ax : matplotlib Axes, optional
             Where to draw. None: a new figure.
@@ -80,6 +80,7 @@ class EvidencePathDisplay(Display):
         TypeError
             If ``est`` has no such path, as is so of eigen-vector machines.
         """
+        est, _ = last_step(est)
         path = next((name for name in _OBJECTIVES if hasattr(est, name)), "log_marginal_likelihood_path_")
         fitted(est, cls.__name__, path, "the log evidence after each step")
         return cls(getattr(est, path), objective=_objective(est, path)).plot(ax, **kwargs)
@@ -153,7 +154,7 @@ class AlphaSpectrumDisplay(Display):
 
         Parameters
         ----------
-        est : fitted estimator of this package
+        est : fitted estimator of this package, or a pipeline that ends in one
         quantity : {"alpha", "gamma"}, default="alpha"
             Precisions, those at infinity left out, or how well determined the weights are, for which ``est``
             has to have ``sigma_``.
@@ -177,6 +178,7 @@ class AlphaSpectrumDisplay(Display):
         """
         if not isinstance(quantity, str) or quantity not in ("alpha", "gamma"):
             raise ValueError(f"quantity must be 'alpha' or 'gamma', got {quantity!r}")
+        est, _ = last_step(est)
         fitted(est, cls.__name__, "alpha_", "precisions")
         if quantity == "gamma":
             fitted(est, cls.__name__, "sigma_", "by quantity='gamma' the posterior covariance")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._arguments import check_entries, check_real
 from ._display import Display, at_nodes, fitted, inputs
-from ._figures import _circle, _draw_classes, _grid, _labels
+from ._figures import _circle, _draw_classes, _grid, _labels, last_step
 from ._numbers import any_array, real_array
 from ._types import FloatArray
 
@@ -102,10 +102,11 @@ class ProbabilityDisplay(Display):
 
         Parameters
         ----------
-        est : fitted classifier of this package
+        est : fitted classifier of this package, or a pipeline that ends in one
             With two inputs. One on the columns of X has no relevance vectors to circle.
         X : array-like of shape (n, 2)
-            Rows to draw; they need not be those of the fit.
+            Rows to draw; they need not be those of the fit. Of a pipeline they are drawn as its last step
+            sees them.
         y : array-like of shape (n,)
             Their labels, out of ``est.classes_``.
         class_of_interest : label, optional
@@ -130,6 +131,7 @@ class ProbabilityDisplay(Display):
         TypeError, ValueError
             If ``est`` gives no probabilities or has other than two inputs, or the data do not fit it.
         """
+        est, X = last_step(est, X)
         fitted(est, cls.__name__, "predict_proba", "probabilities of classes")
         rows = inputs(est, X, cls.__name__, (2,))
         labels = _labels(y, len(rows), est.classes_)

@@ -101,7 +101,7 @@ def is_flat(est: Any, seen: Seen) -> bool:
     X = _inputs(est, seen)
     if X is None or len(X) < 2 or (changes := est._changes(X[_some_rows(X)])) is None:
         return False
-    scale = np.sqrt(getattr(est, "noise_variance_", 1.0))
+    scale = np.sqrt(getattr(est, "noise_variance_", 1.0) * _unit_of_noise(est))
     with np.errstate(all="ignore"):
         return bool(np.all(np.ptp(changes, axis=0) <= _FLAT * scale))
 
@@ -220,7 +220,12 @@ def _is_noise(est: Any, seen: Seen) -> bool:
     if given is None or seen.y is None:
         return False
     with np.errstate(all="ignore"):
-        return bool(np.all(np.asarray(given) >= seen.y.var(axis=0)))
+        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= seen.y.var(axis=0)))
+
+
+def _unit_of_noise(est: Any) -> float:
+    """Return the variance of y that ``noise_variance=1`` means: with ``y_std`` that of a typical row."""
+    return getattr(est, "_y_variance", None) or 1.0
 
 
 def _unsuited(est: Any, kind: Kind, X: FloatArray | None) -> str | None:

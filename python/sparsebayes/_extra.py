@@ -54,7 +54,7 @@ def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray) -> Any:
         )
     # Data frames have a transform too.
     if hasattr(extra_basis, "transform") and hasattr(extra_basis, "fit"):
-        return clone(extra_basis).fit(X)
+        return clone(extra_basis).fit(X.copy())  # a copy: it may write to what it is given
     if callable(extra_basis):
         return extra_basis
     if not (hasattr(extra_basis, "__len__") or hasattr(extra_basis, "__array__")):
@@ -105,7 +105,6 @@ def _evaluate(fitted: Any, X: FloatArray, n_columns: int | None = None) -> Float
         return np.empty((len(X), 0))
     if isinstance(fitted, str):  # "linear"
         return X
-    view = X.view()
-    view.flags.writeable = False
-    values = fitted.transform(view) if hasattr(fitted, "transform") else called("extra_basis", fitted, view)
+    own = X.copy()  # compiled code may want a buffer that can be written to, and write to it
+    values = fitted.transform(own) if hasattr(fitted, "transform") else called("extra_basis", fitted, own)
     return check_columns("extra_basis", values, len(X), n_columns)

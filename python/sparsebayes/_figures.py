@@ -5,6 +5,7 @@ matplotlib draws them; it is imported only where a picture needs axes of its own
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
@@ -45,6 +46,16 @@ def axes_for(ax: Any, caller: str) -> Any:
     if not all(callable(getattr(ax, name, None)) for name in ("plot", "scatter", "set")):
         raise TypeError(f"ax must be matplotlib Axes or None, got {type(ax).__name__}")
     return ax
+
+
+def last_step(est: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the last step of a fitted pipeline, and X as that step sees it; what is no pipeline as it is."""
+    while hasattr(est, "steps"):
+        check_is_fitted(est)
+        steps, est = est[:-1], est[-1]
+        if X is not None and len(steps) > 0:
+            X = steps.transform(X)
+    return est, X
 
 
 def _new_axes(caller: str, rows: int = 1) -> Any:
@@ -88,9 +99,11 @@ def plot_decision(est: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) 
     Parameters
     ----------
     est : fitted classifier
-        Of this package, with two inputs. One on the columns of X has no relevance vectors to circle.
+        Of this package, with two inputs, or a pipeline that ends in one. One on the columns of X has no
+        relevance vectors to circle.
     X : array-like of shape (n_samples, 2)
-        Rows to draw; they need not be those of the fit.
+        Rows to draw; they need not be those of the fit. Of a pipeline they are drawn as its last step sees
+        them.
     y : array-like of shape (n_samples,)
         Their labels, out of ``est.classes_``.
     ax : matplotlib Axes, optional
@@ -119,6 +132,7 @@ def plot_decision(est: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) 
     >>> y = np.where(X[:, 0] > 0, "right", "left")
     >>> axes = plot_decision(MRVM1().fit(X, y), X, y, ax=Figure().subplots())
     """
+    est, X = last_step(est, X)
     if not (isinstance(est, BaseEstimator) and is_classifier(est) and hasattr(est, "decision_function")):
         raise TypeError(f"plot_decision draws classifiers of this package, got {type(est).__name__}")
     check_is_fitted(est)
@@ -199,7 +213,7 @@ def plot_paths(
 
     Parameters
     ----------
-    est : fitted `MRVM1` or `MRVM2`
+    est : fitted `MRVM1` or `MRVM2`, or a pipeline that ends in one
     X : array-like of shape (n_samples, n_features), optional
         The training data.
     y : array-like of shape (n_samples,), optional
@@ -232,6 +246,8 @@ def plot_paths(
     >>> model = MRVM2().fit(*load_iris(return_X_y=True))
     >>> functions, objective = plot_paths(model, ax=Figure().subplots(2))
     """
+    whole = est
+    est, X = last_step(est, X)
     if not hasattr(est, "log_predictive_likelihood"):
         raise TypeError(f"plot_paths draws an MRVM1 or MRVM2, got {type(est).__name__}")
     check_is_fitted(est)
@@ -251,7 +267,13 @@ def plot_paths(
         axis.plot(np.arange(len(values)), values)
         axis.set_ylabel(label)
     if X is not None and y is not None:
-        stops, accuracy, likelihood = _stopped_early(est, X, y, (X, y) if test is None else test)
+        if test is None:
+            measured = (X, y)
+        elif isinstance(test, (tuple, list)) and len(test) == 2:
+            measured = (last_step(whole, test[0])[1], test[1])
+        else:
+            raise TypeError(f"test must be a pair (X, y) of rows and labels, got {reprlib.repr(test)}")
+        stops, accuracy, likelihood = _stopped_early(est, X, y, measured)
         for axis, values, label in zip(
             axes[2:], (accuracy, likelihood), ("accuracy, %", "log likelihood"), strict=True
         ):
@@ -286,7 +308,7 @@ def relevance_counts(est: Any, X: ArrayLike, y: ArrayLike, cv: Any = None) -> In
     Parameters
     ----------
     est : estimator with kernels
-        Of this package; it need not be fitted, and is left as it is.
+        Of this package, or a pipeline that ends in one; it need not be fitted, and is left as it is.
     X : array-like of shape (n_samples, n_features)
         Data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -315,8 +337,9 @@ def relevance_counts(est: Any, X: ArrayLike, y: ArrayLike, cv: Any = None) -> In
     >>> counts.shape, int(counts.max()) <= 5
     ((150,), True)
     """
-    if not (isinstance(est, BaseEstimator) and "kernel" in est.get_params(deep=False)):
-        raise TypeError(f"relevance_counts takes an estimator with kernels, got {type(est).__name__}")
+    last = est[-1] if hasattr(est, "steps") else est
+    if not (isinstance(last, BaseEstimator) and "kernel" in last.get_params(deep=False)):
+        raise TypeError(f"relevance_counts takes an estimator with kernels, got {type(last).__name__}")
     y = any_array("y", y)
     if y.ndim not in (1, 2):
         raise ValueError(f"y must have one or two dimensions, got shape {y.shape}")
@@ -327,7 +350,7 @@ def relevance_counts(est: Any, X: ArrayLike, y: ArrayLike, cv: Any = None) -> In
         rows = np.arange(len(y))[train]
         with naming("X"):
             X_train, y_train = _safe_split(est, X, y, rows)
-        fitted = clone(est).fit(X_train, y_train)
+        fitted, _ = last_step(clone(est).fit(X_train, y_train))
         if are_given(fitted):
             raise ValueError(
                 "candidates must be None or an integer for relevance_counts, which counts training rows; "

@@ -75,10 +75,15 @@ class InParts(SparseBayesEstimator):
     def _publish_sums(self, n_samples: int) -> None:
         """Publish what depends on the kind of basis; the attributes of the posterior are there."""
 
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _train_anew(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
         chunks = self._parts(X, y, sample_weight)
         if chunks is None:
-            super()._train_anew(X, y, sample_weight)
+            super()._train_anew(X, y, sample_weight, y_std)
+        elif y_std is not None:
+            raise ValueError(
+                "y_std needs the rows in memory; where they are read part by part give weights in proportion "
+                "to 1 / y_std**2 with a mean of 1 as sample_weight, or raise memory_limit"
+            )
         else:
             self._fit_parts(chunks)
 

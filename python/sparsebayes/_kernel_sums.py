@@ -81,8 +81,7 @@ class FixedCentres(KernelBasis):
 
     def _wanted(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
-        centre = check_flag("fit_intercept", self.fit_intercept)
-        scale = measures_inputs(self.kernel, self.gamma, centre=centre)
+        scale = measures_inputs(self.kernel, self.gamma)
         if not _candidates.is_number(asked):
             return None, scale
         room = check_memory_limit(self.memory_limit) // (_SAMPLE_BYTES * n_features)
@@ -154,6 +153,6 @@ def _stand_in(X: FloatArray, n_samples: int) -> Training:
 def _n_columns(extra: Any, X: FloatArray) -> int:
     if isinstance(extra, str):  # "linear"
         return int(X.shape[1])
-    values = np.asarray(called("extra_basis", extra, X))
+    values = np.asarray(called("extra_basis", extra, X.copy()))
     n_columns = values.shape[1] if values.ndim == 2 else 1
     return int(columns_at(extra, X, None, n_columns).shape[1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import reprlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -21,20 +23,15 @@ PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
 def real_array(name: str, values: ArrayLike) -> FloatArray:
     """Return ``values`` as float64, a view where they are that; TypeError, naming them, if no real numbers.
 
-    Neither shape nor finiteness is checked. Objects, such as the decimals of a data base, become floats one
-    by one.
+    Neither shape nor finiteness is checked.
     """
     refuse_mask(name, values)
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must hold real numbers: {error}") from None
-    if array.dtype != object:
+    with naming_column(name, values):
+        try:
+            array = np.asarray(values)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"{name} must hold real numbers: {error}") from None
         return as_float64(name, array)
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must hold real numbers: {error}") from None
 
 
 def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -51,7 +48,8 @@ def as_float64(
 ) -> FloatArray:
     """Return an array of real numbers as float64 that meets what `numpy.require` is to require.
 
-    NumPy would make numbers of dates and texts too, and infinities of long doubles, without a word.
+    NumPy would make numbers of dates and texts too, and infinities of long doubles, without a word. Objects,
+    such as the decimals of a data base, become floats one by one.
 
     Raises
     ------
@@ -60,6 +58,11 @@ def as_float64(
     ValueError
         If it has finite numbers that float64 does not.
     """
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"{name} must hold real numbers: {error}") from None
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float")
     with np.errstate(over="ignore"):
@@ -67,6 +70,83 @@ def as_float64(
     if array.dtype.itemsize > 8 and not np.array_equal(np.isfinite(found), np.isfinite(array)):
         raise ValueError(f"{name} holds numbers beyond those of float64; rescale it")
     return found
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame or an Arrow table; None where not all are texts."""
+    names = getattr(table, "column_names", None)  # Arrow, whose ``columns`` are the columns themselves
+    if names is None:
+        names = getattr(table, "columns", None)
+    if names is None or callable(names) or not all(isinstance(name, str) for name in names):
+        return None
+    return [str(name) for name in names]
+
+
+@contextmanager
+def naming_column(name: str, values: Any) -> Iterator[None]:
+    """Have a complaint about the numbers of a matrix say which column, and which row of it, it is about."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        try:
+            fault = _fault(name, values, error)
+        except Exception:  # values are anything at all: what was wrong is known
+            fault = None
+        if fault is None:
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(fault) from None
+
+
+def _fault(name: str, values: Any, error: Exception) -> str | None:
+    """Say which column of a matrix holds what is no finite number; None if all are finite numbers."""
+    names = column_names(values)
+    table = values if names is not None or hasattr(values, "iloc") else np.asarray(values)
+    if len(table.shape) != 2:
+        return None
+    for j in range(table.shape[1]):
+        column = f"column {j if names is None else repr(names[j])}"
+        entries = np.asarray(_column(table, j))
+        if entries.dtype.kind in "Mm":
+            return (
+                f"{name}: {column} holds dates or times; give numbers, such as the days since the first date"
+            )
+        if entries.dtype.kind == "c":
+            return f"{name}: Complex data not supported; {column} holds complex numbers, give real ones"
+        numbers = entries if entries.dtype.kind in "fiub" else np.array([_number(v) for v in entries])
+        if numbers.dtype == object:
+            row = next(i for i, number in enumerate(numbers) if number is None)
+            value = entries[row]
+            reason, value = ("", str(value)) if isinstance(value, str) else (f" ({error})", value)
+            return (
+                f"{name}: {column} holds {reprlib.repr(value)} in row {row}, which is no real number; "
+                f"give numbers (0 and 1 for two kinds, a column for each of several), or leave it out{reason}"
+            )
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad) > 0:
+            what = "NaN" if np.isnan(numbers[bad[0]]) else "infinity"
+            return (
+                f"Input {name} contains {what} in {column}, row {bad[0]} ({len(bad)} of {len(numbers)} rows)"
+                "; leave such rows out, or fill them in"
+            )
+    return None
+
+
+def _column(table: Any, j: int) -> Any:
+    if hasattr(table, "iloc"):  # pandas
+        return table.iloc[:, j]
+    return table.column(j) if hasattr(table, "column_names") else table[:, j]
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a float, NaN if it is missing; None if it is no number."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return float("nan")
+    if isinstance(value, np.complexfloating):  # float() makes a real number of it, with a warning
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._arguments import check_flag
 from ._base import Trainable
+from ._numbers import column_means
 from ._resolve import is_precomputed, resolve
 from ._types import FloatArray, KernelSpec
-from ._validation import Training
+from ._validation import Training, distinct_rows
 from .kernels import Kernel, Linear
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class OnKernels(Trainable):
@@ -32,18 +37,56 @@ class OnKernels(Trainable):
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of a kernel object: ``kernel__width``.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        kernel = params.get("kernel", self.kernel)
+        inner = [name for name in params if name.startswith("kernel__")]
+        if inner and not isinstance(kernel, Kernel):
+            raise ValueError(
+                f"{inner[0]!r} is a parameter of a kernel object, such as kernels.Gaussian(1.0), and kernel "
+                f"is {kernel!r}; give an object, or set gamma. Of a list set kernel as a whole"
+            )
+        super().set_params(**params)
+        return self
+
     def _resolve(self, training: Training) -> list[Kernel]:
         """Return the kernels asked for, with every parameter known."""
+        centred = check_flag("fit_intercept", self.fit_intercept)
         return resolve(
             self.kernel,
             X=training.X,
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
-            sample_weight=training.weights,
+            sample_weight=training.counts,
             feature_names=getattr(self, "feature_names_in_", None),
-            centre=check_flag("fit_intercept", self.fit_intercept),
+            middle=partial(self._middle, training) if centred else None,
         )
+
+    def _middle(self, training: Training) -> FloatArray:
+        """Return the mean of the centres: what linear kernels subtract beside an intercept.
+
+        So a constant added to a column of X, and of the centres, does not change the model.
+        """
+        centres: FloatArray | None = getattr(self, "candidates_", None)
+        if centres is None:
+            centres = training.at(distinct_rows(training))
+        return column_means(centres, None)
 
     def _as_given(self, kernels: list[Kernel]) -> Kernel | list[Kernel]:
         """Return the kernels as ``kernel_`` has them: a list if ``kernel`` is one."""

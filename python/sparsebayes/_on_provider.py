@@ -286,7 +286,7 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         raise ValueError("candidates must be distinct where rows are not here; take numpy.unique")
     estimator.n_features_in_ = width
     gamma = estimator.gamma
-    if measures_inputs(estimator.kernel, gamma, centre=False):
+    if measures_inputs(estimator.kernel, gamma):
         raise ValueError(
             "gamma='scale' needs the variance of rows that are not here; give a number, or a kernel object"
         )

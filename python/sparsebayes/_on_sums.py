@@ -104,8 +104,8 @@ class OnSums(InParts):
     def _train_on_sums(self, train: Callable[[], None]) -> None:
         self._wholly(train)  # which counts this call: `_wholly` names the line two calls further out
 
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
-        super()._train_anew(X, y, sample_weight)
+    def _train_anew(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
+        super()._train_anew(X, y, sample_weight, y_std)
         self.__dict__.pop("_statistics", None)
 
     def _fit_parts(self, chunks: Chunks) -> None:

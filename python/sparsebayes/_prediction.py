@@ -67,6 +67,7 @@ class KernelRegression(KernelBasis):
         X: ArrayLike,
         return_std: Literal[False] = False,
         *,
+        y_std: ArrayLike | None = None,
         healed: bool = False,
         extra_basis: ArrayLike | None = None,
     ) -> FloatArray: ...
@@ -76,6 +77,7 @@ class KernelRegression(KernelBasis):
         X: ArrayLike,
         return_std: Literal[True],
         *,
+        y_std: ArrayLike | None = None,
         healed: bool = False,
         extra_basis: ArrayLike | None = None,
     ) -> tuple[FloatArray, FloatArray]: ...
@@ -84,6 +86,7 @@ class KernelRegression(KernelBasis):
         X: ArrayLike,
         return_std: bool = False,
         *,
+        y_std: ArrayLike | None = None,
         healed: bool = False,
         extra_basis: ArrayLike | None = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
@@ -103,6 +106,10 @@ class KernelRegression(KernelBasis):
             n_samples).
         return_std : bool, default=False
             Whether to return the predictive standard deviation too.
+        y_std : positive float or array-like of shape (n,), optional
+            Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the
+            variance is ``noise_variance_ * y_std**2``. None: that of the typical training row, ``y_std**2``
+            being the harmonic mean of its squares.
         healed : bool, default=False
             Whether to add a function at each row. Takes about N (n_active + n_features) operations for a row,
             and the training rows: the arrays given to ``fit`` must be unchanged, and a pickled model has to
@@ -127,14 +134,14 @@ class KernelRegression(KernelBasis):
         at = _with(X, extra_basis)
         if not check_flag("healed", healed):
             plain: FloatArray | tuple[FloatArray, FloatArray]
-            plain = super().predict(at, return_std)
+            plain = super().predict(at, return_std, y_std=y_std)
             return plain
         mean, variance = self._healed_moments(at)
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
-        return (
-            (mean, np.sqrt(self.noise_variance_ + variance)) if check_flag("return_std", return_std) else mean
-        )
+        if not check_flag("return_std", return_std):
+            return mean
+        return mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance)
 
     def score(
         self,
@@ -183,7 +190,7 @@ class KernelRegression(KernelBasis):
         for mu, sigma, beta, target in zip(
             mus,
             np.broadcast_to(self.sigma_, (len(mus), *self.sigma_.shape[-2:])),
-            np.broadcast_to(self.beta_, len(mus)),
+            np.broadcast_to(self.beta_ / (self._y_variance or 1.0), len(mus)),
             training.y.reshape(len(training.X), -1).T,
             strict=True,
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -11,7 +12,6 @@ import numpy as np
 
 from ._arguments import check_integer, check_real
 from ._columns import find
-from ._numbers import column_means
 from ._types import FloatArray, IntArray, KernelLike, KernelSpec
 from .kernels import (
     Custom,
@@ -45,11 +45,12 @@ def is_precomputed(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel == "precomputed"
 
 
-def measures_inputs(kernel: KernelSpec, gamma: object, *, centre: bool) -> bool:
-    """Tell whether ``resolve`` will ask for the variance or the mean of the training rows."""
+def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
+    """Tell whether ``resolve`` will ask for the variance of the training rows."""
+    if gamma != "scale":
+        return False
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
-    scales = gamma == "scale" and any(_holds(entry, _has_gamma) for entry in entries)
-    return scales or (centre and any(_holds(entry, _is_not_centred) for entry in entries))
+    return any(_has_gamma(entry) for entry in entries)
 
 
 def resolve(
@@ -61,15 +62,15 @@ def resolve(
     coef0: float = 0.0,
     sample_weight: FloatArray | None = None,
     feature_names: Sequence[str] | None = None,
-    centre: bool = False,
+    middle: Callable[[], FloatArray] | None = None,
 ) -> list[Kernel]:
     """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
 
     ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
     Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
-    ``centre``: linear kernels without an offset of their own get the mean of the rows.
+    ``middle`` returns the offset of linear kernels that have none of their own.
     """
-    inputs = _Inputs(X, sample_weight, feature_names, gamma, centre)
+    inputs = _Inputs(X, sample_weight, feature_names, gamma, middle)
     _ = inputs.gamma
     degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
     entries: Sequence[Any] = kernel if isinstance(kernel, (list, tuple)) else [kernel]
@@ -89,11 +90,10 @@ class _Inputs:
     weights: FloatArray | None
     names: Sequence[str] | None
     given_gamma: float | str
-    centre: bool
+    middle: Callable[[], FloatArray] | None
 
     def linear(self) -> Linear:
-        """Return a linear kernel about the mean of the rows, if it is to be centred."""
-        return Linear(tuple(column_means(self.X, self.weights).tolist())) if self.centre else Linear()
+        return Linear() if self.middle is None else Linear(tuple(self.middle().tolist()))
 
     @cached_property
     def gamma(self) -> float:
@@ -101,7 +101,9 @@ class _Inputs:
 
     def at(self, columns: IntArray) -> _Inputs:
         names = None if self.names is None else [self.names[column] for column in columns]
-        return replace(self, X=self.X[:, columns], names=names)
+        whole = self.middle
+        middle = None if whole is None else lambda: whole()[columns]
+        return replace(self, X=self.X[:, columns], names=names, middle=middle)
 
 
 def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, float]) -> Kernel:
@@ -116,7 +118,7 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     if _is_not_centred(kernel):
         return inputs.linear()
     if isinstance(kernel, Kernel):
-        return kernel
+        return copy(kernel)  # a fitted model keeps its kernel when `set_params` changes the one given
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
@@ -133,18 +135,11 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     )
 
 
-def _holds(kernel: Any, what: Callable[[Any], bool]) -> bool:
-    """Tell whether this kernel, or one that it is made of, is ``what``."""
-    if isinstance(kernel, OnColumns):
-        return _holds(kernel.kernel, what)
-    if isinstance(kernel, (Sum, Product)):
-        return any(
-            _holds(part, what) for part in (kernel.terms if isinstance(kernel, Sum) else kernel.factors)
-        )
-    return what(kernel)
-
-
 def _has_gamma(kernel: Any) -> bool:
+    if isinstance(kernel, OnColumns):
+        return _has_gamma(kernel.kernel)
+    if isinstance(kernel, (Sum, Product)):
+        return any(map(_has_gamma, kernel.terms if isinstance(kernel, Sum) else kernel.factors))
     return isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid")
 
 

@@ -1,4 +1,4 @@
-"""What ``verbose`` shows on standard error: tqdm's bars, or a line where tqdm is not installed.
+"""What ``verbose`` shows: a line of a notebook; elsewhere, on standard error, a bar of tqdm, or a line.
 
 The only file that names tqdm, and late: who wants nothing shown does not load it.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
@@ -70,7 +73,9 @@ class Screen(Protocol):
 
 
 def open_screen(work: Work) -> Screen | None:
-    """Return what shows a piece of work; None if there is no standard error."""
+    """Return what shows a piece of work; None if there is neither a notebook nor a standard error."""
+    if _is_notebook():
+        return _Cell()
     if sys.stderr is None:  # a program without a console
         return None
     kind = _kind_of_bar()
@@ -79,13 +84,55 @@ def open_screen(work: Work) -> Screen | None:
 
 @cache
 def _kind_of_bar() -> Any:
-    """Return tqdm's class for this terminal or notebook; None if tqdm is not installed."""
+    """Return tqdm's class; None if tqdm is not installed."""
     try:
-        from tqdm.auto import tqdm
+        from tqdm import tqdm
     except ImportError:
         return None
     # Without the thread that redraws bars nobody updates: it would outlive the fit.
     return type("tqdm", (tqdm,), {"monitor_interval": 0})
+
+
+#: What shows the line of the fit that is on its way, by "line".
+_LINE: ContextVar[dict[str, Any]] = ContextVar("_LINE")
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Have all work within, the parts of one fit, leave one line in a notebook: how the last part ended."""
+    token = _LINE.set({})
+    try:
+        yield
+    finally:
+        _LINE.reset(token)
+
+
+def _is_notebook() -> bool:
+    """Tell whether there is more than a stream of characters to write to."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+class _Cell:
+    """A line of the output of a notebook's cell, replaced as work goes on: what is saved says how it ended.
+
+    A widget would be saved as it was when it began, and carriage returns as lines of their own.
+    """
+
+    def __init__(self) -> None:
+        self._fit = _LINE.get({})
+
+    def show(self, state: State) -> None:
+        from IPython.display import display
+
+        line = {"text/plain": state.line}
+        if "line" in self._fit:
+            self._fit["line"].update(line, raw=True)
+        else:
+            self._fit["line"] = display(line, raw=True, display_id=True)
+
+    def close(self) -> None:
+        pass  # what was shown last stays
 
 
 class _Line:

@@ -188,6 +188,8 @@ def _(est: SparseBayesEstimator) -> ServedModel:
         else:
             uncertainty, covariances = "shared", [est.sigma_]
     noise = getattr(est, "noise_variance_", None)
+    if noise is not None:
+        noise = noise * (1.0 if est._y_variance is None else est._y_variance)  # that of the typical row
     return ServedModel(
         **_common(est),
         flat=est.mu_.ndim == 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -145,6 +145,15 @@ class Settings:
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
 
+    def with_noise_of(self, variance: float) -> Settings:
+        """Return the settings where noise is measured in units of this variance: beta times it, too."""
+        given, (shape, rate) = self.noise_variance, self.noise_prior
+        return replace(
+            self,
+            noise_variance=None if given is None else given * variance,
+            noise_prior=(shape, rate * variance),
+        )
+
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
         keywords = dict(vars(self))
@@ -188,6 +197,8 @@ class Problem:
     exchanges: bool = False
     #: Whether the fit maximised the Laplace evidence itself.
     exact: bool = False
+    #: What the log evidence has beside that of the weights, where these are known precisions.
+    log_evidence_of_weights: float = 0.0
 
 
 @dataclass(frozen=True)

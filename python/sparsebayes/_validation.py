@@ -15,8 +15,26 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from ._numbers import PLAIN, as_float64, refuse_mask
+from ._numbers import PLAIN, as_float64, naming_column, refuse_mask
 from ._types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class KnownNoise:
+    """Known standard deviations of targets, up to a common factor, as weights that add up to the rows.
+
+    With counts c_n and targets of variance sigma^2 s_n^2 the weights are c_n v_n, v_n = ``variance`` / s_n^2,
+    where ``variance`` is such that their sum is that of c_n. The noise precision of a row of weight 1 is then
+    1 / (sigma^2 ``variance``), and all that counts rows by the sum of weights is right as it stands. The log
+    evidence of rows that count w_n lacks sum_n c_n ln(v_n) / 2.
+    """
+
+    #: What each row counts; None: once.
+    counts: FloatArray | None
+    #: Mean of s_n^2, the harmonic one: what a row of weight 1 has.
+    variance: float
+    #: What the log evidence lacks.
+    log_evidence: float
 
 
 @dataclass(frozen=True)
@@ -33,6 +51,13 @@ class Training:
     rows: IntArray
     #: Rows in the data given.
     n_samples: int
+    #: What `weights` are made of where standard deviations of the targets are known.
+    noise: KnownNoise | None = None
+
+    @property
+    def counts(self) -> FloatArray | None:
+        """What each row counts, whatever its noise; None: once."""
+        return self.weights if self.noise is None else self.noise.counts
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return these rows of X, counted as in the data given."""
@@ -50,6 +75,7 @@ def check_training(
     reset: bool = True,
     outputs: bool = False,
     unread: bool = False,
+    y_std: ArrayLike | None = None,
 ) -> Training:
     """Check training data: numbers, finite, shapes that agree, weights that make sense.
 
@@ -73,7 +99,45 @@ def check_training(
         values, target, weights = values[rows], target[rows], weights[rows]
     if weights is not None and (weights == 1.0).all():
         weights = None
-    return Training(values, target, weights, rows, n)
+    if y_std is None:
+        return Training(values, target, weights, rows, n)
+    if target.ndim == 2:
+        raise ValueError("y_std must be None where y has several columns; fit each column with its own")
+    known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
+    return Training(values, target, weights, rows, n, known)
+
+
+def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
+    """Check standard deviations of targets: one per row (or one for all), positive and finite."""
+    with naming("y_std"):
+        refuse_mask("y_std", y_std)
+        given = np.full(n_samples, y_std) if isinstance(y_std, Number) else y_std
+        stds = as_float64("y_std", check_array(given, dtype="numeric", ensure_2d=False, input_name="y_std"))
+        if stds.shape != (n_samples,):
+            raise ValueError(f"y_std must have the shape ({n_samples},), one per row, got {stds.shape}")
+        if not (stds > 0.0).all():
+            raise ValueError(
+                f"y_std must be positive, got {stds.min():g}; give a target that is known exactly a small "
+                "one, and leave rows out by sample_weight=0"
+            )
+        return stds
+
+
+def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
+    """Return what is known of the noise, and the weights of the rows; None where all are 1."""
+    c = np.ones(len(stds)) if counts is None else counts
+    least = float(stds.min())
+    precisions = (least / stds) ** 2
+    factor = float(c.sum() / (c @ precisions))
+    variance = least**2 * factor
+    if not (precisions.min() >= 1e-200 and 1e-200 <= variance <= 1e200):
+        raise ValueError(
+            f"y_std must lie between 1e-100 and 1e100, and within a factor of 1e100, got {least:g} to "
+            f"{stds.max():g}; rescale y and y_std"
+        )
+    precisions *= factor
+    known = KnownNoise(counts, variance, 0.5 * float(c @ np.log(precisions)))
+    return known, None if counts is None and (precisions == 1.0).all() else c * precisions
 
 
 def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
@@ -83,8 +147,9 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
     refuse_mask("y", y)
     target = _columns(y) if outputs else column_or_1d(y, warn=True)
     if not labels:
-        target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
-        return as_float64("y", target).copy(order="C")
+        with naming_column("y", y):
+            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
+            return as_float64("y", target).copy(order="C")
     assert_all_finite(target, input_name="y")
     if not _are_few_integers(target):
         check_classification_targets(target)
@@ -160,8 +225,17 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) 
                 return X
             checked: FloatArray = validate_data(estimator, X, reset=False, skip_check_array=True)
             return checked
-        values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
-        return as_float64("X", values, PLAIN)
+        with naming_column("X", X):
+            values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
+            return check_finite("X", values, PLAIN)
+
+
+def check_finite(name: str, values: NDArray[Any], requirements: Any = ()) -> FloatArray:
+    """Return what scikit-learn has checked as float64, and check what it has not: objects of a table."""
+    numbers = as_float64(name, values, requirements)
+    if values.dtype == object:
+        assert_all_finite(numbers, input_name=name)
+    return numbers
 
 
 def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGuard[FloatArray]:
@@ -196,10 +270,11 @@ def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
     """Check rows of a design, maybe none; return them as finite float64 in C or Fortran order."""
     with naming(name):
         refuse_mask(name, values)
-        rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+        with naming_column(name, values):
+            rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+            rows = check_finite(name, rows, ("ALIGNED", "ENSUREARRAY"))
         if rows.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
-        rows = as_float64(name, rows, ("ALIGNED", "ENSUREARRAY"))
         return rows if rows.flags.forc else np.ascontiguousarray(rows)
 
 
@@ -259,8 +334,9 @@ def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | No
     """Check columns of numbers: finite, ``n_rows`` of them, and as many columns as the fit had."""
     with naming(name):
         refuse_mask(name, values)
-        columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
-        columns = as_float64(name, columns, PLAIN)
+        with naming_column(name, values):
+            columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
+            columns = check_finite(name, columns, PLAIN)
         if len(columns) != n_rows:
             raise ValueError(
                 f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}. In a "

@@ -11,6 +11,7 @@ from ._news import LOG, Glance, News
 from ._numbers import asked_to_stop
 from ._screen import Part, State, Work
 from ._types import Callback, StepRecord, Sweep
+from ._validation import KnownNoise
 
 
 class Watch:
@@ -31,6 +32,7 @@ class Watch:
         n_basis: int,
         stopped: bool = False,
         n_rows: int = 0,
+        noise: KnownNoise | None = None,
     ) -> None:
         self._name = name
         self._callback = callback
@@ -40,6 +42,10 @@ class Watch:
         self._n_fits = n_fits
         self._n_basis = n_basis
         self._n_rows = n_rows
+        # What is reported is in units of the standard deviations known, where there are any.
+        self._more_evidence, self._variance = (
+            (0.0, 1.0) if noise is None else (noise.log_evidence, noise.variance)
+        )
         self._sweep_began = 0.0
         self._fit = 0
         self.stopped = stopped
@@ -69,10 +75,10 @@ class Watch:
             status,
             n_iter,
             n_active,
-            log_evidence,
+            log_evidence + self._more_evidence,
         )
         if self._news.is_shown:
-            self._news.end(self._state(n_iter, n_active, log_evidence, f", {status}"))
+            self._news.end(self._state(n_iter, n_active, log_evidence + self._more_evidence, f", {status}"))
 
     def _step(
         self,
@@ -87,13 +93,14 @@ class Watch:
     ) -> bool:
         if self.stopped:
             return True
+        evidence += self._more_evidence
         sweep = None if swept is None else self._sweep(*swept)
         if self._news.is_due or (sweep is not None and sweep.candidates == 0):
             self._news.tell(self._state(iteration, n_active, evidence, "", sweep))
         if self._callback is not None:
             # A softmax counts the functions of one class after those of another.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
-            noise = 1.0 / beta if self._has_noise else None
+            noise = 1.0 / (beta * self._variance) if self._has_noise else None
             record = StepRecord(iteration, action, index, gain, evidence, n_active, noise, sweep)
             self.stopped = asked_to_stop(self._callback, record)
         return self.stopped

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
-from ._figures import plot_decision, plot_paths, plot_stability, relevance_counts
+from ._figures import last_step, plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
@@ -90,6 +90,7 @@ def certificate(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
+    y_std: ArrayLike | None = None,
     exchanges: bool | None = None,
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
@@ -100,13 +101,15 @@ def certificate(
 
     Parameters
     ----------
-    est : fitted estimator of this package
+    est : fitted estimator of this package, or a pipeline that ends in one
     X : array-like of shape (n_samples, n_features)
         The training data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         The training targets or labels.
     sample_weight : array-like of shape (n_samples,), optional
         The weights of the fit.
+    y_std : array-like of shape (n_samples,), optional
+        The standard deviations of the targets, if the fit had them.
     exchanges : bool, optional
         Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
         other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own,
@@ -154,9 +157,13 @@ def certificate(
     >>> found.max_log_alpha_change < 1e-5, found.max_gain_outside < 1e-6
     (True, True)
     """
+    est, X = last_step(est, X)
     if not hasattr(est, "_problems"):
         raise TypeError(f"est must be a fitted estimator of this package, got {est!r}")
-    fits = [_certify(problem, exchanges) for problem in est._problems(X, y, sample_weight)]
+    known = {} if y_std is None else {"y_std": y_std}
+    if known and not hasattr(est, "_y_variance"):
+        raise ValueError(f"y_std must be None: a fit of {type(est).__name__} has none")
+    fits = [_certify(problem, exchanges) for problem in est._problems(X, y, sample_weight, **known)]
     gains = [fit.max_gain_exchange for fit in fits if fit.max_gain_exchange is not None]
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
@@ -240,7 +247,9 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         max_gain_outside=max_gain,
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
-        log_marginal_likelihood=fit.log_evidence + constants(problem, float(w.sum())),
+        log_marginal_likelihood=fit.log_evidence
+        + constants(problem, float(w.sum()))
+        + problem.log_evidence_of_weights,
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
         max_gain_exchange=_exchanges(problem, exchanges, fit, (S, Q), (Phi, t, w)),

@@ -1,13 +1,20 @@
 r"""Kernels: what they are, how they combine, and their values in plain NumPy.
 
-A kernel object is immutable, hashable and picklable; ``kernel(X, Z)`` is its matrix of values. ``+`` and
-``*`` combine kernels into sums and products:
+Kernel objects compare by value and are hashable and picklable; ``kernel(X, Z)`` is the matrix of values.
+``+`` and ``*`` combine kernels into sums and products:
 
 >>> from sparsebayes.kernels import Gaussian, Linear
 >>> Gaussian(2.0) + Linear() * Gaussian([1.0, 5.0])
 Gaussian(width=2.0) + Linear() * Gaussian(width=(1.0, 5.0))
 
-``OnColumns`` evaluates a kernel on some of the columns only.
+``OnColumns`` evaluates a kernel on some of the columns only. Parameters have names, which a grid search
+takes:
+
+>>> from sklearn.model_selection import GridSearchCV
+>>> from sparsebayes import RVR
+>>> search = GridSearchCV(RVR(Gaussian(1.0) + Linear()), {"kernel__k1__width": [0.5, 1.0, 2.0]})
+>>> Gaussian(1.0).set_params(width=3.0)
+Gaussian(width=3.0)
 
 Unlike in a support vector machine a kernel need not be positive definite here: it only makes the basis
 functions :math:`\phi_n(x) = k(x, x_n)` of a linear model (Tipping 2001, section 2).
@@ -189,8 +196,9 @@ class Linear(Kernel):
     Parameters
     ----------
     offset : sequence of float, one per input, optional
-        None: 0; but an estimator with ``fit_intercept=True`` puts the mean of the training rows there, so
-        that a constant added to a column of X does not change the model.
+        None: 0; but an estimator with ``fit_intercept=True`` puts the mean of its centres there, of the
+        distinct training rows unless ``candidates`` are given, so that a constant added to a column of X does
+        not change the model.
 
     Raises
     ------

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
 from ._arguments import check_file, check_flag, check_n_jobs
-from ._numbers import real_array
+from ._numbers import PLAIN, column_names, naming_column, real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class Predictor:
@@ -91,7 +94,7 @@ class Predictor:
 
     def __reduce__(self) -> tuple[Callable[[bytes], Predictor], tuple[bytes]]:
         """Return what a pickle holds: the bytes of a model file."""
-        return _from_bytes, (self.to_bytes(),)
+        return Predictor.from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:
         """Return what it is, in a line."""
@@ -107,7 +110,8 @@ class Predictor:
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-            Rows. Columns of a data frame are checked against the names that the fit saw.
+            Rows: an array of any layout and type of number, a data frame, or an Arrow table, whose columns
+            must have the names that the fit saw.
         n_jobs : int, optional
             Threads for large batches; None or -1: one per core.
 
@@ -120,10 +124,9 @@ class Predictor:
         TypeError, ValueError
             If X is no finite numeric matrix with the columns that the fit saw.
         """
-        rows, n_threads = self._rows(X), check_n_jobs(n_jobs)
         if self.classes_ is None:
-            return self._shaped(self._core.predict(rows, n_threads=n_threads))
-        labels: NDArray[Any] = self.classes_[self._core.classify(rows, n_threads=n_threads)]
+            return self._shaped(self._answer(self._core.predict, X, n_jobs))
+        labels: NDArray[Any] = self.classes_[self._answer(self._core.classify, X, n_jobs)]
         return labels
 
     def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -144,7 +147,7 @@ class Predictor:
         TypeError, ValueError
             As for ``predict``, and if the model predicts classes.
         """
-        mean, std = self._core.predict_std(self._rows(X), n_threads=check_n_jobs(n_jobs))
+        mean, std = self._answer(self._core.predict_std, X, n_jobs)
         return self._shaped(mean), self._shaped(std)
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
@@ -168,7 +171,8 @@ class Predictor:
         """
         if self.classes_ is None:
             raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
-        return self._core.predict(self._rows(X), n_threads=check_n_jobs(n_jobs))
+        probabilities: FloatArray = self._answer(self._core.predict, X, n_jobs)
+        return probabilities
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return linear predictors, as the estimator's ``decision_function``.
@@ -188,7 +192,7 @@ class Predictor:
         TypeError, ValueError
             As for ``predict``.
         """
-        values = self._core.decision(self._rows(X), n_threads=check_n_jobs(n_jobs))
+        values: FloatArray = self._answer(self._core.decision, X, n_jobs)
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_one(self, x: ArrayLike, return_std: bool = False) -> Any:
@@ -214,8 +218,8 @@ class Predictor:
         TypeError, ValueError
             If x does not hold ``n_features_in_`` finite numbers.
         """
-        if type(x) is not np.ndarray or x.dtype != np.float64 or not x.flags.c_contiguous:
-            x = np.ascontiguousarray(real_array("x", x))
+        if type(x) is not np.ndarray or x.dtype != np.float64 or not x.flags.carray:
+            x = np.require(real_array("x", x), np.float64, PLAIN)
         if x.ndim != 1:
             raise ValueError(f"x must be one row, of shape ({self.n_features_in_},); got shape {x.shape}")
         if not isinstance(return_std, bool):
@@ -241,8 +245,8 @@ class Predictor:
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             raise TypeError(f"out must be an ndarray of float64, got {_kind(out)}")
-        if not (out.flags.c_contiguous and out.flags.writeable):
-            raise ValueError("out must be writeable and in C order; pass np.empty(shape)")
+        if not out.flags.carray:  # aligned, writeable, in C order
+            raise ValueError("out must be aligned, writeable and in C order; pass np.empty(shape)")
         rows = self._rows(X)
         if np.may_share_memory(rows, out):
             rows = rows.copy()
@@ -252,7 +256,8 @@ class Predictor:
         table = out[:, np.newaxis] if out.ndim == 1 else out
         if table.ndim != 2:
             raise ValueError(f"out must have one or two dimensions, got shape {out.shape}")
-        self._core.predict_into(rows, table, n_threads=check_n_jobs(n_jobs))
+        with naming_column("X", X):
+            self._core.predict_into(rows, table, n_threads=check_n_jobs(n_jobs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, whole or not at all: a file that was there stays until the new one is complete.
@@ -269,16 +274,47 @@ class Predictor:
         TypeError, ValueError
             If ``path`` is no path.
         """
-        self._core.save(check_file("path", path))
+        path = check_file("path", path)
+        with _complaints(path):
+            self._core.save(path)
 
     def to_bytes(self) -> bytes:
-        """Return what `save` writes."""
+        """Return what `save` writes; `from_bytes` makes a predictor of it."""
         return self._core.to_bytes()
 
+    @classmethod
+    def from_bytes(cls, content: bytes | bytearray | memoryview) -> Predictor:
+        """Return the predictor that `to_bytes`, or a model file, holds.
+
+        Parameters
+        ----------
+        content : bytes-like
+            Checked like a file: see `sparsebayes.load`.
+
+        Returns
+        -------
+        Predictor
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not bytes; if they are no model, a broken one, or one of a later version.
+        """
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(f"content must be bytes, as to_bytes returns them, got {type(content).__name__}")
+        with _complaints():
+            return cls(_core.Predictor.from_bytes(bytes(content)))
+
+    def _answer(self, method: Callable[..., Any], X: ArrayLike, n_jobs: int | None) -> Any:
+        """Return what a method of the core answers for these rows."""
+        rows, n_threads = self._rows(X), check_n_jobs(n_jobs)
+        with naming_column("X", X):
+            return method(rows, n_threads=n_threads)
+
     def _rows(self, X: ArrayLike) -> FloatArray:
-        names = getattr(X, "columns", None)
-        if names is not None and self.feature_names_in_ is not None:
-            got, expected = [str(name) for name in names], self.feature_names_in_.tolist()
+        got = column_names(X)
+        if got is not None and self.feature_names_in_ is not None:
+            expected = self.feature_names_in_.tolist()
             if got != expected:
                 raise ValueError(f"X must have the columns {expected}, in this order; got {got}")
         rows = real_array("X", X)
@@ -287,7 +323,7 @@ class Predictor:
                 f"X must be a matrix of shape (n, {self.n_features_in_}), got shape {rows.shape}; for a "
                 "single row use predict_one"
             )
-        return np.ascontiguousarray(rows)
+        return np.require(rows, np.float64, PLAIN)
 
     def _shaped(self, values: FloatArray) -> FloatArray:
         return values[:, 0] if self._flat else values
@@ -301,7 +337,8 @@ def load(path: str | os.PathLike[str]) -> Predictor:
     Parameters
     ----------
     path : str or path-like
-        As written by ``save`` of an estimator or a `Predictor`, here or by any earlier version.
+        As written by ``save`` of an estimator or a `Predictor`, here or by any earlier version. For the
+        content of a file there is `Predictor.from_bytes`.
 
     Returns
     -------
@@ -315,11 +352,36 @@ def load(path: str | os.PathLike[str]) -> Predictor:
         If ``path`` is no path; if it is not a model file, or a broken one, or of a later version than this
         library knows.
     """
-    return Predictor(_core.Predictor.load(check_file("path", path)))
+    if isinstance(path, (bytes, bytearray, memoryview)):
+        raise TypeError("path must be a path, got bytes; Predictor.from_bytes takes the content of a file")
+    path = check_file("path", path)
+    with _complaints(path):
+        return Predictor(_core.Predictor.load(path))
 
 
-def _from_bytes(content: bytes) -> Predictor:
-    return Predictor(_core.Predictor.from_bytes(content))
+#: What the core's messages quote out of a file: values and names that are not those of a model.
+_QUOTED: Final = (
+    (re.compile(r"(safetensors file: \w+).*", re.DOTALL), r"\1"),
+    (re.compile(r"(invalid type|invalid value|unknown variant|unknown field).*(?=, )", re.DOTALL), r"\1"),
+    (re.compile(r"table .* must be of type", re.DOTALL), "tables must be of type"),
+)
+
+
+@contextmanager
+def _complaints(path: str | None = None) -> Iterator[None]:
+    """See to it that errors name the file as Python's own do, and quote nothing of what is in it."""
+    try:
+        yield
+    except OSError as error:
+        number = errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno
+        if number is None or path is None:
+            raise
+        raise OSError(number, os.strerror(number), path) from None
+    except ValueError as error:
+        message = str(error)
+        for pattern, rest in _QUOTED:
+            message = pattern.sub(rest, message)
+        raise ValueError(message) from None
 
 
 def _names(names: list[str] | None) -> NDArray[Any] | None:
@@ -345,11 +407,11 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
             labels = np.array(values, dtype=widest).astype(dtype)
             # Older versions of it make numbers that do not fit into others.
             if labels.tolist() != values:
-                raise ValueError(f"{dtype} cannot hold {values}")
+                raise ValueError(f"{dtype} does not hold them")
             return _frozen(labels)
-    except (AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the labels of the classes are not of their type: {error}") from None
-    raise ValueError(f"labels of type {classes['dtype']!r} are none that a model can have")
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        raise ValueError("the labels of the classes are not of their type") from None
+    raise ValueError("labels of such a type are none that a model can have")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -53,7 +53,9 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
-    def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
+    def fit(
+        self, X: Data, y: Target = None, sample_weight: Target = None, y_std: ArrayLike | None = None
+    ) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -70,8 +72,14 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
             single column counts as no second dimension. None with chunks; for data of Arrow the name of the
             target column, and all columns but those of y and sample_weight are inputs.
         sample_weight : array-like of shape (n_samples,), or str, optional
-            Weight of each row: 2 counts like two equal rows, 0 like none. For data of Arrow the name of a
-            column.
+            Weight of each row: 2 counts like two equal rows, 0 like none, so that the sum of weights is the
+            number of rows. For data of Arrow the name of a column. Where targets differ in how precise they
+            are, give ``y_std`` in place of weights.
+        y_std : array-like of shape (n_samples,), optional
+            Known standard deviation of each target, up to a common factor: target n has noise of variance
+            ``noise_variance_ * y_std[n]**2``. The factor is estimated; with ``noise_variance=1.0`` it is 1.
+            The unit does not matter. With both, a row of ``sample_weight`` 2 counts like two equal rows of
+            that standard deviation. Rows in memory, y of one column and a Gaussian likelihood only.
 
         Returns
         -------
@@ -96,7 +104,7 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
             If the inputs of a kernel with one scale for all have spreads that differ more than a
             thousandfold.
         """
-        self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight, **({} if y_std is None else {"y_std": y_std}))
         return self
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
@@ -117,10 +125,16 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         self.noise_variance_ = 1.0 / self.beta_
 
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
+    ) -> FloatArray: ...
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
-    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, with error bars if wanted.
 
         The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
@@ -133,6 +147,10 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
             n_samples).
         return_std : bool, default=False
             Whether to return the predictive standard deviation too.
+        y_std : positive float or array-like of shape (n,), optional
+            Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the
+            variance is ``noise_variance_ * y_std**2``. None: that of the typical training row, ``y_std**2``
+            being the harmonic mean of its squares.
 
         Returns
         -------
@@ -150,7 +168,7 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        return mean if variance is None else (mean, np.sqrt(self.noise_variance_ + variance))
+        return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
 
 
 class RVR(KernelSums, _Regression):
@@ -243,7 +261,7 @@ class RVR(KernelSums, _Regression):
     n_jobs : int, optional
         Threads; None or -1: one per core. The result does not depend on it.
     verbose : int, default=0
-        1: a progress bar on standard error or in the notebook, if tqdm is installed; else a line.
+        1: a progress bar on standard error, if tqdm is installed, else a line; in a notebook one line.
     callback : callable, optional
         Called with a `sparsebayes.StepRecord` after each step; returning True stops the fit with the model as
         it then is, and ``status_`` ``"stopped"``.
@@ -260,7 +278,7 @@ class RVR(KernelSums, _Regression):
     sigma_ : ndarray of shape (n_active, n_active)
         Posterior covariance of the weights.
     beta_, noise_variance_ : float
-        Noise precision and its inverse.
+        Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``.
     log_marginal_likelihood_ : float
         Log evidence in nats, constants included.
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
@@ -624,10 +642,16 @@ class SparseBayesRegressor(Streaming, _Regression):
             del self.beta_, self.noise_variance_
 
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
+    ) -> FloatArray: ...
     @overload
-    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
-    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, with error bars if wanted.
 
         Gaussian likelihood: mean :math:`m = \mu^T \phi(x)` and variance :math:`\beta^{-1} + v` with
@@ -641,6 +665,10 @@ class SparseBayesRegressor(Streaming, _Regression):
             Values of the basis functions.
         return_std : bool, default=False
             Whether to return the predictive standard deviation too.
+        y_std : positive float or array-like of shape (n,), optional
+            Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the
+            variance is ``noise_variance_ * y_std**2``. None: that of the typical training row, ``y_std**2``
+            being the harmonic mean of its squares.
 
         Returns
         -------
@@ -659,7 +687,9 @@ class SparseBayesRegressor(Streaming, _Regression):
         return_std = check_flag("return_std", return_std)
         if hasattr(self, "beta_"):
             # Two calls, for the sake of the overloads.
-            return super().predict(X, return_std=True) if return_std else super().predict(X)
+            return super().predict(X, return_std=True, y_std=y_std) if return_std else super().predict(X)
+        if y_std is not None:
+            raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
         means, variances = self._moments(X, variance=return_std)
         mean = means[:, 0]
         # Far from the data a count may well be expected to be infinite.

@@ -52,7 +52,7 @@ def three() -> tuple[NDArray[np.float64], NDArray[np.str_]]:
 @pytest.fixture
 def without_tqdm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Progress as it is shown where tqdm is not installed."""
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setitem(sys.modules, "tqdm", None)
     _screen._kind_of_bar.cache_clear()
     yield
     _screen._kind_of_bar.cache_clear()

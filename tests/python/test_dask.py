@@ -183,6 +183,23 @@ def test_dictionaries_of_several_kernels_and_columns_beside_them():
         assert model.extra_coef_.shape == (1, 2)
 
 
+@pytest.mark.parametrize("ours", [DaskRVR, DaskRVC])
+def test_offsets_of_linear_kernels_and_columns_do_not_show(ours):
+    X, y, w, centres = waves(4)
+    y = y + 0.05 * X[:, 0] if ours is DaskRVR else y + 0.05 * X[:, 0] > 0.1
+    kernel, settings = [Gaussian(2.5), Linear()], {"extra_basis": "linear", "tol": 1e-9}
+    near, far = (
+        ours(kernel, candidates=centres + offset, **settings).fit(*collections(X + offset, y, w, (300, 400)))
+        for offset in (0.0, 2.0**20)
+    )
+    np.testing.assert_array_equal(far.active_, near.active_)
+    assert far.log_marginal_likelihood_ == pytest.approx(near.log_marginal_likelihood_, rel=1e-6)
+    method = "predict" if ours is DaskRVR else "decision_function"
+    np.testing.assert_allclose(
+        getattr(far, method)(X + 2.0**20), getattr(near, method)(X), rtol=1e-5, atol=1e-5
+    )
+
+
 def test_an_update_by_another_scheme():
     X, y, _, centres = waves(11)
     settings = {"candidates": centres[:15], "gamma": 0.1, "scheme": "mackay", "noise_variance": 0.02}

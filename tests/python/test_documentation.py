@@ -7,11 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+import sparsebayes
 
 # Pages are written for the packages of `requirements/dev.txt`; where these are not, nothing of this runs.
 mpl = pytest.importorskip("matplotlib")
@@ -181,3 +184,16 @@ def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as failure:
         run(third, page, namespace)
     assert failure.traceback[-1].lineno == 11
+
+
+def test_dir_lists_the_public_names_alone() -> None:
+    # In a process of its own, where all that an estimator needs has been loaded and nothing else.
+    code = (
+        "import sparsebayes as s; s.RVR().fit([[0.0], [1.0], [2.5]], [0.0, 1.0, 0.0]); "
+        "print(*(n for n in dir(s) if not n.startswith('__') or n == '__version__'))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert set(shown.stdout.split()) == {*sparsebayes.__all__, "dask"}
+    assert all(hasattr(sparsebayes, name) for name in sparsebayes.__all__)

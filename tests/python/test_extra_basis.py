@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
@@ -354,15 +354,30 @@ def test_bad_columns_at_prediction_are_refused(surface):
         RVR(WIDE, extra_basis=growing).fit(X, y).predict(X[:4])
 
 
-def test_functions_cannot_change_X(surface):
-    X, y = surface
+class Squares(BaseEstimator):
+    """A transformer that writes to all that it is given."""
 
-    def careless(X):
-        X[0] = 0.0
+    def fit(self, X, y=None):
+        X[:] = np.nan
+        return self
+
+    def transform(self, X):
+        X *= X
         return X
 
-    with pytest.raises(ValueError, match="read-only"):
-        RVR(WIDE, extra_basis=careless).fit(X, y)
+
+@pytest.mark.parametrize("extra", [lambda X: Squares().transform(X), Squares()])
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_functions_may_write_to_what_they_are_given(extra, in_parts, surface):
+    X, y = surface
+    if in_parts and isinstance(extra, Squares):
+        pytest.skip("a transformer is fitted to rows in memory")
+    data, centres = X.copy(), X[:20].copy()
+    chunks = [(data, y)] if in_parts else data
+    model = RVR(WIDE, candidates=centres, extra_basis=extra).fit(chunks, None if in_parts else y)
+    expected = RVR(WIDE, candidates=centres, extra_basis=lambda X: X**2).fit(X, y)
+    np.testing.assert_allclose(model.predict(data), expected.predict(X), rtol=1e-7)
+    np.testing.assert_array_equal(data, X)
 
 
 @pytest.mark.parametrize(

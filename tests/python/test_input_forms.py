@@ -1,7 +1,11 @@
 """Arrays of any layout and type give the same model, and are never changed."""
 
+import warnings
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
@@ -52,6 +56,60 @@ def test_every_form_of_input_gives_the_same_bits(kind, form):
     np.testing.assert_allclose(model.score(X_form, y_form, weights_form), score, rtol=1e-14)
     for given, original in ((X_form, X), (y_form, Y), (weights_form, WEIGHTS)):
         np.testing.assert_array_equal(contents(given), original)
+
+
+#: Forms that have names of columns.
+TABLES = {
+    "data frame": lambda a: pd.DataFrame(a, columns=list("abc")),
+    "nullable data frame": lambda a: pd.DataFrame(a, columns=list("abc")).convert_dtypes(),
+    "Arrow table": lambda a: pa.table({name: a[:, j] for j, name in enumerate("abc")}),
+    "Arrow table in chunks": lambda a: pa.concat_tables(
+        [TABLES["Arrow table"](part) for part in (a[:9], a[9:])]
+    ),
+    "Arrow batch": lambda a: TABLES["Arrow table"](a).to_batches()[0],
+    "Arrow decimals": lambda a: pa.table(
+        {name: pa.array([Decimal(int(v)) for v in a[:, j]]) for j, name in enumerate("abc")}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", [*FORMS, *TABLES])
+def test_every_form_of_input_has_the_same_predictions(form):
+    make = (FORMS | TABLES)[form]
+    given = make(X)
+    frame = TABLES["data frame"](X)
+    for est in (RVR().fit(frame, Y), RVC().fit(frame, Y)):
+        served = est.to_predictor()
+        answers = ["predict", "decision_function"]
+        answers.append("predict_proba" if isinstance(est, RVC) else "predict_std")
+        for answer in answers:
+            np.testing.assert_array_equal(getattr(served, answer)(given), getattr(served, answer)(X))
+        expected = served.predict(X) if isinstance(est, RVR) else served.predict_proba(X)
+        out = np.empty_like(expected)
+        served.predict_into(given, out)
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(
+            served.predict_one(make(X[:2])[0] if form in FORMS and form != "pandas" else X[0]), expected[0]
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            np.testing.assert_array_equal(est.predict(given), est.predict(frame))
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_names_of_columns_are_compared(form):
+    served = RVR().fit(TABLES["data frame"](X), Y).to_predictor()
+    given = TABLES[form](X)
+    other = given[["b", "a", "c"]] if "frame" in form else given.select(["b", "a", "c"])
+    with pytest.raises(ValueError, match=r"must have the columns \['a', 'b', 'c'\].*got \['b', 'a', 'c'\]"):
+        served.predict(other)
+
+
+def test_predict_into_says_what_an_array_has_to_be():
+    served = RVR().fit(X, Y).to_predictor()
+    for out in (unaligned(np.empty(40)), strided(np.empty((40, 1))), read_only(np.empty(40))):
+        with pytest.raises(ValueError, match="out must be aligned, writeable and in C order"):
+            served.predict_into(X, out)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from sklearn.base import clone
 from sklearn.metrics import pairwise
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from sparsebayes import RVR
+from sparsebayes import GREVM, MRVM1, RVC, RVR
+from sparsebayes._numbers import column_means
 from sparsebayes._resolve import resolve
 from sparsebayes.kernels import (
     Custom,
@@ -19,6 +24,7 @@ from sparsebayes.kernels import (
     Laplacian,
     Linear,
     LinearSpline,
+    OnColumns,
     Polynomial,
     Product,
     Sigmoid,
@@ -201,8 +207,119 @@ def test_the_fitted_kernel_is_published(surface):
     data, target = surface
     assert RVR(gamma=0.25).fit(data, target).kernel_ == Gaussian(2.0)
     assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == [
-        Linear(np.average(data, axis=0)),
+        Linear(column_means(data, None)),
         Gaussian(1.0),
     ]
     assert RVR("linear", fit_intercept=False).fit(data, target).kernel_ == Linear()
     assert RVR("precomputed").fit(data @ data.T, target).kernel_ == "precomputed"
+
+
+NESTED = Gaussian([1.0, 2.0]) + Linear() * OnColumns(Laplacian(0.5), [0])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [
+        (Gaussian(2.0), {"width"}),
+        (Laplacian(0.5), {"gamma"}),
+        (Polynomial(2, 0.5, 1.0), {"degree", "gamma", "coef0"}),
+        (Sigmoid(0.5, 1.0), {"gamma", "coef0"}),
+        (Linear(), {"offset"}),
+        (LinearSpline(), set()),
+        (Custom(np.inner), {"function"}),
+        (OnColumns("rbf", [0]), {"kernel", "columns"}),
+        (OnColumns(Gaussian(2.0), [0]), {"kernel", "columns", "kernel__width"}),
+        (
+            NESTED,
+            {"terms", "k1", "k1__width", "k2", "k2__factors", "k2__k1", "k2__k1__offset", "k2__k2"}
+            | {f"k2__k2__{name}" for name in ("kernel", "columns", "kernel__gamma")},
+        ),
+    ],
+)
+def test_parameters_have_names(kernel, names):
+    params = kernel.get_params()
+    assert set(params) == names
+    twin = clone(kernel)
+    assert twin == kernel
+    assert twin is not kernel
+    for name, value in params.items():  # each to the value that it has
+        assert twin.set_params(**{name: value}) is twin
+        assert twin == kernel
+    assert hash(twin) == hash(kernel)
+    with pytest.raises(ValueError, match="'nothing' is no parameter"):
+        twin.set_params(nothing=1.0)
+    with pytest.raises(ValueError, match="'k9__width' is no parameter"):
+        twin.set_params(k9__width=1.0)
+    assert twin == kernel
+
+
+def test_set_params_changes_a_kernel_and_no_other():
+    inner = Gaussian(1.0)
+    kernel = inner + inner
+    twin = clone(kernel)
+    assert twin.set_params(k1__width=3.0) == Gaussian(3.0) + Gaussian(1.0)
+    assert hash(twin) == hash(Gaussian(3.0) + Gaussian(1.0))
+    assert kernel == Gaussian(1.0) + Gaussian(1.0)
+    kernel.set_params(k2__width=[1, 2])
+    assert kernel == Gaussian(1.0) + Gaussian((1.0, 2.0))
+    assert inner == Gaussian(1.0)
+    changed = clone(NESTED).set_params(k2__k2__kernel__gamma=2, k2__k2__columns=[1], k1=Linear())
+    assert changed == Linear() + Linear() * OnColumns(Laplacian(2.0), [1])
+    assert pickle.loads(pickle.dumps(changed)) == changed
+    assert NESTED.terms[0] == Gaussian([1.0, 2.0])
+
+
+def test_a_parameter_that_is_refused_changes_nothing():
+    kernel = Gaussian(1.0) + Polynomial(2)
+    before = clone(kernel)
+    for bad in ({"k1__width": -1.0}, {"k1__width": 2.0, "k2__degree": 0}, {"k1__width": 2.0, "k2": 3}):
+        with pytest.raises((TypeError, ValueError)):
+            kernel.set_params(**bad)
+        assert kernel == before
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, GREVM])
+def test_estimators_take_the_parameters_of_their_kernel(kind):
+    kernel = Gaussian(1.0) + Linear()
+    est = kind(kernel)
+    assert est.get_params()["kernel__k1__width"] == 1.0
+    twin = clone(est).set_params(kernel__k1__width=2.5)
+    assert twin.kernel == Gaussian(2.5) + Linear()
+    assert est.kernel is kernel
+    assert kernel == Gaussian(1.0) + Linear()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", np.inner, [Gaussian(1.0)]])
+@pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, GREVM])
+def test_a_kernel_that_is_no_object_has_no_parameters(kind, kernel):
+    with pytest.raises(ValueError, match=r"'kernel__width' is a parameter of a kernel object.*or set gamma"):
+        kind(kernel).set_params(kernel__width=1.0)
+    assert kind(kernel).set_params(kernel=Gaussian(1.0), kernel__width=2.0).kernel == Gaussian(2.0)
+    with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
+        kind(kernel).set_params(nothing=1.0)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(1.0) + Linear(), [Gaussian(1.0)]])
+def test_a_fitted_model_keeps_its_kernel(kernel, surface):
+    X, y = surface
+    model = RVR(kernel).fit(X, y)
+    expected = model.predict(X)
+    for one in kernel if isinstance(kernel, list) else [kernel]:
+        one.set_params(**{"k1__width" if isinstance(kernel, Sum) else "width": 5.0})
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert model.fit(X, y).predict(X)[0] != expected[0]
+
+
+def test_a_grid_search_finds_a_width(surface):
+    X, y = surface
+    kernel = Gaussian(100.0)
+    pipeline = make_pipeline(StandardScaler(), RVR(kernel, noise_variance=0.01))
+    search = GridSearchCV(pipeline, {"rvr__kernel__width": [0.02, 2.0, 1000.0]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"rvr__kernel__width": 2.0}
+    assert search.best_estimator_[-1].kernel_ == Gaussian(2.0)
+    assert kernel == Gaussian(100.0)
+    scores = [
+        cross_val_score(pipeline.set_params(rvr__kernel=Gaussian(width)), X, y, cv=3).mean()
+        for width in (0.02, 2.0, 1000.0)
+    ]
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], scores)

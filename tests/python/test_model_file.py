@@ -162,7 +162,7 @@ def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
         (lambda outer, own: own.update(format_version=2), "format version 2.*newer"),
         (lambda outer, own: own.update(format_version="one"), "header"),
         (lambda outer, own: own.pop("link"), "link"),
-        (lambda outer, own: own.update(extra=1), "extra"),
+        (lambda outer, own: own.update(extra=1), "unknown field"),
         (lambda outer, own: own.update(link="probit"), "do not fit"),
         (lambda outer, own: own.update(n_features=10**18), "width must be one number|columns"),
         (lambda outer, own: own.update(n_features=-1), "header"),
@@ -231,14 +231,79 @@ def test_labels_that_are_not_of_their_type_are_refused():
     ):
         own["classes"] = {"dtype": dtype, "values": values}
         with pytest.raises(ValueError, match="label"):
-            Predictor.__reduce__(load_bytes(joined(outer, own, numbers)))
+            Predictor.from_bytes(joined(outer, own, numbers))
 
 
-def load_bytes(content):
-    """Load through the way that a pickle takes."""
-    from sparsebayes.predictor import _from_bytes
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_from_bytes_inverts_to_bytes(kind, predictor):
+    again = Predictor.from_bytes(kind(predictor.to_bytes()))
+    assert again.to_bytes() == predictor.to_bytes()
+    np.testing.assert_array_equal(again.predict(ROWS), predictor.predict(ROWS))
 
-    return _from_bytes(content)
+
+def test_bytes_and_paths_are_told_apart(predictor):
+    with pytest.raises(TypeError, match="from_bytes") as refused:
+        load(predictor.to_bytes())
+    assert "safetensors" not in str(refused.value)
+    for path in ("model", Path("model"), 5, None):
+        with pytest.raises(TypeError, match=r"content must be bytes.*(str|Path|int|NoneType)"):
+            Predictor.from_bytes(path)
+
+
+def test_a_missing_file_is_named_as_python_names_it(predictor, tmp_path):
+    for action in (load, predictor.save):
+        path = str(tmp_path / "missing" / "model")
+        with pytest.raises(FileNotFoundError) as refused:
+            action(path)
+        assert refused.value.filename == path
+        assert str(refused.value) == f"[Errno 2] No such file or directory: {path!r}"
+
+
+SECRET = 'SECRET", expected '
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda outer, own: own.update(link=SECRET),
+        lambda outer, own: own.update(n_features=SECRET),
+        lambda outer, own: own.update(format_version=SECRET),
+        lambda outer, own: own.update({SECRET: 1}),
+        lambda outer, own: own["blocks"].append(SECRET),
+        lambda outer, own: own["blocks"].append({SECRET: 1}),
+        lambda outer, own: own.update(classes={"dtype": SECRET, "values": [1, 2]}),
+        lambda outer, own: own.update(classes={"dtype": "<i8", "values": [SECRET, "b"]}),
+        lambda outer, own: own.update(estimator=[SECRET]),
+        lambda outer, own: outer["weights.0"].update(dtype=SECRET),
+        lambda outer, own: outer["weights.0"].update(shape=SECRET),
+        lambda outer, own: outer.update({SECRET: {**outer.pop("weights.0"), "dtype": "I64"}}),
+        lambda outer, own: outer.update({SECRET: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}),
+    ],
+)
+def test_no_message_quotes_a_file(predictor, tmp_path, change):
+    outer, own, numbers = split(predictor.to_bytes())
+    change(outer, own)
+    content = joined(outer, own, numbers)
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    for action in (lambda: load(path), lambda: Predictor.from_bytes(content)):
+        with pytest.raises(ValueError, match=r"\w{3}") as refused:
+            action()
+        assert "SECRET" not in str(refused.value)
+    with pytest.raises(ValueError, match="model: "):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"SECRET password " * 20, b'{"SECRET": 1}', b"\x80\0\0\0\0\0\0\0{SECRET" * 20]
+)
+def test_no_message_quotes_what_is_no_model(content, tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    for action in (lambda: load(path), lambda: Predictor.from_bytes(content)):
+        with pytest.raises(ValueError, match="safetensors") as refused:
+            action()
+        assert "SECRET" not in str(refused.value)
 
 
 def test_reading_while_another_thread_saves_gives_one_model_or_the_other(predictor, tmp_path):

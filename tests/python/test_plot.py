@@ -2,15 +2,19 @@
 
 import subprocess
 import sys
+import warnings
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, GREVMRegressor, SparseBayesRegressor
+from sparsebayes.inspection import certificate, plot_decision, plot_paths, relevance_counts
 from sparsebayes.plot import (
     AlphaSpectrumDisplay,
     EvidencePathDisplay,
@@ -208,6 +212,45 @@ def test_names_of_columns_are_on_the_axes(wave):
     assert PredictiveBandDisplay.from_estimator(model, frame, y, ax=axes()).ax_.get_xlabel() == "depth"
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_pipeline_is_drawn_as_its_last_step_sees_the_data(nested, wave, blobs):
+    def pipeline(model):
+        steps = make_pipeline(model) if nested else model
+        return make_pipeline(StandardScaler(), steps)
+
+    for (X, y), model, displays in (
+        (wave, RVR(gamma=1.0), [RelevanceVectorsDisplay, PredictiveBandDisplay]),
+        (blobs, RVC(gamma=1.0), [RelevanceVectorsDisplay, ProbabilityDisplay]),
+    ):
+        whole = pipeline(model).fit(X, y)
+        Z = StandardScaler().fit_transform(X)
+        last = clone(model).fit(Z, y)
+        for display in displays:
+            drawn = display.from_estimator(whole, X, y, ax=axes())
+            expected = display.from_estimator(last, Z, y, ax=axes())
+            np.testing.assert_allclose(drawn.points, expected.points)
+            np.testing.assert_allclose(drawn.vectors, expected.vectors)
+        for curve in (EvidencePathDisplay, AlphaSpectrumDisplay):
+            (line,) = curve.from_estimator(whole, ax=axes()).ax_.get_lines()[:1]
+            (same,) = curve.from_estimator(last, ax=axes()).ax_.get_lines()[:1]
+            np.testing.assert_allclose(line.get_ydata(), same.get_ydata())
+        assert certificate(whole, X, y) == certificate(last, Z, y)
+    X, y = blobs
+    Z = StandardScaler().fit_transform(X)
+    drawn = plot_decision(pipeline(RVC(gamma=1.0)).fit(X, y), X, y, ax=axes())
+    np.testing.assert_allclose(circles(drawn), RVC(gamma=1.0).fit(Z, y).relevance_vectors_)
+    plot_paths(pipeline(MRVM2(gamma=1.0)).fit(X, y), ax=Figure().subplots(2))
+    model = pipeline(MRVM2(gamma=1.0, max_iter=3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    *_, accuracy, _ = plot_paths(model, X, y, ax=Figure().subplots(4), test=(X, y))
+    assert accuracy.get_lines()[0].get_ydata()[-1] == pytest.approx(100 * model.score(X, y))
+    if not nested:
+        counts = relevance_counts(make_pipeline(StandardScaler(), RVC(gamma=1.0)), X, y, cv=3)
+        assert counts.max() <= 2 < counts.sum()
+
+
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_refusals_name_the_remedy(wave, blobs):
     X, y = wave
@@ -217,8 +260,10 @@ def test_refusals_name_the_remedy(wave, blobs):
         band(RVR(), X, y)
     with pytest.raises(TypeError, match="takes a fitted estimator of this package, got list"):
         band([], X, y)
-    with pytest.raises(TypeError, match=r"last step of a pipeline, est\[-1\]"):
-        band(make_pipeline(model), X, y)
+    with pytest.raises(NotFittedError):
+        band(make_pipeline(RVR()), X, y)
+    with pytest.raises(TypeError, match="takes a fitted estimator of this package, got str"):
+        band(make_pipeline(StandardScaler(), "passthrough").fit(X), X, y)
     with pytest.raises(TypeError, match="error bars of regressions, which this RVC"):
         band(RVC().fit(*blobs), *blobs)
     with pytest.raises(ValueError, match=r"1 input\(s\), and est has 2"):

@@ -217,9 +217,9 @@ def classes():
     [
         (lambda p: p.predict(ROWS[:, :2]), ValueError, "X must have 3 columns"),
         (lambda p: p.predict(ROWS[0]), ValueError, "predict_one"),
-        (lambda p: p.predict([["a", "b", "c"]]), TypeError, "real numbers"),
-        (lambda p: p.predict(ROWS * 1j), TypeError, "real numbers"),
-        (lambda p: p.predict(ROWS * np.nan), ValueError, "not finite"),
+        (lambda p: p.predict([["a", "b", "c"]]), TypeError, "column 0 holds 'a'"),
+        (lambda p: p.predict(ROWS * 1j), TypeError, "complex numbers, give real ones"),
+        (lambda p: p.predict(ROWS * np.nan), ValueError, "X contains NaN in column 0"),
         (lambda p: p.predict(ROWS, n_jobs=0), ValueError, "n_jobs"),
         (lambda p: p.predict(ROWS, n_jobs="two"), TypeError, "n_jobs"),
         (lambda p: p.predict_proba(ROWS), ValueError, "classes"),

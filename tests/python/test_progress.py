@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from sparsebayes import (
 )
 from sparsebayes.kernels import Gaussian
 
-tqdm = pytest.importorskip("tqdm.auto").tqdm
+tqdm = pytest.importorskip("tqdm").tqdm
 
 
 @pytest.fixture
@@ -107,6 +108,60 @@ def test_watching_does_not_change_the_model(machine, surface, three, monkeypatch
     assert capfd.readouterr().err != ""
     for name, values in posterior.items():
         np.testing.assert_array_equal(getattr(watched, name), values)
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A notebook: the lines that its cell's output holds, in order, each as it was shown last."""
+    lines = []
+
+    class Handle:
+        def __init__(self, line):
+            self.at = len(lines)
+            lines.append(line["text/plain"])
+
+        def update(self, line, *, raw):
+            assert raw
+            lines[self.at] = line["text/plain"]
+
+    def display(line, *, raw, display_id):
+        assert raw
+        assert display_id is True
+        return Handle(line)
+
+    ipython, module = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    module.display = display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(_news, "_SHOWN", 0.0)
+    return lines
+
+
+def test_a_fit_leaves_one_line_in_a_notebook(notebook, surface, three, capfd):
+    X, y = surface
+    fits = [
+        lambda: RVR(verbose=1).fit(X, y),
+        lambda: RVC(verbose=1).fit(*three),  # a fit for each class
+        lambda: RVR(Gaussian(1.0), optimize_kernel=True, verbose=1).fit(X, y),  # tens of fits
+        lambda: RVR(Gaussian(1.0), candidates=9, random_state=0, verbose=1).fit([(X, y)]),  # two passes first
+        lambda: MRVM1(verbose=1).fit(*three),
+        lambda: GREVM(verbose=1).fit(X, y > 0),
+    ]
+    for number, fit in enumerate(fits, 1):
+        est = fit()
+        assert len(notebook) == number
+        assert notebook[-1].startswith(type(est).__name__)
+        assert notebook[-1].endswith(est.status_)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_fit_that_fails_leaves_its_line_to_no_other(notebook, surface):
+    with pytest.raises(ZeroDivisionError):
+        RVR(verbose=1, callback=lambda record: 1 / 0).fit(*surface)
+    before = list(notebook)
+    RVR(verbose=1).fit(*surface)
+    assert notebook[:-1] == before
 
 
 @pytest.mark.alone

@@ -1,5 +1,8 @@
 """The estimators do in scikit-learn's machinery what its own do."""
 
+import html
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +14,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sparsebayes import RVC, RVR
+from sparsebayes import GREVM, MRVM1, RVC, RVR
+from sparsebayes.kernels import Gaussian, Laplacian, Linear, OnColumns
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +60,22 @@ def test_calibration_is_drawn(data):
 def test_notebooks_show_the_estimator():
     assert "RVR" in RVR(gamma=0.25)._repr_html_()
     assert "0.25" in RVR(gamma=0.25)._repr_html_()
+
+
+LONG = Gaussian([float(1 + k) for k in range(200)]) + Linear() * OnColumns(Laplacian(0.125), [0, 1, 2])
+
+
+@pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, GREVM])
+def test_long_kernels_are_shown_whole(kind):
+    est = kind(LONG)
+    assert repr(LONG) in re.sub(r"\n\s*", " ", repr(est))
+    assert "..." not in repr(est)
+    for shown in (est, make_pipeline(StandardScaler(), est)):
+        page = html.unescape(shown._repr_html_())
+        assert repr(LONG) in page
+        table = re.findall(r'<td class="value">(.*?)</td>', page, flags=re.DOTALL)
+        if table:  # scikit-learn 1.6 has none; that of a pipeline is not ours alone
+            own = {repr(value) for value in est.get_params(deep=False).values()}
+            assert own <= set(table)
+            assert shown is not est or set(table) == own
+    assert "&lt;b&gt;" in kind(gamma="<b>")._repr_html_()

@@ -184,6 +184,10 @@ def functions():
     )
 
 
+def content():
+    return model("RVR").to_predictor().to_bytes()
+
+
 def paths(tmp_path):
     return some(
         tmp_path / "model", str(tmp_path / "other"), tmp_path, tmp_path / "nowhere" / "x", bytes(tmp_path)
@@ -200,6 +204,7 @@ def common(tmp_path):
         "y": column(),
         "t": column(),
         "sample_weight": weights(5),
+        "y_std": st.one_of(some(None, 0.5, np.linspace(0.1, 2.0, 5)), weights(5)),
         "n_jobs": some(None, 1, 2, -1),
         "return_std": some(True, False),
         "moderate": some(True, False),
@@ -212,6 +217,9 @@ def common(tmp_path):
         "n_samples": some(None, 5, N),
         "out": out(),
         "path": paths(tmp_path),
+        "content": some(
+            content(), bytearray(content()), content()[:-1], content()[:99], b"", b"abc", "model"
+        ),
         "est": st.one_of(*[st.sampled_from(sorted(MODELS)).map(model)] * 4, st.sampled_from(JUNK)),
         "ax": axes(),
         "kernel": some(*KERNELS, *UNSOUND_KERNELS),
@@ -221,6 +229,7 @@ def common(tmp_path):
         ),
         "n_features": some(1, 2, 3),
         "n_basis": some(1, 2, 10),
+        "deep": some(True, False),
     }
 
 
@@ -422,6 +431,7 @@ PICTURES = {
     "X": training_rows(),
     "y": training_targets(),
     "sample_weight": weights(N),
+    "y_std": st.one_of(st.none(), weights(N)),
     "exchanges": some(None, True, False),
     "test": some(None, (BASE, BASE_Y[True]), (BASE,), 3),
     "cv": some(None, 2, 3, 100, [([0, 1, 2], [3])], []),
