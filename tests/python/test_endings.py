@@ -125,6 +125,15 @@ def test_weights_in_tiny_units_are_named_where_rows_are_gone():
         assert "sums to 0.00012 over 120 rows" in str(warning.message)
 
 
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_units_of_y_std_do_not_empty_a_model(unit):
+    X, y = rows()
+    plain = RVR(gamma=0.1).fit(X, y, y_std=np.full(120, 0.1))
+    model, warning = said(lambda: RVR(gamma=0.1).fit(X, unit * y, y_std=np.full(120, 0.1 * unit)))
+    assert (model.status_, warning) == ("converged", None)
+    np.testing.assert_array_equal(model.active_, plain.active_)
+
+
 def test_providers_end_empty_too():
     X, y = rows()
     model, warning = said(
