@@ -19,6 +19,7 @@ from .predictor import Predictor, load
 if TYPE_CHECKING:
     from . import inspection, kernels, model_selection, plot, providers
     from ._c_export import to_c
+    from ._endings import OverfitWarning
     from ._onnx import to_onnx
     from ._onnx_sklearn import register_onnx_converters
     from ._provider import PyStatistics
@@ -36,6 +37,7 @@ _LAZY = {
     "LREVMRegressor": "revm",
     "MRVM1": "multiclass",
     "MRVM2": "multiclass",
+    "OverfitWarning": "_endings",
     "PyStatistics": "_provider",
     "RVC": "classification",
     "RVR": "regression",
@@ -65,6 +67,7 @@ __all__ = [
     "GREVMRegressor",
     "LREVMRegressor",
     "NumericalError",
+    "OverfitWarning",
     "Predictor",
     "Progress",
     "PyStatistics",

@@ -12,18 +12,19 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
-from ._arguments import check_prior, check_settings
+from ._arguments import check_flag, check_prior, check_settings
 from ._chunks import located, release
 from ._design import Design, Layout
+from ._endings import REMEDIES, Seen, excess, is_flat, warning_of
 from ._numbers import check_predictions
 from ._screen import one_line
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
@@ -33,20 +34,6 @@ from ._watch import Watch
 from .predictor import Predictor
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
-
-#: How a fit may end, best first; several fits end as the worst of them. With it, what to do about it.
-_REMEDIES = {
-    "converged": "",
-    "stopped": "",
-    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
-    "can tell y is free of noise. Set noise_variance to the noise you expect",
-    "alpha_floor": "the prior precision of some weight reached its floor, 1e-15 for a column of unit length: "
-    "the data ask for a weight without bound. Scale X or change the kernel width",
-    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
-    "stalled": "the model is close to an optimum that could not be reached to tol, as happens when basis "
-    "functions depend on one another almost exactly, with very unequal sample weights, or for classes with a "
-    "strong alpha_prior. Scale X, change the kernel width, weaken the prior, or raise tol",
-}
 
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 8192
@@ -71,9 +58,11 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
 
     if TYPE_CHECKING:
         status_: str
+        #: What a fit that has come to its end knows of its rows; only until that is said.
+        _seen: Seen
 
     #: How a fit may end, and what to do about it.
-    _remedies: ClassVar[dict[str, str]] = _REMEDIES
+    _remedies: ClassVar[dict[str, str]] = REMEDIES
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has come to its end."""
@@ -146,10 +135,23 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        if remedy := self._remedies[self.status_]:
-            name, remedy = type(self).__name__, remedy.format(**self.get_params(deep=False))
-            message = f"{name} ended with status {self.status_!r}: {remedy}."
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        seen = self.__dict__.pop("_seen")
+        if self.status_ == "converged" and (self._is_empty() or is_flat(self, seen)):
+            self.status_ = "empty"
+        if warning := warning_of(self, seen):
+            category, message = warning
+            warnings.warn(message, category, stacklevel=4)
+
+    @abstractmethod
+    def _is_empty(self) -> bool:
+        """Whether the model has no function but the intercept."""
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        """Return what the few kernel functions of the model add to the intercept at rows of X.
+
+        None if functions are many, or none of kernels.
+        """
+        return None
 
 
 class SparseBayesEstimator(Trainable):
@@ -258,11 +260,36 @@ class SparseBayesEstimator(Trainable):
                 )
             settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=getattr(self, "optimize_kernel", False) is True)
-        design, posteriors = self._infer(training, targets, likelihood, settings)
-        self._publish_fit(settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors)
+        seen = Seen.of(training)
+        offset = self._offset_of(training, likelihood, settings)
+        if np.any(offset):
+            centred = replace(training, y=training.y - offset)
+            design, posteriors = self._infer(centred, [centred.y], likelihood, settings)
+            if 0 not in posteriors[0].active:  # other functions make the intercept, and offset has no place
+                offset = 0.0
+        if not np.any(offset):
+            design, posteriors = self._infer(training, targets, likelihood, settings)
+        self._publish_fit(
+            settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors, seen, offset
+        )
         if training.noise is not None:
             self._publish_known_noise(training.noise)
         self._publish_basis(training)
+
+    def _offset_of(
+        self, training: Training, likelihood: Likelihood, settings: Settings
+    ) -> FloatArray | float:
+        """Return what to subtract from y before the fit and add to the intercept after it, mostly 0.
+
+        The further y is from 0 the smaller is the precision of the intercept, 1 / mean(y)^2, which has a
+        floor at 1e-15 sum(weights) / var(y). A y so far away that it comes within three decades of it is
+        moved to where it has that distance: all that changes in the model is the intercept.
+        """
+        if likelihood != "gaussian" or settings.alpha_prior != (0.0, 0.0):
+            return 0.0
+        if not check_flag("fit_intercept", getattr(self, "fit_intercept", False)):
+            return 0.0
+        return excess(training.y, training.weights)
 
     def _publish_fit(
         self,
@@ -272,8 +299,13 @@ class SparseBayesEstimator(Trainable):
         n_basis: int,
         layout: Layout,
         posteriors: list[Any],
+        seen: Seen,
+        offset: FloatArray | float = 0.0,
     ) -> None:
-        """Publish all that does not depend on the kind of basis."""
+        """Publish all that does not depend on the kind of basis.
+
+        ``offset``: what was subtracted from y, of each output.
+        """
         self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
         self._y_variance = None
@@ -281,6 +313,9 @@ class SparseBayesEstimator(Trainable):
         self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, layout)
+        self._offset = offset
+        self.mu_[self.active_ == -1] += offset
+        self._seen = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
 
     def _publish_known_noise(self, noise: KnownNoise) -> None:
         """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
@@ -350,7 +385,10 @@ class SparseBayesEstimator(Trainable):
         priors = sum(posterior.trace[-1] - posterior.log_evidence for posterior in posteriors)
         self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
-        self.status_ = max((posterior.status for posterior in posteriors), key=list(_REMEDIES).index)
+        self.status_ = max((posterior.status for posterior in posteriors), key=list(REMEDIES).index)
+
+    def _is_empty(self) -> bool:
+        return not (self.active_ >= 0).any()
 
     def _output_weights(self) -> FloatArray:
         """Posterior means, (n_outputs, n_active)."""
@@ -430,6 +468,8 @@ class SparseBayesEstimator(Trainable):
                 raise ValueError(
                     f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}"
                 )
+        # As it was in the fit.
+        training = replace(training, y=training.y - self._offset) if np.any(self._offset) else training
         likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
         if training.y.ndim == 2:
@@ -465,9 +505,18 @@ class SparseBayesEstimator(Trainable):
     def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the functions of one fit, as the core counts them, with their alpha and mu."""
         one = self.alpha_.ndim == 1
-        alpha, mu = (self.alpha_, self.mu_) if one else (self.alpha_[:, output], self.mu_[:, output])
+        centred = self._centred_mu()
+        alpha, mu = (self.alpha_, centred) if one else (self.alpha_[:, output], centred[:, output])
         used = np.isfinite(alpha)
         return columns[used], alpha[used], mu[used]
+
+    def _centred_mu(self) -> FloatArray:
+        """Return the posterior mean of the weights for the y of the fit, without what was subtracted."""
+        if not np.any(self._offset):
+            return self.mu_
+        mu = self.mu_.copy()
+        mu[self.active_ == -1] -= self._offset
+        return mu
 
     def _noise_state(self, likelihood: Likelihood) -> Literal["estimated", "fixed", "floor", "none"]:
         if likelihood != "gaussian":
@@ -475,6 +524,19 @@ class SparseBayesEstimator(Trainable):
         if getattr(self, "noise_variance", None) is not None:
             return "fixed"
         return "floor" if self.status_ == "noise_floor" else "estimated"
+
+
+def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:
+    """Return sum_j gamma_j = sum_j (1 - alpha_j Sigma_jj) of the output where it is largest."""
+    sums = [0.0]
+    for posterior in posteriors:
+        if isinstance(posterior, _core.OutputPosterior):
+            sums += [float((1.0 - posterior.alpha * sigma.diagonal()).sum()) for sigma in posterior.sigma]
+        elif likelihood == "multinomial" and len(posterior.active) > 0:
+            sums += np.bincount(posterior.active // n_basis, weights=posterior.gamma).tolist()
+        else:
+            sums.append(float(posterior.gamma.sum()))
+    return max(sums)
 
 
 def _joint_path(traces: list[FloatArray]) -> FloatArray:

@@ -11,6 +11,7 @@ from . import _candidates
 from ._arguments import check_flag, check_n_jobs
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, Start, centre, centring, evaluate
+from ._endings import FEW
 from ._extra import Beside, columns_at, fitted_extra, training_columns
 from ._generate import check_generate, check_kernels, generate
 from ._generate import check_model as check_generated
@@ -169,6 +170,14 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _active_extra(self) -> IntArray:
         """Return the extra column of each active function; negative for kernels and the bias."""
         return self.active_ - len(self._kernels()) * self._block_size
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if self.extra_basis_ is not None or len(self.relevance_) > FEW:
+            return None
+        columns = self.active_ >= 0
+        phi = self._functions(X, np.empty((len(X), 0)))
+        changes: FloatArray = phi[:, columns] @ self._output_weights()[:, columns].T
+        return changes
 
     def _publish_basis(self, training: Training) -> None:
         self._block_size = _candidates.block_size(self, training)

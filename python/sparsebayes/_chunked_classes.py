@@ -15,6 +15,7 @@ from ._arguments import check_flag, check_n_jobs, check_settings
 from ._checkpoint import open_checkpoint
 from ._chunks import Chunks, Rows, located
 from ._design import DenseDesign, Layout, evaluate
+from ._endings import Seen
 from ._extra import columns_at, middle_of_extra
 from ._in_parts import READING, InParts
 from ._journal import Journal, JournalledStatistics
@@ -96,7 +97,8 @@ class ChunkedClasses(InParts):
             self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
         )
         self._publish_offset(functions.shift + offset_of(posteriors, self._n_columns()))
-        self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors)
+        seen = Seen(survey.n_rows, survey.weight)
+        self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, seen)
         self._publish_sums(survey.n_rows)
         if journal is not None and self.status_ != "stopped":
             journal.remove()
@@ -107,6 +109,8 @@ class Survey:
 
     facts: Facts
     n_rows: int
+    #: Sum of the weights.
+    weight: float
 
     def __init__(self, estimator: ChunkedClasses, chunks: Chunks, *, digesting: bool) -> None:
         self._estimator, self._chunks = estimator, chunks
@@ -117,7 +121,7 @@ class Survey:
     def run(self) -> None:
         """Read all rows once."""
         self._labels: list[NDArray[Any]] = []
-        self.n_rows = 0
+        self.n_rows, self.weight = 0, 0.0
         self.reading.begin("looking at classes")
         with self.reading:
             self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
@@ -142,6 +146,7 @@ class Survey:
             if self._digest is not None:
                 self._digest.write(block)
             counting = block.y if block.weights is None else block.y[block.weights > 0]
+            self.weight += len(block) if block.weights is None else float(block.weights.sum())
             if len(counting) > 0:
                 self._labels.append(np.unique(counting))
             yield block

@@ -112,6 +112,11 @@ class DaskRVC(OnDask, RVC):
         -----
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
+        OverfitWarning
+            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
         """
         self._train(X, y, sample_weight)
         return self

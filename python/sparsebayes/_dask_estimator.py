@@ -21,6 +21,7 @@ from ._basis import KernelBasis
 from ._dask_engine import Engine, brought_together, on_each
 from ._dask_parts import Facts, Functions, combined_facts, facts, joined_samples, sample
 from ._dask_rows import partitions
+from ._endings import Seen
 from ._extra import fitted_extra, middle_of_extra, training_columns
 from ._first_pass import seed_of
 from ._generate import check_generate
@@ -141,7 +142,8 @@ class OnDask(KernelBasis):
         setup = SetUp(engine, parts, known, functions, layout, settings, likelihood)
         posteriors = self._fit_partitions(setup)
         n_basis = int(layout.bias) + functions.n_basis
-        self._publish_fit(settings, likelihood, rows.n_samples, n_basis, layout, posteriors)
+        seen = Seen(int(known.n_rows.sum()), known.weight)
+        self._publish_fit(settings, likelihood, rows.n_samples, n_basis, layout, posteriors, seen)
         self._publish_basis(rows)
 
     def _held_parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:

@@ -122,7 +122,7 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
         w=axes.V @ (to_x @ end.w),
         n_effective=int(np.count_nonzero(end.w)),
         n_iter=n_iter + end.n_iter,
-        status="max_iter" if not converged else "converged" if kept.any() else "empty",
+        status="converged" if converged else "max_iter",
         ridge=ridge,
     )
 

@@ -81,6 +81,11 @@ class EigenClassifier(ClassifierMixin, EigenMachine):  # type: ignore[misc] # sc
         -----
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"``.
+        OverfitWarning
+            If effective eigenvectors are more than half of the rows; it is a ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
         """
         self._train(X, y, sample_weight)
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from ._design import DenseDesign, Layout, evaluate
 from ._eigen import Axes, Prior, Rules, Solution, axes
 from ._eigen_guard import check_axes, check_solution, in_range
 from ._eigen_modes import Pulse
+from ._endings import FEW, REMEDIES, Seen
 from ._news import LOG, News
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels, linear_in_x
@@ -28,10 +30,8 @@ from .kernels import Linear
 #: How a fit may end, best first, and what to do about it.
 _REMEDIES = {
     "converged": "",
-    "empty": "no eigenvector is relevant, so that nothing is predicted: seen through this kernel the inputs "
-    "tell nothing about the classes. Change the kernel width, or scale X",
-    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
-    "can tell y is free of noise. Set noise_variance to the noise you expect",
+    "empty": "",
+    "noise_floor": REMEDIES["noise_floor"],
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
 }
 
@@ -135,6 +135,15 @@ class EigenMachine(OnKernels):
             news.end(State(f"{title}: {note}", found.n_iter, note))
         return found
 
+    def _is_empty(self) -> bool:
+        return not np.any(self.n_effective_)
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if np.max(self.n_effective_) > FEW:
+            return None
+        changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
+        return changes
+
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         w = np.stack([solution.w for solution in solutions])
         #: Weights of the constant function.
@@ -149,6 +158,7 @@ class EigenMachine(OnKernels):
         self.alpha_ = alpha[:, 0] if one else alpha
         self.n_effective_ = int(effective[0]) if one else effective
         self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
+        self._seen = replace(Seen.of(training), n_effective=float(effective.max()))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
         self.__dict__.pop("coef_", None)

@@ -13,6 +13,7 @@ from ._arguments import check_flag, check_integer, check_settings
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._design import Layout
+from ._endings import Seen
 from ._generate import check_generate
 from ._journal import JournalledStatistics
 from ._learning import check_optimize_kernel
@@ -67,7 +68,7 @@ class ProviderRegression(SparseBayesEstimator):
 
         Warns
         -----
-        ConvergenceWarning
+        ConvergenceWarning, OverfitWarning, UserWarning
             As for ``fit``.
 
         See Also
@@ -118,7 +119,7 @@ class ProviderClassification(SparseBayesEstimator):
 
         Warns
         -----
-        ConvergenceWarning
+        ConvergenceWarning, OverfitWarning, UserWarning
             As for ``fit``.
 
         See Also
@@ -153,7 +154,7 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
     for attribute in _OF_ROWS:
         estimator.__dict__.pop(attribute, None)
     estimator._publish_offset(offset_of(posteriors, estimator._n_columns()))
-    estimator._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors)
+    estimator._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, Seen(n_samples))
     kind = KernelBasis if isinstance(estimator, KernelBasis) else ColumnBasis
     nothing = np.empty((0, estimator.n_features_in_))
     kind._publish_basis(estimator, Training(nothing, nothing[:, 0], None, np.arange(0), n_samples or 0))

@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from . import _outputs
 from ._arguments import check_settings
 from ._chunks import Chunks, Rows
+from ._endings import Seen
 from ._in_parts import READING, InParts
 from ._memory import check_memory_limit
 from ._on_provider import offset_of
@@ -94,8 +95,8 @@ class OnSums(InParts):
 
         Warns
         -----
-        ConvergenceWarning
-            If the fit ended short of a certified optimum, as early fits to few rows may.
+        ConvergenceWarning, OverfitWarning, UserWarning
+            As for ``fit``; early fits to few rows often warn.
         """
         self._train_on_sums(partial(self._go_on, X, y, sample_weight))
         return self
@@ -150,5 +151,6 @@ class OnSums(InParts):
             )
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         self._publish_offset(offset_of([posterior], self._n_columns()))
-        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior])
+        seen = Seen(sums.n_rows, sums.weight)
+        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], seen)
         self._publish_sums(sums.n_rows)

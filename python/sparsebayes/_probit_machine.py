@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ._arguments import check_flag, check_integer, check_n_jobs, check_real, che
 from ._background import one_blas_thread
 from ._composite import Composite
 from ._design import Layout, evaluate
+from ._endings import FEW, Seen
 from ._mrvm import Outcome, Task
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels, linear_in_x
@@ -90,6 +92,12 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         -----
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
+        OverfitWarning
+            If the data determine more parameters of `MRVM1` than half of the rows; it is a
+            ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
         """
         self._train(X, y, sample_weight)
         return self
@@ -150,8 +158,21 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
         return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept)
 
+    def _is_empty(self) -> bool:
+        return len(self.relevance_) == 0
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if len(self.relevance_) > FEW:
+            return None
+        changes: FloatArray = self._relevance_functions(X) @ self.dual_coef_.T
+        return changes
+
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self._n_samples = training.n_samples
+        effective = None
+        if outcome.sigma is not None:  # of mRVM1, whose classes share alpha
+            effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
+        self._seen = replace(Seen.of(training), n_effective=effective)
         self.active_: IntArray = layout.names(outcome.columns)
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
         self.kernel_weights_ = outcome.kernel_weights

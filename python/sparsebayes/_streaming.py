@@ -67,8 +67,8 @@ class Streaming(WholeColumns, OnSums):
 
         Warns
         -----
-        ConvergenceWarning
-            If the fit ended short of a certified optimum; ``status_`` says how.
+        ConvergenceWarning, OverfitWarning
+            As for ``fit``.
 
         See Also
         --------

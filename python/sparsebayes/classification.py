@@ -83,6 +83,11 @@ class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[
         -----
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
+        OverfitWarning
+            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
         """
         self._train(X, y, sample_weight)
         return self
@@ -338,9 +343,10 @@ class RVC(KernelClasses, _Classification):
     n_iter_ : int
         Steps taken, in all fits.
     status_ : str
-        ``"converged"``; ``"alpha_floor"``: likewise, but the prior precision of a weight is at its floor, as
-        can happen on separable classes; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close
-        to an optimum, but not to ``tol``. Of several fits the worst.
+        ``"converged"``; ``"empty"``: likewise, but no function is in the model apart from the bias, for no
+        class, and predictions are the same everywhere; ``"alpha_floor"``: likewise, but the prior precision
+        of a weight is at its floor, as can happen on separable classes; ``"max_iter"``; ``"stopped"`` by the
+        callback; ``"stalled"``: close to an optimum, but not to ``tol``. Of several fits the worst.
     relevance_ : ndarray of shape (n_relevance,), int
         Training rows with a function in the model, ascending.
     relevance_vectors_ : ndarray of shape (n_relevance, n_features)

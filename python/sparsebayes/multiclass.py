@@ -116,8 +116,9 @@ class MRVM1(ProbitMachine):
     n_iter_ : int
         Updates of a precision.
     status_ : str
-        ``"converged"``; ``"alpha_floor"``: likewise, but a precision is at its floor; ``"max_iter"``;
-        ``"stopped"`` by the callback; ``"stalled"``: rounding stood in the way.
+        ``"converged"``; ``"empty"``: likewise, but no function is in the model apart from the bias;
+        ``"alpha_floor"``: likewise, but a precision is at its floor; ``"max_iter"``; ``"stopped"`` by the
+        callback; ``"stalled"``: rounding stood in the way.
     log_marginal_likelihood_ : float
         Log evidence of the auxiliary targets at the end, equation (6).
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
@@ -297,7 +298,8 @@ class MRVM2(ProbitMachine):
     n_iter_ : int
         Iterations.
     status_ : str
-        ``"converged"``, ``"max_iter"``, or ``"stopped"`` by the callback.
+        ``"converged"``; ``"empty"``: likewise, but no function is in the model apart from the bias;
+        ``"max_iter"``; or ``"stopped"`` by the callback.
     log_joint_likelihood_ : float
         Log of the joint density of labels and weights at the end, up to a constant; precisions and auxiliary
         targets are integrated out.

@@ -98,6 +98,11 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         -----
         ConvergenceWarning
             If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
+        OverfitWarning
+            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
         """
         self._train(X, y, sample_weight, y_std=y_std)
         return self
@@ -281,9 +286,10 @@ class RVR(KernelSums, _Regression):
     n_iter_ : int
         Steps taken.
     status_ : str
-        ``"converged"``; ``"noise_floor"`` or ``"alpha_floor"``: likewise, but the noise estimate or the prior
-        precision of a weight is at its floor; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``:
-        close to an optimum, but not to ``tol``.
+        ``"converged"``; ``"empty"``: likewise, but no function is in the model apart from the bias, and
+        predictions are the same everywhere; ``"noise_floor"`` or ``"alpha_floor"``: likewise, but the noise
+        estimate or the prior precision of a weight is at its floor; ``"max_iter"``; ``"stopped"`` by the
+        callback; ``"stalled"``: close to an optimum, but not to ``tol``.
     relevance_ : ndarray of shape (n_relevance,), int
         Training rows with a function in the model, ascending.
     relevance_vectors_ : ndarray of shape (n_relevance, n_features)

@@ -244,7 +244,8 @@ class GREVMRegressor(EigenRegressor):
     n_iter_ : int
         1.
     status_ : str
-        ``"converged"``, or ``"noise_floor"``: the noise is at its lower bound, var(y) / 1e6.
+        ``"converged"``; ``"empty"``: likewise, but no eigenvector is relevant; or ``"noise_floor"``: the
+        noise is at its lower bound, var(y) / 1e6.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 

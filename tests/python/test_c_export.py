@@ -209,6 +209,7 @@ def test_without_variances_probabilities_are_those_of_the_mode(est, n_classes, t
     np.testing.assert_allclose(found.probabilities(), est.predict_proba(new, moderate=False), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @needs_compiler
 def test_models_without_functions(tmp_path):
     X = rows(30)

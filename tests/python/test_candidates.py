@@ -253,6 +253,7 @@ def test_equal_rows_are_chosen_once_and_rows_without_weight_never(surface):
     assert len(most.candidate_rows_) == np.count_nonzero(w)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_rows_that_rounding_cannot_tell_apart_are_still_as_many_as_asked_for():
     X = np.r_[np.zeros(1), 1.0, 1.0 + 2.2e-16 * np.arange(1, 60)][:, np.newaxis]
     y = np.random.default_rng(0).normal(size=len(X))

@@ -167,6 +167,7 @@ def test_a_fit_cut_short_is_not_certified():
     assert certificate(model, X, y).max_gain_outside > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_an_empty_model_has_a_certificate():
     X = np.random.default_rng(0).normal(size=(30, 3))
     model = SparseBayesRegressor(fit_intercept=False, noise_variance=1.0).fit(X, np.zeros(30))
@@ -290,6 +291,7 @@ def test_what_rounding_keeps_out_is_told(seed):
     assert model.status_ == "stalled"
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_a_softmax_without_functions_has_a_certificate():
     X, y = np.ones((60, 2)), np.arange(60) % 3
     model = RVC(multi_class="softmax").fit(X, y)

@@ -94,6 +94,7 @@ def test_saving_does_not_show_in_the_model(data, model):
     assert not model.checkpoint.exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @pytest.mark.usefixtures("always")
 def test_columns_of_x_and_other_borders_and_limits_go_on_too(data, model):
     columns = SparseBayesRegressor(fit_intercept=False, checkpoint=model.checkpoint)

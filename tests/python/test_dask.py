@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from dask_problems import MarkedGaussian, forbidden
 from problems import sinc_2d, two_classes
@@ -25,7 +25,6 @@ import dask.dataframe as dd
 import psutil
 from distributed import Client, LocalCluster
 
-import sparsebayes
 from sparsebayes import RVC, RVR
 from sparsebayes._dask_engine import Engine
 from sparsebayes.dask import DaskRVC, DaskRVR
@@ -161,9 +160,9 @@ def test_gamma_is_scaled_to_all_rows():
     chunks = (100, 0, 250, 350)
     for kernel in ["rbf", OnColumns("rbf", [1]), OnColumns("laplacian", [0]) * Gaussian(4.0)]:
         settings = {"kernel": kernel, "candidates": X[::50], "max_iter": 1}
-        with pytest.warns(sparsebayes._base.ConvergenceWarning):
+        with pytest.warns(ConvergenceWarning):
             expected = RVR(**settings).fit(X, y, w)
-        with pytest.warns(sparsebayes._base.ConvergenceWarning):
+        with pytest.warns(ConvergenceWarning):
             model = DaskRVR(**settings).fit(*collections(X, y, w, chunks))
         assert repr(type(model.kernel_)) == repr(type(expected.kernel_))
         np.testing.assert_allclose(model.kernel_(X, X[:3]), expected.kernel_(X, X[:3]), rtol=1e-10)

@@ -132,6 +132,7 @@ def test_a_model_without_kernels_has_nothing_to_add():
         np.testing.assert_array_equal(healed, plain)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_empty_models_can_be_healed():
     X = np.arange(5.0)[:, np.newaxis]
     model = RVR(WIDE, noise_variance=0.1).fit(X, np.zeros(5))
@@ -255,6 +256,7 @@ def test_precomputed_kernels_cannot_be_healed(sinc):
         model.predict(WIDE(X, X), healed=True)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_other_estimators_have_nothing_to_heal(sinc, classes):
     for model, data in ((RVC(WIDE), classes), (SparseBayesRegressor(fit_intercept=False), sinc)):
         with pytest.raises(TypeError, match="healed"):

@@ -205,7 +205,7 @@ def test_gamma_counts_weighted_rows_as_often_as_their_weight():
 
 def test_the_fitted_kernel_is_published(surface):
     data, target = surface
-    assert RVR(gamma=4).fit(data, target).kernel_ == Gaussian(0.5)
+    assert RVR(gamma=0.25).fit(data, target).kernel_ == Gaussian(2.0)
     assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == [
         Linear(column_means(data, None)),
         Gaussian(1.0),

@@ -240,7 +240,7 @@ CANDIDATES = {"rows": 25, "centres": GRID}
 
 
 @pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
-@pytest.mark.parametrize("kernel", [WIDE, [WIDE, Linear()], OnColumns(WIDE, [1])], ids=repr)
+@pytest.mark.parametrize("kernel", [WIDE, [WIDE, Linear()], OnColumns(WIDE, [0])], ids=repr)
 @pytest.mark.parametrize("kind", MACHINES)
 def test_models_are_copied_pickled_and_served(kind, kernel, candidates, three, tmp_path):
     X, y = three

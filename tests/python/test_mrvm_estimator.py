@@ -281,6 +281,7 @@ ODD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("kind", MACHINES)
@@ -289,7 +290,7 @@ def test_odd_data_end_in_a_model(kind, kernel, case):
     begin = time.monotonic()
     model = kind(kernel).fit(X, y)
     assert time.monotonic() - begin < 20.0
-    assert model.status_ == "converged"
+    assert model.status_ == ("converged" if len(model.relevance_) else "empty")
     P = model.predict_proba(X)
     assert np.isfinite(P).all()
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
@@ -301,6 +302,7 @@ def test_odd_data_end_in_a_model(kind, kernel, case):
         assert found.max_gain_outside <= 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @pytest.mark.parametrize("kind", MACHINES)
 def test_a_model_without_functions_predicts(kind):
     model = kind(gamma=50.0, fit_intercept=False).fit([[1.0], [1.0]], [0, 1])
@@ -308,6 +310,7 @@ def test_a_model_without_functions_predicts(kind):
     np.testing.assert_allclose(model.predict_proba([[0.5]]), [[0.5, 0.5]])
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_pruning_costs_nothing_where_kernel_values_are_of_order_one():
     """Where they are not it does: precisions are in the kernel's units."""
     model = MRVM2("linear").fit(100 * CORNERS, THIRDS)

@@ -383,6 +383,7 @@ def test_columns_that_are_not_there_are_told_by_kernels_and_fits(kernel, words):
         RVR(kernel).fit(*data(0))
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_missing_and_ambiguous_names_are_told():
     frame, y = data_frame()
     with pytest.raises(ValueError, match="columns 'weight', 'Age' are not in X, whose columns are 'height'"):

@@ -274,6 +274,7 @@ def test_models_without_functions_predict_all_the_same(outputs):
     check_regression(est)
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_classifiers_without_functions_predict_all_the_same():
     # Both classes have the same rows.
     est = SparseBayesClassifier(fit_intercept=False).fit(np.tile(X, (2, 1)), np.arange(160) // 80)

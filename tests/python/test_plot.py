@@ -158,6 +158,7 @@ def test_the_band_is_two_standard_deviations(wave):
     assert healed.std[0] > plain.std[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_bands_of_models_without_relevance_vectors(wave):
     X, y = wave
     for model in (GREVMRegressor(gamma=0.1), SparseBayesRegressor(fit_intercept=False)):
@@ -250,6 +251,7 @@ def test_a_pipeline_is_drawn_as_its_last_step_sees_the_data(nested, wave, blobs)
         assert counts.max() <= 2 < counts.sum()
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_refusals_name_the_remedy(wave, blobs):
     X, y = wave
     model = RVR(gamma=0.1).fit(X, y)

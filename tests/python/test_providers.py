@@ -228,6 +228,7 @@ def test_a_variational_fit_takes_gaussian_rows_alone():
         SparseBayesClassifier(fit_intercept=False, scheme="variational").fit_provider(rows, classes=[0, 1])
 
 
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_constant_and_shifted_targets():
     rng = np.random.default_rng(0)
     Phi = np.c_[np.ones(50), rng.normal(size=(50, 3))]

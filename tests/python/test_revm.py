@@ -204,6 +204,7 @@ def test_the_octant_search_ends_at_the_kuhn_tucker_conditions_to_eight_digits(se
     assert np.count_nonzero(end.w == 0.0) > 0
 
 
+@pytest.mark.filterwarnings("ignore::sparsebayes.OverfitWarning")
 @pytest.mark.parametrize(("c", "share"), [(3.0, 1e-2), (1.0, 0.3), (5.0, 0.1)])
 def test_with_equal_eigenvalues_grevm_has_its_closed_form(c, share):
     y = np.arange(8) % 2
@@ -421,6 +422,7 @@ def test_targets_without_noise_end_at_the_floor(kind):
         model = kind("linear").fit(X, 3.0 * X[:, 0])
     np.testing.assert_allclose(model.noise_variance_, 1e-6 * np.var(3.0 * X))
     np.testing.assert_allclose(model.predict(X), 3.0 * X[:, 0], atol=1e-2)
-    constant = kind().fit(X, np.full(20, 5.0))
+    with pytest.warns(ConvergenceWarning, match="y is constant"):
+        constant = kind().fit(X, np.full(20, 5.0))
     np.testing.assert_allclose(constant.predict(X), 5.0)
     assert constant.n_effective_ == 0

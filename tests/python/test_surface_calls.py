@@ -507,6 +507,7 @@ def test_load(capfd, tmp_path):
 EXEMPT = {
     "Certificate": "made by certificate",
     "NumericalError": "an exception",
+    "OverfitWarning": "a warning",
     "Progress": "made by fits",
     "PyStatistics": "a base class",
     "StepRecord": "made by fits",
