@@ -93,9 +93,8 @@ test-c: build-c ## Run the tests and the example in C and C++, against both libr
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
 # Two runs at a time and a BLAS of two threads each: these wait for each other, and some tests took ten times as long.
-test-python: install ## Run the Python tests and doctests, two at a time but for those that hold something to the clock
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not alone" -n 2 --dist worksteal
-	$(BIN)/python -m pytest -m alone
+test-python: install ## Run the Python tests and doctests, two at a time
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: install lint-rust ## Lint Rust, Python and the Rust documentation
 	$(BIN)/ruff check .
@@ -222,10 +221,11 @@ fuzz: ## Random files, calls and problems for SECONDS each, from SEED; what fail
 	cargo run --release --locked --quiet --package sparsebayes-fuzz -- all --seconds $(SECONDS) --seed $(SEED) --keep target/fuzz
 
 faults: TIMES := 200
-faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads
+faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads; seconds from Ctrl-C to the end
 	$(BIN)/python tests/faults/run.py --times $(TIMES)
 	$(BIN)/python tests/faults/endure.py
 	$(BIN)/python tests/faults/little.py
+	$(BIN)/python tests/faults/prompt.py
 
 surface: EXAMPLES := 2000
 surface: install ## Any data and arguments for all that is public in Python, EXAMPLES of each, others each time

@@ -52,8 +52,9 @@ def in_background(
 
     # NumPy keeps its error state in the context.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(labour,), daemon=True)
-    thread.start()
     try:
+        # Within: Ctrl-C may come while the thread starts, and the work would go on for ever.
+        thread.start()
         while thread.is_alive():
             thread.join(_INTERVAL)
             if meanwhile is not None:

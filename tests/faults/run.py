@@ -2,7 +2,7 @@
 
 ``python tests/faults/run.py [--times 200] [--seed 0]``: for each of fit, save and checkpoint, and each of
 SIGINT, SIGTERM and SIGKILL, so many children that are struck while they work. Children are forks, which are
-cheap. Ends with status 1 if a file was lost or damaged, or a child did not end within five seconds.
+cheap. Ends with status 1 if a file was lost or damaged, or a child did not end within ``--patience`` seconds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ import sparsebayes._checkpoint
 from sparsebayes import RVR, load
 from sparsebayes._checkpoint import Checkpoint
 
-#: A child that is still there so long after a signal hangs.
-PATIENCE = 5.0
 INTERRUPTED, BROKEN = 130, 1
 
 
@@ -54,16 +52,16 @@ def fork(work: Callable[[], object]) -> int:
         os._exit(code)
 
 
-def strike(work: Callable[[], object], number: signal.Signals, delay: float) -> str:
+def strike(work: Callable[[], object], number: signal.Signals, delay: float, patience: float) -> str:
     """Signal a child after so long; say how it ended."""
     pid = fork(work)
     time.sleep(delay)
     try:
         os.kill(pid, number)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
-                raise Lost(f"{number.name} after {delay:.3f} s: the child goes on for more than {PATIENCE} s")
+                raise Lost(f"{number.name} after {delay:.3f} s: the child goes on for more than {patience} s")
             time.sleep(0.001)
     except BaseException:
         if not os.waitpid(pid, os.WNOHANG)[0]:
@@ -190,7 +188,7 @@ def rows_in(path: Path) -> int:
     return int(found.get("rows", 0))
 
 
-def runs(times: int, seed: int) -> Iterator[str]:
+def runs(times: int, seed: int, patience: float) -> Iterator[str]:
     """Strike so often in each way; yield a line about each."""
     rng = random.Random(seed)
     for kind in (Saves, Fits, Checkpoints):
@@ -198,7 +196,7 @@ def runs(times: int, seed: int) -> Iterator[str]:
             with tempfile.TemporaryDirectory() as folder:
                 job, endings = kind(Path(folder)), Counter()
                 for _ in range(times):
-                    endings[strike(job.work, number, rng.uniform(0.0, job.longest))] += 1
+                    endings[strike(job.work, number, rng.uniform(0.0, job.longest), patience)] += 1
                     job.check()
             told = ", ".join(f"{ending} {count}" for ending, count in sorted(endings.items()))
             done = f"; {job.fits} fits came to their end" if kind is Checkpoints else ""
@@ -210,9 +208,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=5.0)
     given = parser.parse_args()
     try:
-        for line in runs(given.times, given.seed):
+        for line in runs(given.times, given.seed, given.patience):
             print(line, flush=True)
     except Lost as what:
         print(f"lost: {what}")

@@ -69,7 +69,7 @@ c() {
 }
 
 # Python is not instrumented, and what it holds at its end is no leak; its memory comes from the runtime as ours does. No
-# process under the sanitizer can have little memory, and what takes a second takes three.
+# process under the sanitizer can have little memory.
 extension() {
     preloaded
     instrumented address build --package sparsebayes-py --features system-allocator --release
@@ -84,7 +84,7 @@ python() {
     extension
     LD_PRELOAD="$out/libsanitize.so" PYTHONPATH="$out/python" PYTHONMALLOC=malloc \
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1 \
-        "$python" -m pytest -p no:cacheprovider --timeout=3000 -k "not little_memory and not within_a_second" ${TESTS:-tests/python}
+        "$python" -m pytest -p no:cacheprovider --timeout=3000 -k "not little_memory" ${TESTS:-tests/python}
 }
 
 # Without rayon: how its threads wake one another is in std, which comes without instruments, and looks like races all over. Threads that

@@ -1,5 +1,6 @@
 """Data that several test files share."""
 
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -13,6 +14,9 @@ from sparsebayes import _screen
 # Other work on the machine must fail no test.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# A shell has what it starts in the background ignore Ctrl-C; child processes inherit that, and tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
 

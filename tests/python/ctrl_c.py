@@ -1,44 +1,70 @@
-"""Ctrl-C, pressed in the middle of something."""
+"""Ctrl-C, pressed in the middle of something. What comes of it does not depend on how long anything takes."""
 
 import _thread
+import signal
+import sys
 import threading
 import time
+from contextlib import contextmanager
+
+import pytest
 
 
-def seconds_until_heard(work, after):
-    """Press Ctrl-C so many seconds after ``work`` has begun; return those until it ended by that.
+@contextmanager
+def pressed_after(processor_seconds=0.3):
+    """Press Ctrl-C once this process has computed for so long, and expect `KeyboardInterrupt`.
 
-    On a machine so fast that it is done by then it begins anew, and has half of the time that it took.
+    Processor time counts work: on a slow or busy machine the work has come as far when the signal arrives.
     """
-    while True:
-        pressed = []
+    begun, ended = time.process_time(), threading.Event()
 
-        def press(pressed=pressed):
-            pressed.append(time.monotonic())
-            _thread.interrupt_main()
+    def press():
+        while time.process_time() - begun < processor_seconds:
+            if ended.wait(0.005):
+                return
+        _thread.interrupt_main()
 
-        began = time.monotonic()
-        timer = threading.Timer(after, press)
-        timer.start()
-        try:
-            work()
-            timer.cancel()
-            timer.join()
-        except KeyboardInterrupt:
-            return time.monotonic() - pressed[0]
-        finally:
-            timer.cancel()
-        assert not pressed, "the work went on to its end"
-        after = 0.5 * (time.monotonic() - began)
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        ended.set()
+        thread.join()
 
 
-def interrupted(make, work, after):
-    """Press Ctrl-C in ``work`` on a new ``make()``; return what that left, and the seconds until it ended."""
-    made = []
+@contextmanager
+def pressed_and_heard():
+    """Give a function that other threads press Ctrl-C with; it returns once the fit's cancel flag is up.
 
-    def begin():
-        made.append(make())
-        work(made[-1])
+    The main thread runs the handler with the interpreter held, and sets the flag before it releases it: when
+    another thread runs and the handler's frame is gone, the flag is up.
+    """
+    raised = threading.Event()
 
-    seconds = seconds_until_heard(begin, after)
-    return made[-1], seconds
+    def handler(number, frame):
+        raised.set()
+        raise KeyboardInterrupt
+
+    def press():
+        _thread.interrupt_main()
+        raised.wait()
+        while sys._current_frames()[threading.main_thread().ident].f_code is handler.__code__:
+            time.sleep(0.001)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield press
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def wait_for_background():
+    """Wait until what `in_background` gave up has ended.
+
+    Not by `Thread.join`: CPython 3.11 takes a thread for ended once a signal has interrupted `join`.
+    """
+    while any(thread.name.endswith("(run)") for thread in threading.enumerate()):
+        time.sleep(0.005)

@@ -1,12 +1,9 @@
 """Dictionaries that are looked at in blocks: certified over all candidates, resumed, whatever n_jobs."""
 
-import _thread
 import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -190,7 +187,7 @@ def test_a_fit_that_was_killed_goes_on_from_its_checkpoint(in_blocks, tmp_path):
     assert not path.exists()
     code = KILLED.format(sizes=SIZES)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", code, path], env=environment, timeout=120, check=False)
+    run = subprocess.run([sys.executable, "-c", code, path], env=environment, check=False)
     assert run.returncode == -signal.SIGKILL
     with pytest.raises(ValueError, match="belongs to another fit"):
         RVR(Gaussian(2.5), checkpoint=path).fit(X, y + 1.0)
@@ -218,25 +215,6 @@ def test_one_against_the_rest_keeps_a_file_for_each(in_blocks, tmp_path, monkeyp
     assert len(seen) == 3
     assert not list(tmp_path.iterdir())
     np.testing.assert_array_equal(model.mu_, RVC(Gaussian(0.5)).fit(X, y).mu_)
-
-
-@pytest.mark.alone
-def test_a_sweep_is_interrupted_within_a_second(in_blocks):
-    X, y = sinc_2d(20_000)
-    began = []
-
-    def interrupt():
-        began.append(time.monotonic())
-        _thread.interrupt_main()
-
-    def start(record):
-        if record.action == "sweep" and not began:
-            began.append(0.0)
-            threading.Timer(0.3, interrupt).start()
-
-    with pytest.raises(KeyboardInterrupt):
-        RVR(Gaussian(2.5), callback=start).fit(X, y)
-    assert time.monotonic() - began[1] < 1.0
 
 
 def test_sweeps_are_reported(in_blocks, without_tqdm, capsys):

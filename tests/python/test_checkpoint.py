@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
@@ -265,56 +264,51 @@ def test_digests_tell_problems_apart():
 
 
 SCRIPT = """
+    import os
+    import signal
     import sys
     import numpy as np
     import sparsebayes._checkpoint
     from sparsebayes import RVR
-    folder = sys.argv[1]
-    sparsebayes._checkpoint._INTERVAL = sparsebayes._checkpoint._PATIENCE = 0.0
+    folder, last, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    sparsebayes._checkpoint._INTERVAL, sparsebayes._checkpoint._PATIENCE = -1.0, 0.0
+    saves, replace = 0, os.replace
+
+    def killing(source, target):
+        global saves
+        saves += 1
+        if saves == last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(source, target)
+        if saves == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = killing
     rng = np.random.default_rng(0)
     X = rng.uniform(-5, 5, (50_000, 2))
     y = np.sinc(X[:, 0]) + 0.1 * rng.normal(size=len(X))
-    model = RVR(gamma=0.5, candidates=120, random_state=0, n_jobs=1, checkpoint=folder + "/state")
-    print("begun", flush=True)
+    model = RVR(gamma=0.5, candidates=40, random_state=0, n_jobs=1, checkpoint=folder + "/state")
     model.fit([(X[:7], y[:7]), (X[7:], y[7:])])
     np.savez(folder + "/model", **{k: v for k, v in vars(model).items() if isinstance(v, np.ndarray)})
 """
 
 
-def start(folder):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder)], stdout=subprocess.PIPE, text=True
-    )
+def run(folder, last, when="after"):
+    """Fit in a process that is killed at this save, before or after the new state replaces the old one."""
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), str(last), when]
+    return subprocess.run(command, check=False).returncode
 
 
-@pytest.mark.alone
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-def test_fits_killed_at_any_moment_end_at_the_same_model(tmp_path):
+def test_fits_killed_at_any_save_end_at_the_same_model(tmp_path):
+    """`make faults` kills at any moment."""
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
-    with start(tmp_path / "whole") as process:
-        process.stdout.readline()
-        began = time.monotonic()
-        process.wait()
-        took = time.monotonic() - began
-    rng = np.random.default_rng(int(time.time()))
-    kills, state = 0, tmp_path / "killed" / "state"
-    for _ in range(20):
-        with start(tmp_path / "killed") as process:
-            process.stdout.readline()
-            # First with a state there, then sooner and later, and after a while not at all.
-            while kills == 0 and process.poll() is None and not state.exists():
-                time.sleep(0.01)
-            try:
-                process.wait(rng.uniform(0.0, (0.8 if kills else 0.1) * took) if kills < 4 else None)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-                assert kills > 1 or state.exists()
-        if process.returncode == 0:
-            break
-    assert process.returncode == 0
-    assert kills >= 1
+    assert run(tmp_path / "whole", 0) == 0
+    for last, when in [(2, "after"), (3, "before")]:
+        assert run(tmp_path / "killed", last, when) == -signal.SIGKILL
+        assert (tmp_path / "killed" / "state").exists()
+    assert run(tmp_path / "killed", 0) == 0
     whole, killed = (np.load(tmp_path / name / "model.npz") for name in ("whole", "killed"))
     assert sorted(whole) == sorted(killed)
     for name in whole:

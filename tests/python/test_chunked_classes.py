@@ -208,13 +208,12 @@ print(status("VmHWM") - before, X.nbytes, limit, 3 in model.active_)
 """
 
 
-@pytest.mark.alone  # what the allocator holds depends on how threads take turns
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts pages as Linux does")
 @pytest.mark.parametrize("kind", ["RVC", "SparseBayesClassifier"])
 def test_memory_stays_below_the_limit(kind, tmp_path):
     """96 MB of rows, a limit of 32 MB, and the whole process measured."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "X"), kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     fitted, size, limit, found = done.stdout.split()
     assert int(size) >= 3 * int(limit)

@@ -539,7 +539,7 @@ def test_it_runs_as_a_module_and_stands_a_closed_pipe(iris, tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
         process.stdout.close()
-        assert process.wait(60) == 0
+        assert process.wait() == 0
         assert process.stderr.read() == b""
 
 

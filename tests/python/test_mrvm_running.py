@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from ctrl_c import seconds_until_heard
 from sparsebayes import MRVM1, MRVM2, StepRecord
 from sparsebayes.kernels import Gaussian, Linear
 
@@ -53,17 +52,6 @@ def test_a_fit_that_fails_leaves_the_model_that_was_there(kind, three):
     with pytest.raises(ZeroDivisionError, match="mine"):
         model.set_params(gamma=5.0, callback=fail).fit(X[:50], y[:50][::-1])
     np.testing.assert_array_equal(model.predict_proba(X), expected)
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize("kind", MACHINES)
-def test_ctrl_c_ends_a_long_fit_within_a_second(kind, callback):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-10, 10, (3000, 2))
-    y = np.floor(2 * np.sin(X).prod(axis=1) + 0.5 * rng.normal(size=3000)).clip(-2, 1)
-    model = kind(Gaussian(0.7), callback=callback)
-    assert seconds_until_heard(lambda: model.fit(X, y), 1.0) < 1.0
 
 
 @pytest.mark.parametrize("kind", MACHINES)

@@ -3,14 +3,12 @@
 import pickle
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ctrl_c import seconds_until_heard
 from provider_reference import NumpyRows
 from sparsebayes import RVC, RVR, PyStatistics, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
@@ -509,45 +507,6 @@ def test_what_parts_refuse():
         )
 
 
-class Patient(NumpyRows):
-    """Takes its time for each answer."""
-
-    def __init__(self, seconds):
-        Phi, t, weights = columns(9)
-        super().__init__(Phi, t, weights)
-        self.seconds = seconds
-
-    def __getattribute__(self, name):
-        if name in ("sweep", "among", "gradient", "target_moments"):
-            time.sleep(self.seconds)
-        return super().__getattribute__(name)
-
-
-def interrupted_after(seconds, provider, model):
-    """Press Ctrl-C in a fit; return how long it took to be heard."""
-    return seconds_until_heard(lambda: model.fit_provider(provider), seconds)
-
-
-@pytest.mark.alone
-def test_ctrl_c_is_heard_between_questions_and_between_parts():
-    assert interrupted_after(0.3, Patient(0.2), SparseBayesRegressor(fit_intercept=False)) < 1.0
-    # An answer takes 10 s here.
-    assert (
-        interrupted_after(
-            0.3, SummedStatistics([Patient(0.1)] * 100), SparseBayesRegressor(fit_intercept=False)
-        )
-        < 1.0
-    )
-
-
-@pytest.mark.alone
-def test_ctrl_c_is_heard_inside_a_part():
-    rng = np.random.default_rng(0)
-    X, centres = rng.normal(size=(100_000, 3)), rng.normal(size=(3000, 3))
-    part = RowPart(X, X[:, 0], kernels=Gaussian(1.0), centres=centres, fit_intercept=True)
-    assert interrupted_after(0.7, part, RVR(Gaussian(1.0), candidates=centres)) < 1.0
-
-
 @pytest.mark.parametrize("summed", [False, True])
 def test_parts_answer_after_a_fit_that_was_given_up(summed):
     def give_up(event):
@@ -559,17 +518,6 @@ def test_parts_answer_after_a_fit_that_was_given_up(summed):
     with pytest.raises(ZeroDivisionError):
         SparseBayesRegressor(fit_intercept=False, callback=give_up).fit_provider(provider)
     assert provider.deviance([], []) > 0.0
-
-
-@pytest.mark.alone
-def test_ctrl_c_is_heard_while_parts_store_kernels_of_many_inputs():
-    """Which takes a quarter of a minute."""
-    X = np.random.default_rng(0).normal(size=(6000, 1500))
-    options = {"kernels": Gaussian(1e-3), "centres": X, "fit_intercept": True, "store": True}
-    parts = [RowPart(X[rows], X[rows, 0], **options) for rows in (slice(4000), slice(4000, None))]
-    model = RVR(Gaussian(1e-3), candidates=X)
-    assert interrupted_after(1.5, SummedStatistics(parts), model) < 1.0
-    assert interrupted_after(1.5, parts[0], model) < 1.0
 
 
 def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ctrl_c import interrupted
 from sparsebayes import GREVM, LREVM, RVC, VGREVM, GREVMRegressor, LREVMRegressor
 from sparsebayes.kernels import Gaussian, Laplacian
 
@@ -242,14 +241,3 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(classes):
         thread.join()
     for result in results:
         np.testing.assert_array_equal(result, expected)
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("kind", [GREVM, LREVMRegressor])
-def test_ctrl_c_ends_a_fit_within_a_second_even_inside_lapack(kind):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-10, 10, (3000, 2))
-    y = (np.sin(X).prod(axis=1) + rng.normal(size=3000) > 0).astype(float)
-    model, seconds = interrupted(lambda: kind(Gaussian(0.7)), lambda model: model.fit(X, y), 1.5)
-    assert seconds < 1.0
-    assert not hasattr(model, "dual_coef_")

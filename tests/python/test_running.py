@@ -1,19 +1,15 @@
 """What goes on while a fit runs: the callback, the progress line, threads, Ctrl-C."""
 
-import _thread
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from ctrl_c import seconds_until_heard
-from sparsebayes import RVC, RVR, SparseBayesRegressor, StepRecord
+from sparsebayes import RVC, RVR, StepRecord
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -140,94 +136,6 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
         thread.join()
     for result in results:
         np.testing.assert_array_equal(result, expected)
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("callback", [None, lambda record: None])
-@pytest.mark.parametrize(
-    "case", ["kernel", "columns", "classes", "outputs", "kernel-em", "classes-em", "classes-variational"]
-)
-def test_ctrl_c_ends_a_long_fit_within_a_second(case, callback):
-    rng = np.random.default_rng(0)
-    if case == "columns":
-        X = rng.normal(size=(3000, 3000))
-        y, model = rng.normal(size=3000), SparseBayesRegressor(fit_intercept=False, callback=callback)
-    else:
-        n, scheme = (9000, "sequential") if "-" not in case else (3000, case.split("-")[1])
-        X = rng.uniform(-10, 10, (n, 2))
-        y = np.sin(X).prod(axis=1) + rng.normal(size=n)
-        if case == "outputs":
-            y = np.c_[y, y[::-1], rng.normal(size=n)]
-        y, model = (y > 0, RVC(Gaussian(0.7))) if case.startswith("classes") else (y, RVR(Gaussian(0.7)))
-        model.set_params(callback=callback, scheme=scheme)
-    assert seconds_until_heard(lambda: model.fit(X, y), 2.0 if "-" in case else 0.5) < 1.0
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("n_outputs", [1, 2])
-def test_ctrl_c_is_heard_while_kernels_of_many_inputs_are_evaluated(n_outputs):
-    """Which takes half a minute, before the first step."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(6000, 1500))
-    y = X[:, :n_outputs].squeeze()
-    assert seconds_until_heard(lambda: RVR(gamma=1e-3).fit(X, y), 1.5) < 1.0
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("watched", [False, True])
-@pytest.mark.parametrize("case", ["exact", "thorough"])
-def test_ctrl_c_ends_what_follows_the_classic_fit_within_a_second(case, watched):
-    """Pressed once the steps of the plain fit are over, which come first; what follows takes far longer."""
-    X, y, plain, settings = long_after(case)
-    # Threads that earlier tests left in LAPACK may slow down the plain fit, and be gone by the next.
-    pressed = next(filter(None, (pressed_after(X, y, plain, settings, watched) for _ in range(3))))
-    assert time.monotonic() - pressed < 1.0
-
-
-def pressed_after(X, y, plain, settings, watched):
-    """Interrupt a fit beyond its plain optimum and return when; None if it had ended by then."""
-    started = time.monotonic()
-    n_iter = clone(plain).fit(X, y).n_iter_
-    took = time.monotonic() - started
-    pressed = []
-
-    def press():
-        pressed.append(time.monotonic())
-        _thread.interrupt_main()
-
-    timers = [] if watched else [threading.Timer(1.2 * took, press)]
-
-    def watch(step):
-        if not timers and step.iteration >= n_iter:
-            timers.append(threading.Timer(0.2, press))
-            timers[0].start()
-
-    model = clone(plain).set_params(**settings, callback=watch if watched else None)
-    for timer in timers:
-        timer.start()
-    try:
-        model.fit(X, y)
-    except KeyboardInterrupt:
-        assert not hasattr(model, "active_")
-        return pressed[0]
-    except ConvergenceWarning:
-        pass
-    finally:
-        for timer in timers:
-            timer.cancel()
-    # What was pressed during the fit is heard.
-    assert not pressed
-    return None
-
-
-def long_after(case):
-    """Inputs, targets, an estimator, and settings with which it goes on long beyond its plain optimum."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1000, 2))
-    score = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.5 * rng.normal(size=1000)
-    if case == "exact":
-        return X, score > 0.0, RVC(Gaussian(0.2)), {"laplace": "exact"}
-    return X, score, RVR(Gaussian(0.2)), {"search": "thorough", "random_state": 0}
 
 
 def test_a_fit_that_fails_leaves_the_model_that_was_there(surface):
