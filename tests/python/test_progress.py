@@ -325,38 +325,3 @@ def test_a_fit_does_not_need_a_screen(screen, bars, surface, request, monkeypatc
     monkeypatch.setattr(sys, "stderr", gone)
     model = RVR(verbose=1).fit(*surface)
     assert model.status_ == "converged"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-def test_the_command_line_shows_bars_on_a_terminal(surface, tmp_path):
-    import pty
-
-    table = tmp_path / "data.csv"
-    np.savetxt(table, np.c_[surface], delimiter=",", header="a,b,y", comments="")
-
-    def said(*more):
-        ours, theirs = pty.openpty()
-        command = [sys.executable, "-m", "sparsebayes", "fit", str(table), "--target", "y", *more]
-        command += ["-o", str(tmp_path / "model.safetensors")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, stdin=theirs) as process:
-            os.close(theirs)
-            text = b""
-            while True:
-                try:
-                    part = os.read(ours, 65536)
-                except OSError:  # how Linux says that nobody writes any more
-                    break
-                if not part:
-                    break
-                text += part
-            out = process.stdout.read()
-        os.close(ours)
-        assert process.returncode == 0
-        return out, text.decode()
-
-    out, err = said()
-    assert out.startswith(b"RVR on 90 rows of 2 features")
-    ends = [state for state in shown(err) if state.startswith("RVR: ")]
-    assert any(re.search(r"\d+ steps \[", state) for state in ends)
-    assert err.endswith("\n")
-    assert said("-q") == (b"", "")
