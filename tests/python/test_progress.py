@@ -2,9 +2,7 @@
 
 import io
 import logging
-import os
 import re
-import subprocess
 import sys
 import threading
 import time
