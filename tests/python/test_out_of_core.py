@@ -457,11 +457,7 @@ def test_memory_stays_below_the_limit(kind, tmp_path):
         if kind == "RVR":
             model = RVR(candidates=150, random_state=0, memory_limit=limit, n_jobs=1)
         else:
-<<<<<<< HEAD
-            model = SparseBayesRegressor(fit_intercept=False, memory_limit=limit, n_jobs=2)
-=======
             model = SparseBayesRegressor(memory_limit=limit, n_jobs=1)
->>>>>>> clock
         # Libraries and threads take memory once.
         small = rng.normal(size=(4000, d))
         model.fit([(small, small[:, 0] + rng.normal(size=4000))]).predict(small)

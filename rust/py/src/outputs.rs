@@ -63,9 +63,13 @@ impl<'a> Task<'a> {
         };
         size.check()?;
         let weights = self.weights.map(<[f64]>::to_vec);
-        let mut observations =
-            OutputObservations::new(design, self.targets.to_vec(), self.n_outputs, weights)?
-                .cancelled_by(line.cancel.clone());
+        let mut observations = OutputObservations::cancellable(
+            design,
+            self.targets.to_vec(),
+            self.n_outputs,
+            weights,
+            Some(line.cancel.clone()),
+        )?;
         fit_outputs(&mut observations, &self.rules, &self.noise, &mut |step| {
             line.watch(step)
         })

@@ -99,7 +99,24 @@ impl<'a> OutputObservations<'a> {
         n_outputs: usize,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        Self::build(Box::new(design), targets, n_outputs, weights, true)
+        Self::cancellable(design, targets, n_outputs, weights, None)
+    }
+
+    /// The same, where raising `cancel` ends the pass that measures the columns too.
+    ///
+    /// # Errors
+    /// As [`OutputObservations::new`]; [`Error::Interrupted`] once `cancel` is raised.
+    pub fn cancellable(
+        design: impl Design + Send + 'a,
+        targets: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+        cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        let mut this = Self::unmeasured(Box::new(design), targets, n_outputs, weights, true)?;
+        this.cancel = cancel;
+        this.measure()?;
+        Ok(this)
     }
 
     /// The same without a unit of their own: targets stay as they are given, now and by
@@ -113,10 +130,13 @@ impl<'a> OutputObservations<'a> {
         n_outputs: usize,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        Self::build(Box::new(design), targets, n_outputs, weights, false)
+        let mut this = Self::unmeasured(Box::new(design), targets, n_outputs, weights, false)?;
+        this.measure()?;
+        Ok(this)
     }
 
-    fn build(
+    /// With no lengths of columns.
+    fn unmeasured(
         design: Box<dyn Design + Send + 'a>,
         mut targets: Vec<f64>,
         n_outputs: usize,
@@ -144,7 +164,7 @@ impl<'a> OutputObservations<'a> {
         for t in &mut targets {
             *t /= target_scale;
         }
-        let mut this = Self {
+        Ok(Self {
             design,
             n_obs: (0..n).map(weight).sum(),
             targets,
@@ -154,9 +174,7 @@ impl<'a> OutputObservations<'a> {
             target_scale,
             variances,
             cancel: None,
-        };
-        this.measure()?;
-        Ok(this)
+        })
     }
 
     /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
