@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
-from ._arguments import check_prior, check_settings
+from ._arguments import check_prior, check_settings, learning_argument
 from ._chunks import located, release
 from ._design import Design, Layout
 from ._numbers import check_predictions
@@ -204,7 +204,7 @@ class SparseBayesEstimator(Trainable):
         )
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
-        check_variational(settings, likelihood, learning=getattr(self, "optimize_kernel", False) is True)
+        check_variational(settings, likelihood, learning=bool(learning_argument(self)))
         design, posteriors = self._infer(training, targets, likelihood, settings)
         self._publish_fit(settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors)
         self._publish_basis(training)

@@ -94,28 +94,24 @@ class _Candidate:
         return any(posterior.status == "stopped" for posterior in self.posteriors)
 
 
-def check_optimize_kernel(optimize_kernel: object, kernel: object) -> bool:
-    """Check ``optimize_kernel``: a flag, and one that a precomputed kernel cannot have."""
-    if not isinstance(optimize_kernel, (bool, np.bool_)):
-        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
-    if optimize_kernel and is_precomputed(kernel):
+def check_model(
+    argument: str, kernel: object, y: NDArray[Any], likelihood: Likelihood, settings: Settings
+) -> None:
+    """Raise ValueError for a model whose kernel cannot be learned; ``argument`` is what asks for it."""
+    if is_precomputed(kernel):
         raise ValueError(
-            "optimize_kernel must be False with kernel='precomputed', whose values are given; "
-            "give a kernel with parameters to have them learned"
+            f"kernel='precomputed' needs kernel parameters to be given, but there is {argument}: its values "
+            "are what they are; give a kernel with parameters to have them learned"
         )
-    return bool(optimize_kernel)
-
-
-def check_model(y: NDArray[Any], likelihood: Likelihood, settings: Settings) -> None:
-    """Raise ValueError for a model whose evidence has no gradient here."""
     if y.ndim == 2:
         raise ValueError(
-            "optimize_kernel must be False where y has several columns; learn the kernel from one of them"
+            f"{argument} needs a y of one column, got {y.shape[1]}: learn the kernel from one of them, and "
+            "give its kernel_ as kernel"
         )
     if likelihood == "multinomial":
-        raise ValueError("optimize_kernel=True needs multi_class='ovr', got 'softmax'")
+        raise ValueError(f"{argument} needs multi_class='ovr', got 'softmax'")
     if (settings.alpha_prior, settings.noise_prior) != ((0.0, 0.0), (0.0, 0.0)):
-        raise ValueError("optimize_kernel=True needs alpha_prior and noise_prior to be (0, 0)")
+        raise ValueError(f"{argument} needs alpha_prior and noise_prior to be (0, 0)")
 
 
 def check_learnable(kernels: list[Kernel]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._base import Trainable
 from ._resolve import is_precomputed, resolve
@@ -13,6 +13,9 @@ from .kernels import Kernel
 
 class OnKernels(Trainable):
     """An estimator with the arguments ``kernel``, ``gamma``, ``degree`` and ``coef0``."""
+
+    #: Whether gamma may be "learn" or "ard".
+    _learns_kernels: ClassVar[bool] = False
 
     if TYPE_CHECKING:
         kernel: KernelSpec
@@ -39,6 +42,7 @@ class OnKernels(Trainable):
             coef0=self.coef0,
             sample_weight=training.weights,
             feature_names=getattr(self, "feature_names_in_", None),
+            learns=self._learns_kernels,
         )
 
     def _as_given(self, kernels: list[Kernel]) -> Kernel | list[Kernel]:

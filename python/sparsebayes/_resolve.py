@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from ._arguments import check_integer, check_real
+from ._arguments import check_integer, check_real, is_learned
 from ._columns import find
 from ._types import FloatArray, IntArray, KernelLike, KernelSpec
 from .kernels import (
@@ -50,7 +50,7 @@ def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
     if gamma != "scale":
         return False
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
-    return any(_has_gamma(entry) for entry in entries)
+    return any(True for entry in entries for _ in _names_with_gamma(entry))
 
 
 def resolve(
@@ -62,12 +62,16 @@ def resolve(
     coef0: float = 0.0,
     sample_weight: FloatArray | None = None,
     feature_names: Sequence[str] | None = None,
+    learns: bool = False,
 ) -> list[Kernel]:
     """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
 
     ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
     Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
+    ``learns``: whether gamma may be "learn" or "ard", for which the kernels have the widths to start from.
     """
+    if is_learned(gamma):
+        _check_learned(kernel, gamma, learns=learns)
     inputs = _Inputs(X, sample_weight, feature_names, gamma)
     _ = inputs.gamma
     degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
@@ -91,6 +95,8 @@ class _Inputs:
 
     @cached_property
     def gamma(self) -> float:
+        if is_learned(self.given_gamma):
+            return 1.0  # no kernel has it
         return _gamma(self.given_gamma, self.X, self.weights)
 
     def at(self, columns: IntArray) -> _Inputs:
@@ -109,6 +115,8 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         return Product(tuple(_resolve_one(factor, inputs, degree_coef0) for factor in kernel.factors))
     if isinstance(kernel, Kernel):
         return kernel
+    if isinstance(kernel, str) and kernel in ("rbf", "laplacian") and is_learned(inputs.given_gamma):
+        return _start(kernel, inputs)
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
@@ -125,12 +133,60 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     )
 
 
-def _has_gamma(kernel: Any) -> bool:
+def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
+    """Raise ValueError where gamma="learn" or "ard" has nothing to learn, or something that it cannot."""
+    if not learns:
+        raise ValueError(
+            f"gamma={gamma!r} is for RVR and RVC with the rows in memory; give a positive number, 'scale' or "
+            "'auto', or learn the kernel with one of these and give its kernel_"
+        )
+    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    names = [name for entry in entries for name in _names_with_gamma(entry)]
+    learnable = ("rbf", "laplacian") if gamma == "learn" else ("rbf",)
+    if not names or not set(names) <= set(learnable):
+        raise ValueError(
+            f"gamma={gamma!r} is for kernel={' or '.join(map(repr, learnable))}, got {kernel!r}; give gamma "
+            "a number, or a kernel object with its parameters and optimize_kernel=True"
+        )
+
+
+def _start(kernel: str, inputs: _Inputs) -> Kernel:
+    """Return the kernel that learning starts from: exp(-1/2) at the root mean square distance of two rows.
+
+    With one width per input each has an equal share of that distance: 2 sqrt(D) times its spread.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        spreads = weighted_spreads(inputs.X, inputs.weights)
+        total = float(np.sqrt(np.sum(spreads**2))) or 1.0
+    if not _LEAST_GAMMA <= total**2 < 1.0 / _LEAST_GAMMA:
+        raise ValueError(
+            f"gamma={inputs.given_gamma!r} needs the spreads of the columns of X, of {total:g} together; "
+            "rescale X"
+        )
+    if kernel == "laplacian":
+        return Laplacian(1.0 / ((float(spreads.sum()) or 1.0) * 4.0 / np.sqrt(np.pi)))
+    if inputs.given_gamma == "learn":
+        return Gaussian(2.0 * total)
+    return Gaussian(tuple(2.0 * np.sqrt(len(spreads)) * np.where(spreads > 0.0, spreads, 1.0)))
+
+
+def weighted_spreads(X: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the standard deviation of each column of X; of a constant one exactly 0."""
+    mean = np.average(X, axis=0, weights=weights)
+    spreads: FloatArray = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
+    spreads[np.ptp(X, axis=0) == 0.0] = 0.0
+    return spreads
+
+
+def _names_with_gamma(kernel: Any) -> Iterator[str]:
+    """Yield the kernels given by name, in ``kernel`` and its parts, that have a gamma."""
     if isinstance(kernel, OnColumns):
-        return _has_gamma(kernel.kernel)
-    if isinstance(kernel, (Sum, Product)):
-        return any(map(_has_gamma, kernel.terms if isinstance(kernel, Sum) else kernel.factors))
-    return isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid")
+        yield from _names_with_gamma(kernel.kernel)
+    elif isinstance(kernel, (Sum, Product)):
+        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
+            yield from _names_with_gamma(part)
+    elif isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid"):
+        yield kernel
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
@@ -139,7 +195,9 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         try:
             given = check_real("gamma", gamma, positive=True)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{error}; 'scale' and 'auto' adapt it to X") from None
+            raise type(error)(
+                f"{error}; 'scale' and 'auto' adapt it to X, 'learn' and 'ard' learn it"
+            ) from None
         if not _LEAST_GAMMA <= given <= 1.0 / _LEAST_GAMMA:  # widths and their squares have to be numbers
             raise ValueError(
                 f"gamma must be between {_LEAST_GAMMA:g} and {1.0 / _LEAST_GAMMA:g}, got {given:g}; rescale X"
@@ -148,7 +206,7 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
     if gamma == "auto":
         return 1.0 / float(X.shape[1])
     if gamma != "scale":
-        raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
+        raise ValueError(f"gamma must be 'scale', 'auto', 'learn', 'ard' or a positive number, got {gamma!r}")
     row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.average(X.mean(axis=1), weights=row_weights)

@@ -230,9 +230,12 @@ class RVC(KernelClasses, _Classification):
         ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
         `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
         A list makes a dictionary of every kernel about every training row.
-    gamma : {"scale", "auto"} or positive float, default="scale"
+    gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
         Of the kernels given by name ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
-        1 / (n_features * variance of X), ``"auto"`` 1 / n_features.
+        1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"``
+        for each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for
+        all inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the spread of
+        each input, and goes on as with ``optimize_kernel=True``.
     degree : int, default=3
         Of ``"poly"``.
     coef0 : float, default=0.0
@@ -366,7 +369,11 @@ class RVC(KernelClasses, _Classification):
         given. ``candidates_`` then holds the distinct rows, or the candidates asked for, before them, and
         ``active_`` and ``relevance_`` count its rows.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
+        The kernel with all its parameters, given or learned.
+    inputs_ : dict of {str or int: float}
+        Relevance of each input, by its name or else its number, the most important first: the root mean
+        square slope of the kernel functions times the input's spread, by the largest. Only where the kernel
+        is Gaussian with one width per input, as with ``gamma="ard"``, and the rows were in memory.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 

@@ -347,7 +347,7 @@ def test_ctrl_c_ends_the_moves_within_a_second():
         ({"kernel": "laplacian"}, "Laplacian"),
         ({"kernel": lambda X, Z: X @ Z.T}, "gradient"),
         ({"scheme": "em"}, "scheme='sequential'"),
-        ({"optimize_kernel": True}, "optimize_kernel=False"),
+        ({"optimize_kernel": True}, "given kernel parameters"),
         ({"alpha_prior": (1.0, 1.0)}, "alpha_prior"),
         ({"noise_prior": (1.0, 1.0)}, "noise_prior"),
     ],

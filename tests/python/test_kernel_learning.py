@@ -4,18 +4,22 @@ import pickle
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
 from problems import named
-from sparsebayes import RVC, RVR
+from sparsebayes import MRVM1, RVC, RVR
 from sparsebayes._joint_evidence import Functions, JointEvidence, LearningData
 from sparsebayes._kernel_parameters import bounds, log_parameters, natural, with_log_parameters
 from sparsebayes._kernel_prior import KernelPrior
 from sparsebayes._leave_one_out import leave_one_out
+from sparsebayes._resolve import resolve
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
@@ -352,7 +356,7 @@ def test_targets_that_are_all_the_same_teach_nothing():
     [
         ("rbf", "yes", TypeError, "optimize_kernel must be True or False, got 'yes'"),
         ("rbf", None, TypeError, "optimize_kernel must be True or False"),
-        ("precomputed", True, ValueError, "optimize_kernel must be False with kernel='precomputed'"),
+        ("precomputed", True, ValueError, "kernel='precomputed' needs kernel parameters to be given"),
         ("linear", True, ValueError, "continuous parameters"),
         (LinearSpline() + Linear(), True, ValueError, "continuous parameters"),
         (lambda X, Z: X @ Z.T, True, ValueError, "continuous parameters"),
@@ -363,6 +367,74 @@ def test_bad_input_is_told(kernel, flag, error, words):
     for estimator in (RVR, RVC):
         with pytest.raises(error, match=words):
             estimator(kernel, optimize_kernel=flag).fit(X, [0, 1, 0, 1, 0, 1])
+
+
+def table():
+    """Six named inputs of unequal scale, of which two matter, and a constant one."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 6))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] / 2.0 + 0.2 * rng.normal(size=100)
+    columns = dict(zip("abcdef", (X * [1.0, 10.0, 0.1, 1.0, 1.0, 1.0]).T, strict=True))
+    return pd.DataFrame({**columns, "constant": 7.0}), y
+
+
+@pytest.mark.parametrize("estimator", [RVR, RVC])
+def test_widths_are_learned_by_name(estimator):
+    X, y = table()
+    target = y if estimator is RVR else np.digitize(y, [-0.4, 0.4])
+    model = estimator(gamma="ard").fit(X, target)
+    spread = np.append(X.to_numpy().std(axis=0)[:6], 1.0)
+    given = estimator(Gaussian(2.0 * np.sqrt(7) * spread), optimize_kernel=True).fit(X, target)
+    np.testing.assert_allclose(model.kernel_.width, given.kernel_.width, rtol=1e-5)
+    assert list(model.inputs_)[:2] == ["a", "b"]
+    assert model.inputs_["a"] == 1.0
+    assert max(model.inputs_[name] for name in ("c", "d", "e", "f", "constant")) < 1e-3
+    assert list(estimator(gamma="ard").fit(X.to_numpy(), target).inputs_)[:2] == [0, 1]
+    one = make_pipeline(StandardScaler(), estimator(gamma="learn")).fit(X, target)[-1]
+    assert isinstance(one.kernel_.width, float)
+    assert not hasattr(one, "inputs_")
+    again = pickle.loads(pickle.dumps(clone(model).fit(X, target)))
+    assert again.kernel_ == model.kernel_
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_learned_widths_start_at_the_spread_of_the_inputs():
+    X = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 10.0, 0.0]
+    weights = np.arange(50.0)
+    spread = np.sqrt(np.cov(X.T, aweights=weights, ddof=0).diagonal())
+    (ard,) = resolve("rbf", X=X, gamma="ard", sample_weight=weights, learns=True)
+    np.testing.assert_allclose(ard.width, 2.0 * np.sqrt(3.0) * np.where(spread > 0.0, spread, 1.0))
+    (one,) = resolve("rbf", X=X, gamma="learn", sample_weight=weights, learns=True)
+    assert one.width == pytest.approx(2.0 * np.sqrt(np.sum(spread**2)))
+    assert isinstance(RVR("laplacian", gamma="learn").fit(X, X[:, 0] + 0.1 * X[:, 1] ** 2).kernel_, Laplacian)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf', got 'linear'"),
+        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or 'laplacian', got 'poly'"),
+        (RVR("laplacian", gamma="ard"), "'ard' is for kernel='rbf'"),
+        (RVC(Gaussian(1.0), gamma="ard"), "optimize_kernel=True"),
+        (RVC("precomputed", gamma="ard"), "kernel='precomputed' needs"),
+        (RVC(gamma="learn", multi_class="softmax"), "gamma='learn' needs multi_class='ovr'"),
+        (RVR(gamma="ard", scheme="variational"), "scheme='variational' needs given kernel parameters"),
+        (RVR(gamma="ard", generate=True), "generate=True needs given kernel parameters"),
+        (MRVM1(gamma="ard"), "is for RVR and RVC"),
+        (RVR(gamma="width"), "'learn', 'ard' or a positive number"),
+    ],
+)
+def test_widths_that_cannot_be_learned_are_refused(estimator, words):
+    with pytest.raises(ValueError, match=words):
+        estimator.fit(np.eye(6), np.arange(6) % 3)
+
+
+def test_widths_need_rows_in_memory_and_one_output():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="gamma='ard' needs a y of one column, got 2"):
+        RVR(gamma="ard").fit(X, X)
+    with pytest.raises(ValueError, match="gamma='ard' needs the rows in memory"):
+        RVR(gamma="ard", candidates=3).fit(lambda: [(X, X[:, 0])])
 
 
 def known_failures(estimator):
@@ -382,7 +454,7 @@ def test_scikit_learn_s_checks(estimator, check):
 @pytest.mark.parametrize(
     ("model", "several", "words"),
     [
-        (RVR(optimize_kernel=True), True, "several columns"),
+        (RVR(optimize_kernel=True), True, "y of one column"),
         (RVC(optimize_kernel=True, multi_class="softmax"), False, "multi_class='ovr'"),
         (RVR(optimize_kernel=True, alpha_prior=(1.0, 1.0)), False, "alpha_prior"),
     ],

@@ -294,7 +294,7 @@ REFUSED = {
     "softmax": (SparseBayesClassifier(multi_class="softmax"), [0, 1, 2, 0], "multi_class='ovr'"),
     "poisson": (SparseBayesRegressor(likelihood="poisson"), [0, 1, 2, 0], "likelihood='gaussian'"),
     "outputs": (SparseBayesRegressor(), np.ones((4, 2)), "scheme must be 'sequential'"),
-    "learning": (RVR(optimize_kernel=True), [0, 1, 2, 0], "optimize_kernel=False"),
+    "learning": (RVR(optimize_kernel=True), [0, 1, 2, 0], "given kernel parameters"),
 }
 
 
