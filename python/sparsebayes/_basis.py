@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,16 +14,20 @@ from ._design import DenseDesign, Design, KernelDesign, Layout, Start, evaluate
 from ._extra import Beside, columns_at, fitted_extra, training_columns
 from ._generate import check_generate, check_kernels, generate
 from ._generate import check_model as check_generated
-from ._joint_evidence import LearningData
-from ._learning import check_learnable, check_model, learn
+from ._kernel_parameters import weighted_spreads
+from ._learning import LearningData, check_learnable, check_model, learn
 from ._on_kernels import OnKernels
-from ._resolve import is_precomputed, weighted_spreads
+from ._resolve import is_precomputed
 from ._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, check_sizes, check_square, check_X
 from .kernels import Gaussian, Kernel, Linear
 
 if TYPE_CHECKING:
     from . import _core
+
+
+#: How many of the best kernels learned are tried before one is taken whose fit does not converge.
+_TRIED: Final = 3
 
 
 class KernelBasis(OnKernels, SparseBayesEstimator):
@@ -85,14 +89,18 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         check_model(argument, self.kernel, training.y, likelihood, settings)
         kernels, extra = self._resolve(training), self._fit_extra(training)
         check_learnable(kernels)
-
-        def fit(kernels: list[Kernel]) -> list[_core.Posterior]:
-            design = self._kernel_design(kernels, training, extra)
-            return self._fit_design(design, training, targets, likelihood, settings)
-
         data = self._learning_data(training, extra, targets, likelihood, settings)
-        kernels, posteriors = learn(kernels, data, fit)
-        return self._kernel_design(kernels, training, extra), posteriors
+        fits = []
+        for learned in learn(kernels, data, settings)[:_TRIED]:
+            design = self._kernel_design(learned, training, extra)
+            posteriors = self._fit_design(design, training, targets, likelihood, settings)
+            fits.append((learned, posteriors))
+            if all(one.status in ("converged", "stopped") for one in posteriors):
+                break
+        else:
+            learned, posteriors = fits[0]
+            design = self._kernel_design(learned, training, extra)
+        return design, posteriors
 
     def _infer_anywhere(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
@@ -126,11 +134,13 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         settings: Settings,
     ) -> LearningData:
         layout, X = self._layout(training), training.X
+        given = _candidates.are_given(self)
         return LearningData(
             X=X,
             centres=_candidates.points(self, training, layout.kept),
             fixed=np.hstack([np.ones((len(X), int(layout.bias))), extra]),
             n_before=int(layout.bias),
+            centre_rows=None if given else np.searchsorted(training.rows, layout.kept),
             targets=targets,
             weights=np.ones(len(X)) if training.weights is None else training.weights,
             likelihood=likelihood,

@@ -19,8 +19,8 @@ from ._arguments import check_flag, learning_argument
 from ._background import one_blas_thread
 from ._core import NumericalError
 from ._design import Start
-from ._joint_evidence import LearningData
 from ._kernel_centres import is_smooth
+from ._learning import LearningData
 from ._moves import WORTH, Found, Mover, combined
 from ._placed import Place, Placed
 from ._resolve import is_precomputed

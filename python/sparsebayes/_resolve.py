@@ -11,6 +11,7 @@ import numpy as np
 
 from ._arguments import check_integer, check_real, is_learned
 from ._columns import find
+from ._kernel_parameters import natural, with_log_parameters
 from ._types import FloatArray, IntArray, KernelLike, KernelSpec
 from .kernels import (
     Custom,
@@ -151,31 +152,16 @@ def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
 
 
 def _start(kernel: str, inputs: _Inputs) -> Kernel:
-    """Return the kernel that learning starts from: exp(-1/2) at the root mean square distance of two rows.
-
-    With one width per input each has an equal share of that distance: 2 sqrt(D) times its spread.
-    """
+    """Return the kernel that learning starts from: its lengths follow from the spreads of the inputs."""
+    n_features, gamma = inputs.X.shape[1], inputs.given_gamma
+    start: Kernel = Laplacian(1.0)
+    if kernel == "rbf":
+        start = Gaussian(1.0 if gamma == "learn" else (1.0,) * n_features)
     with np.errstate(over="ignore", invalid="ignore"):
-        spreads = weighted_spreads(inputs.X, inputs.weights)
-        total = float(np.sqrt(np.sum(spreads**2))) or 1.0
-    if not _LEAST_GAMMA <= total**2 < 1.0 / _LEAST_GAMMA:
-        raise ValueError(
-            f"gamma={inputs.given_gamma!r} needs the spreads of the columns of X, of {total:g} together; "
-            "rescale X"
-        )
-    if kernel == "laplacian":
-        return Laplacian(1.0 / ((float(spreads.sum()) or 1.0) * 4.0 / np.sqrt(np.pi)))
-    if inputs.given_gamma == "learn":
-        return Gaussian(2.0 * total)
-    return Gaussian(tuple(2.0 * np.sqrt(len(spreads)) * np.where(spreads > 0.0, spreads, 1.0)))
-
-
-def weighted_spreads(X: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return the standard deviation of each column of X; of a constant one exactly 0."""
-    mean = np.average(X, axis=0, weights=weights)
-    spreads: FloatArray = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
-    spreads[np.ptp(X, axis=0) == 0.0] = 0.0
-    return spreads
+        log_lengths = natural(start, inputs.X, inputs.weights)
+    if not (np.abs(log_lengths) < -0.5 * np.log(_LEAST_GAMMA)).all():
+        raise ValueError(f"gamma={gamma!r} needs the spreads of the columns of X, which overflow; rescale X")
+    return with_log_parameters(start, log_lengths)
 
 
 def _names_with_gamma(kernel: Any) -> Iterator[str]:

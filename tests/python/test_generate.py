@@ -15,8 +15,8 @@ from ctrl_c import interrupted
 from problems import named, sinc_1d, sinc_2d, two_classes
 from reference import laplace_log_evidence, log_evidence, statistics
 from sparsebayes import RVC, RVR, load
-from sparsebayes._joint_evidence import LearningData
 from sparsebayes._kernel_centres import about, is_smooth
+from sparsebayes._learning import LearningData
 from sparsebayes._moves import Found, Mover, _leaving
 from sparsebayes._placed import Place, Placed
 from sparsebayes.inspection import certificate
