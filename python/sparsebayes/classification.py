@@ -243,8 +243,8 @@ class RVC(KernelClasses, _Classification):
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     optimize_kernel : bool, default=False
-        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
-        and coef0 where it is not 0. Takes tens of fits. See Notes.
+        Whether to learn all continuous parameters of the kernels, those given among the candidates: widths,
+        gammas, and coef0 where it is not 0. See Notes.
     multi_class : {"ovr", "softmax"}, default="ovr"
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
@@ -388,16 +388,16 @@ class RVC(KernelClasses, _Classification):
     that nearly every row could be explained, predictors and weights grow until the approximation means
     nothing, and with it the gain. Such a fit is never made in blocks.
 
-    With ``optimize_kernel=True`` kernel parameters and precisions climb the Laplace evidence together, by
-    L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
-    Tipping 2001, appendix C, with a joint step in place of its hill climbing). It begins from the kernel
-    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they
-    have a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The
-    log evidence is never below that of the kernel given. One width per input,
-    ``Gaussian([w1, w2, ...])``, finds out which inputs matter: the widths of others go to their upper bound.
-    The sign of a coef0 stays, and 0 stays 0. With more than two classes all fits share
-    one kernel, for the sum of their evidences. ``max_iter`` is that of each fit, ``callback`` sees the
-    steps of all, and the attributes are those of the fit kept.
+    With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
+    process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
+    another, and with all lengths longer or shorter, are made on at most 600 rows without one fold after
+    another, and that kernel is taken which predicts the rows left out best, by the log density. A fit
+    that has more functions than half of its rows is dropped, and one whose noise is at its floor comes
+    last. The evidence may be lower than that of the kernel given: it overfits narrow kernels. One width
+    per input finds out which inputs matter: the widths of others become large. The sign of a coef0 stays,
+    and 0 stays 0. With more than two classes all share one kernel. All this depends on no clock and no
+    thread; it takes about a second, or up to ten times as long as the fit with the kernel chosen, whose
+    steps ``callback`` sees and whose attributes are kept.
 
     A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
     set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,
