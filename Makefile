@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-fastrvm \
-	bench-friedman1 bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-widths bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
@@ -170,6 +170,9 @@ bench-fastrvm: install ## Time and evidence beside fastrvm
 
 bench-million: install ## A million rows: time, memory and error beside scikit-learn and LightGBM (docs/scale.md)
 	$(BIN)/python benches/python/bench_million.py
+
+bench-widths: install ## Learned widths on real tables; SPARSEBAYES_DATA names the folder of data files
+	$(BIN)/python benches/python/bench_widths.py
 
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py

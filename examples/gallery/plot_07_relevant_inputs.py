@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sparsebayes import RVR, SparseBayesRegressor
-from sparsebayes.kernels import Gaussian
 
 
 def friedman(X):
@@ -32,19 +31,18 @@ y = friedman(X) + rng.normal(size=150)
 # `SparseBayesRegressor` on the inputs themselves has a prior precision for each of twenty weights, as
 # scikit-learn's ``ARDRegression`` has. It is linear and hardly sees what input 3 does, whose parabola rises on both
 # sides: an idle input has a larger weight. `RVR` with a Gaussian kernel of twenty widths, all learned, tells the five
-# from the rest. The height of a bar says how soon the function bends along an input and not how much comes of it:
-# inputs 4 and 5, of which y is linear, need no more than a very wide kernel.
+# from the rest. The height of a bar, ``inputs_``, says how much the prediction changes along an input.
 
 linear = SparseBayesRegressor(fit_intercept=True).fit(X, y)
-widths = RVR(Gaussian([2.0] * 20), optimize_kernel=True).fit(X, y)
+widths = RVR(gamma="ard").fit(X, y)
 
 numbers = np.arange(1, 21)
 colours = ["C0"] * 5 + ["C1"] * 15
 fig, axes = plt.subplots(2, 1, figsize=(8, 5), sharex=True, layout="constrained")
 axes[0].bar(numbers, np.abs(linear.coef_), color=colours)
 axes[0].set(ylabel="|weight|", title="linear model: size of the weights")
-axes[1].bar(numbers, 1 / np.array(widths.kernel_.width), color=colours)
-axes[1].set(ylabel="1 / width", title="Gaussian kernel: inverse widths", xlabel="input (1 to 5 matter)")
+axes[1].bar(numbers, [widths.inputs_[d] for d in range(20)], color=colours)
+axes[1].set(ylabel="relevance", title="Gaussian kernel: inputs_", xlabel="input (1 to 5 matter)")
 axes[1].set_xticks(numbers)
 
 # %%
@@ -56,8 +54,8 @@ axes[1].set_xticks(numbers)
 given = [5, 10, 20]
 errors = {"one width": [], "a width for each input": []}
 for n in given:
-    for kernel, found in zip((Gaussian(2.0), Gaussian([2.0] * n)), errors.values(), strict=True):
-        model = RVR(kernel, optimize_kernel=True).fit(X[:, :n], y)
+    for gamma, found in zip(("learn", "ard"), errors.values(), strict=True):
+        model = RVR(gamma=gamma).fit(X[:, :n], y)
         found.append(np.sqrt(np.mean((model.predict(X_test[:, :n]) - friedman(X_test)) ** 2)))
 
 fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")

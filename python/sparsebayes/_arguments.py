@@ -170,6 +170,22 @@ def _alpha_prior(value: object) -> tuple[float, float]:
     return shape, rate
 
 
+def is_learned(gamma: object) -> bool:
+    """Tell whether ``gamma`` asks for widths that are learned."""
+    return isinstance(gamma, str) and gamma in ("learn", "ard")
+
+
+def learning_argument(estimator: Any) -> str:
+    """Return the argument of ``estimator`` that asks for learned kernel parameters, "" if none does."""
+    optimize_kernel = getattr(estimator, "optimize_kernel", False)
+    if not isinstance(optimize_kernel, (bool, np.bool_)):
+        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
+    gamma = getattr(estimator, "gamma", None)
+    if is_learned(gamma):
+        return f"gamma={gamma!r}"
+    return "optimize_kernel=True" if optimize_kernel else ""
+
+
 def _share_alpha(estimator: Any, scheme: Scheme, alpha_prior: tuple[float, float]) -> bool:
     share = check_flag("share_alpha", getattr(estimator, "share_alpha", False))
     if not share:
@@ -178,7 +194,9 @@ def _share_alpha(estimator: Any, scheme: Scheme, alpha_prior: tuple[float, float
         "multi_class='softmax'": str(estimator.multi_class) == "softmax",
         "scheme='sequential'": scheme == "sequential",
         "alpha_prior=(0, 0)": alpha_prior == (0.0, 0.0),
-        "optimize_kernel=False": not getattr(estimator, "optimize_kernel", False),
+        "given kernel parameters (optimize_kernel=False, gamma a number, 'scale' or 'auto')": (
+            not learning_argument(estimator)
+        ),
     }
     missing = [remedy for remedy, given in remedies.items() if not given]
     if missing:

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _outputs
-from ._arguments import check_flag, check_prior, check_settings
+from ._arguments import check_flag, check_prior, check_settings, learning_argument
 from ._chunks import located, release
 from ._design import Design, Layout
 from ._endings import REMEDIES, Seen, excess, is_flat, warning_of
@@ -259,7 +259,7 @@ class SparseBayesEstimator(Trainable):
                     f"y_std must be None with likelihood={likelihood!r}, which has its own noise"
                 )
             settings = settings.with_noise_of(training.noise.variance)
-        check_variational(settings, likelihood, learning=getattr(self, "optimize_kernel", False) is True)
+        check_variational(settings, likelihood, learning=bool(learning_argument(self)))
         seen = Seen.of(training)
         offset = self._offset_of(training, likelihood, settings)
         if np.any(offset):

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _candidates
-from ._arguments import check_flag, check_n_jobs
+from ._arguments import check_flag, check_n_jobs, learning_argument
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, Start, centre, centring, evaluate
 from ._endings import FEW
 from ._extra import Beside, columns_at, fitted_extra, training_columns
 from ._generate import check_generate, check_kernels, generate
 from ._generate import check_model as check_generated
-from ._joint_evidence import LearningData
-from ._learning import check_learnable, check_model, check_optimize_kernel, learn
+from ._kernel_parameters import weighted_spreads
+from ._learning import LearningData, check_learnable, check_model, learn
 from ._on_kernels import OnKernels, linear_in_x
 from ._resolve import is_precomputed
 from ._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, check_sizes, check_square, check_X
-from .kernels import Kernel, Linear
+from .kernels import Gaussian, Kernel, Linear
 
 if TYPE_CHECKING:
     from . import _core
 
 
+#: How many of the best kernels learned are tried before one is taken whose fit does not converge.
+_TRIED: Final = 3
+
+
 class KernelBasis(OnKernels, SparseBayesEstimator):
     """One function per kernel and candidate, k(., z_m), after a bias and before any extra columns."""
+
+    _learns_kernels = True
 
     if TYPE_CHECKING:
         extra_basis: ExtraBasis
@@ -68,7 +74,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
             # Of the many fits that learn a kernel none is long, and a file is of one.
-            owner = None if self.optimize_kernel or self.generate else self
+            owner = None if learning_argument(self) or self.generate else self
             return KernelDesign(X, centres, cores, layout, extra, owner, start)
         n_threads = check_n_jobs(self.n_jobs)
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
@@ -81,19 +87,24 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         _candidates.place(self, training)
         if generating:
             return self._infer_anywhere(training, targets, likelihood, settings)
-        if not check_optimize_kernel(self.optimize_kernel, self.kernel):
+        argument = learning_argument(self)
+        if not argument:
             return super()._infer(training, targets, likelihood, settings)
-        check_model(training.y, likelihood, settings)
+        check_model(argument, self.kernel, training.y, likelihood, settings)
         kernels, extra = self._resolve(training), self._fit_extra(training)
         check_learnable(kernels)
-
-        def fit(kernels: list[Kernel]) -> list[_core.Posterior]:
-            design = self._kernel_design(kernels, training, extra)
-            return self._fit_design(design, training, targets, likelihood, settings)
-
         data = self._learning_data(training, extra, targets, likelihood, settings)
-        kernels, posteriors = learn(kernels, data, fit)
-        return self._kernel_design(kernels, training, extra), posteriors
+        fits = []
+        for learned in learn(kernels, data, settings)[:_TRIED]:
+            design = self._kernel_design(learned, training, extra)
+            posteriors = self._fit_design(design, training, targets, likelihood, settings)
+            fits.append((learned, posteriors))
+            if all(one.status in ("converged", "stopped") for one in posteriors):
+                break
+        else:
+            learned, posteriors = fits[0]
+            design = self._kernel_design(learned, training, extra)
+        return design, posteriors
 
     def _infer_anywhere(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
@@ -127,11 +138,13 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         settings: Settings,
     ) -> LearningData:
         layout, X = self._layout(training), training.X
+        given = _candidates.are_given(self)
         return LearningData(
             X=X,
             centres=_candidates.points(self, training, layout.kept),
             fixed=np.hstack([np.ones((len(X), int(layout.bias))), extra]),
             n_before=int(layout.bias),
+            centre_rows=None if given else np.searchsorted(training.rows, layout.kept),
             targets=targets,
             weights=np.ones(len(X)) if training.weights is None else training.weights,
             likelihood=likelihood,
@@ -188,7 +201,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         self.relevance_: IntArray = (np.unique if isinstance(self.kernel_, list) else np.sort)(functions)
         self.intercept_ = self._bias_weights()
         weights = self._output_weights()
-        for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_"):
+        for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_", "inputs_"):
             self.__dict__.pop(name, None)  # of an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
@@ -198,10 +211,35 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
                 self.coef_, self.intercept_ = linear_in_x(
                     self.kernel_, self.dual_coef_, self.relevance_vectors_, self.intercept_
                 )
+            if (
+                isinstance(self.kernel_, Gaussian)
+                and isinstance(self.kernel_.width, tuple)
+                and len(training.X)
+            ):
+                self.inputs_ = self._input_relevances(training, self.kernel_)
         if self.extra_basis_ is not None:
             self.extra_coef_ = np.zeros((len(weights), self._n_extra))
             self.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
             self.intercept_ = self.intercept_ - self.extra_coef_ @ self._extra_offset
+
+    def _input_relevances(self, training: Training, kernel: Gaussian) -> dict[str | int, float]:
+        r"""Return how much the prediction changes with each input, the most important first.
+
+        The root mean square over rows and outputs of the slope of the kernel functions,
+        df/dx_d = -2 sum_m w_m k(x, c_m) (x_d - c_md) / width_d^2, times the input's spread, by the largest.
+        """
+        X, centres = training.X, self.relevance_vectors_
+        K = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
+        square = np.zeros(X.shape[1])
+        for weights in self.dual_coef_:
+            values = K * weights
+            slope = values.sum(axis=1, keepdims=True) * X - values @ centres
+            square += np.average(slope**2, axis=0, weights=training.weights)
+        size = np.sqrt(square) * weighted_spreads(X, training.weights) / np.square(kernel.width)
+        size /= size.max() or 1.0
+        names = getattr(self, "feature_names_in_", range(X.shape[1]))
+        order = np.argsort(-size, kind="stable")
+        return {names[d] if isinstance(names[d], str) else int(names[d]): float(size[d]) for d in order}
 
     def _rows(self, X: ArrayLike | Beside) -> tuple[FloatArray, FloatArray]:
         given = X if isinstance(X, Beside) else Beside(X, None)

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _candidates
-from ._arguments import check_flag, check_n_jobs, check_settings
+from ._arguments import check_flag, check_n_jobs, check_settings, learning_argument
 from ._basis import KernelBasis
 from ._dask_engine import Engine, brought_together, on_each
 from ._dask_parts import Facts, Functions, combined_facts, facts, joined_samples, sample
@@ -25,7 +25,6 @@ from ._endings import Seen
 from ._extra import fitted_extra, middle_of_extra, training_columns
 from ._first_pass import seed_of
 from ._generate import check_generate
-from ._learning import check_optimize_kernel
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, naming
@@ -237,10 +236,10 @@ def _check_supported(estimator: Any) -> None:
             "candidates=None, a function about every row, is not for Dask; give candidates=500, say, for "
             "that many rows as centres, or an array of centres"
         )
-    if check_optimize_kernel(estimator.optimize_kernel, estimator.kernel):
+    if argument := learning_argument(estimator):
         raise ValueError(
-            "optimize_kernel=True needs all rows in one place; learn the kernel with "
-            f"{local}(optimize_kernel=True) on a sample of rows, and give its kernel_"
+            f"{argument} needs all rows in one place; learn the kernel with {local}({argument}) on a "
+            "sample of rows, and give its kernel_"
         )
     if check_generate(estimator):
         raise ValueError(

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ._arguments import check_flag
+from ._arguments import check_flag, learning_argument
 from ._background import one_blas_thread
 from ._core import NumericalError
 from ._design import Start
-from ._joint_evidence import LearningData
 from ._kernel_centres import is_smooth
+from ._learning import LearningData
 from ._moves import WORTH, Found, Mover, combined
 from ._placed import Place, Placed
 from ._resolve import is_precomputed
@@ -47,7 +47,8 @@ def check_generate(estimator: Any) -> bool:
         return False
     remedies = {
         "scheme='sequential'": str(estimator.scheme) == "sequential",
-        "optimize_kernel=False (learn the kernel first, and give its kernel_)": not estimator.optimize_kernel,
+        "given kernel parameters (optimize_kernel=False, gamma a number, 'scale' or 'auto'; learn the kernel "
+        "first, and give its kernel_)": not learning_argument(estimator),
         "multi_class='ovr'": str(getattr(estimator, "multi_class", "ovr")) != "softmax",
         "a kernel that is not precomputed": not is_precomputed(estimator.kernel),
     }

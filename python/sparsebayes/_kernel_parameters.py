@@ -131,44 +131,52 @@ def with_all_log_parameters(kernels: list[Kernel] | tuple[Kernel, ...], theta: F
 
 
 @singledispatch
-def natural(kernel: Kernel, X: FloatArray) -> FloatArray:
+def natural(kernel: Kernel, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Return log parameters in proportion to the spread of the rows X.
 
-    For kernels that fall with distance: such that the exponent of two rows is 1 in the mean, each input
-    having an equal share. For those of the inner product: such that its square is 1 in the mean.
+    For kernels that fall with distance: such that the exponent of two rows is 1/2 on average, each input
+    having an equal share. For those of the inner product: such that its square is 1 on average.
     """
-    parts = [natural(leaf, X) for leaf in leaves(kernel) if leaf is not kernel]
+    parts = [natural(leaf, X, weights) for leaf in leaves(kernel) if leaf is not kernel]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
 @natural.register
-def _(kernel: Gaussian, X: FloatArray) -> FloatArray:
-    variance = X.var(axis=0)
-    variance[variance <= 0.0] = 1.0  # a constant input has any width
-    widths = np.log(2.0 * X.shape[1] * variance) / 2.0
+def _(kernel: Gaussian, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    spreads = weighted_spreads(X, weights)
     if not isinstance(kernel.width, tuple):
-        return np.atleast_1d(np.log(2.0 * variance.sum()) / 2.0)
+        return np.log([2.0 * (np.sqrt(np.sum(spreads**2)) or 1.0)])
+    spreads[spreads == 0.0] = 1.0  # a constant input has any width
+    widths: FloatArray = np.log(2.0 * np.sqrt(X.shape[1]) * spreads)
     return widths if len(kernel.width) == X.shape[1] else np.atleast_1d(widths.mean())
 
 
 @natural.register
-def _(kernel: Laplacian, X: FloatArray) -> FloatArray:
+def _(kernel: Laplacian, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     # The mean distance of two normal numbers is 2 / sqrt(pi) of their deviation.
-    total = float(X.std(axis=0).sum())
-    return -np.log([total * 2.0 / np.sqrt(np.pi) if total > 0.0 else 1.0])
+    total = float(weighted_spreads(X, weights).sum()) or 1.0
+    return -np.log([total * 4.0 / np.sqrt(np.pi)])
 
 
 @natural.register(Polynomial)
 @natural.register(Sigmoid)
-def _(kernel: Polynomial | Sigmoid, X: FloatArray) -> FloatArray:
-    square = float(np.mean(X**2)) * X.shape[1]
+def _(kernel: Polynomial | Sigmoid, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    square = float(np.sum(np.average(X**2, axis=0, weights=weights)))
     gamma = -np.log(square) if square > 0.0 else 0.0
     return np.array([gamma, *([np.log(abs(kernel.coef0))] if kernel.coef0 != 0.0 else [])])
 
 
 @natural.register
-def _(kernel: OnColumns, X: FloatArray) -> FloatArray:
-    return natural(kernel.inner(), kernel.select(X))
+def _(kernel: OnColumns, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    return natural(kernel.inner(), kernel.select(X), weights)
+
+
+def weighted_spreads(X: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the standard deviation of each column of X; of a constant one exactly 0."""
+    mean = np.average(X, axis=0, weights=weights)
+    spreads: FloatArray = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
+    spreads[np.ptp(X, axis=0) == 0.0] = 0.0
+    return spreads
 
 
 def length_powers(kernel: Kernel) -> FloatArray:

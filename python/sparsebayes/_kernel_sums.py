@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from . import _candidates
-from ._arguments import check_flag, check_n_jobs
+from ._arguments import check_flag, check_n_jobs, learning_argument
 from ._basis import KernelBasis
 from ._chunks import Chunks
 from ._design import Layout
 from ._extra import columns_at, fitted_extra, is_array
 from ._first_pass import seed_of
 from ._generate import check_generate
-from ._learning import check_optimize_kernel
 from ._memory import check_memory_limit
 from ._numbers import called
 from ._on_sums import OnSums
@@ -50,9 +49,9 @@ class FixedCentres(KernelBasis):
                 f"candidates must be an integer or an array for {doing}: with None each row brings a "
                 "function of its own; an integer has that many rows chosen"
             )
-        if check_optimize_kernel(self.optimize_kernel, self.kernel):
+        if argument := learning_argument(self):
             raise ValueError(
-                f"optimize_kernel=True needs the rows in memory and will not do for {doing}; learn on a "
+                f"{argument} needs the rows in memory and will not do for {doing}; learn on a "
                 "sample, and give its kernel_ as kernel"
             )
         if check_generate(self):

@@ -1,23 +1,27 @@
-"""Learning the parameters of kernels by the marginal likelihood, jointly with all precisions.
+"""Learning the parameters of kernels: proposals by a Gaussian process, and the choice by rows left out.
 
-First with one precision for all functions of a kernel (`_Learner.screen`), which chooses between starts; then
-with the functions and precisions of a sequential fit (`_Learner.refine`), again and again.
+1. `CovarianceEvidence`: a Gaussian process on a sample of the rows proposes parameters. Its evidence is
+   smooth in these, and as no functions are chosen it has no favour for narrow kernels.
+2. Sequential fits with the proposals, with proposals shrunk towards equal lengths, and with all lengths times
+   some factors, each made anew without one fold of the rows after another. That is chosen which predicts the
+   rows left out best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
+from . import _core
 from ._background import one_blas_thread
-from ._joint_evidence import Functions, JointEvidence, LearningData
+from ._design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from ._gaussian_process import CovarianceEvidence
 from ._kernel_parameters import (
-    bounds,
     kind,
     leaves,
     length_powers,
@@ -25,97 +29,105 @@ from ._kernel_parameters import (
     natural,
     with_all_log_parameters,
 )
-from ._kernel_prior import KernelPrior
-from ._leave_one_out import leave_one_out
+from ._one_vs_rest import log_normalised
 from ._resolve import is_precomputed
-from ._sorted import Sorted, sort
-from ._types import FloatArray, Likelihood, Settings
+from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
-
-if TYPE_CHECKING:
-    from . import _core
 
 #: Fits the model with these kernels: one posterior for each output.
 Fit = Callable[[list[Kernel]], "list[_core.Posterior]"]
 
-#: Rows and centres that the screening looks at.
-_SCREEN_ROWS: Final = 1000
-_SCREEN_CENTRES: Final = 120
-#: Its starts beside the kernel given: the natural one, with all lengths times these.
-_SCREEN_LENGTHS: Final = (0.7, 1.0, 1.4)
-#: L-BFGS iterations of each start, and of the best of them afterwards.
-_SCREEN_STEPS: Final = (25, 100)
-#: How many of the ends of its starts are kept beside where the best of them leads.
-_SCREEN_KEPT: Final = 2
-#: What the lengths found by the screening are multiplied with; and how many of the results are refined.
-_REFINE_LENGTHS: Final = (1.4, 1.2, 1.0, 0.85, 0.7, 0.6, 0.5)
-_REFINED: Final = 4
-#: Rounds of refinement, L-BFGS iterations of each, and the nats for which another is worth its time.
-_ROUNDS: Final = 6
-_ROUND_STEPS: Final = 100
-_WORTH: Final = 0.01
-#: What of the log prior counts beside the predictions of rows left out; measured: see DESIGN.md.
-_PRIOR_WEIGHT: Final = 0.5
-#: How far ln alpha and ln beta may go from where a stage starts.
-_HYPER_RANGE: Final = 25.0
+#: Rows of the Gaussian process, and rows and centres of the fits that are compared first.
+_PROCESS_ROWS: Final = 300
+_FOLD_ROWS: Final = 600
+_FOLDS: Final = 5
+_MOST_DEALS: Final = 3
+#: Shares of the way from equal lengths to those proposed; and lengths are multiplied with powers of this.
+_SHARES: Final = (1.0, 0.6)
+_LENGTH_STEP: Final = float(np.log(2.0) / 2.0)
+_LENGTH_STEPS: Final = 4
+#: A fit is given up with more functions than this share of the rows, or after so many steps.
+_MOST_FUNCTIONS: Final = 0.5
+_MOST_STEPS: Final = 2000
 
 
 @dataclass(frozen=True)
-class _Candidate:
-    kernels: list[Kernel]
-    posteriors: list[_core.Posterior]
-    #: The same with the fixed functions first.
-    sorted: list[Sorted]
-    n_fixed: int
+class LearningData:
+    """What kernels are learned from: the training data and the dictionary around them."""
 
-    @classmethod
-    def of(cls, kernels: list[Kernel], data: LearningData, fit: Fit) -> _Candidate:
-        posteriors = fit(kernels)
-        n_kernel_functions = len(kernels) * len(data.centres)
-        n_fixed = data.fixed.shape[1]
-        ordered = [sort(one, data.n_before, n_kernel_functions, n_fixed) for one in posteriors]
-        return cls(kernels, posteriors, ordered, n_fixed)
+    #: Rows, N x d.
+    X: FloatArray
+    #: Where kernel functions are centred, M x d.
+    centres: FloatArray
+    #: Functions without parameters, N x F: the bias, and columns beside the kernels.
+    fixed: FloatArray
+    #: One target for each output, all of length N.
+    targets: list[FloatArray]
+    #: Sample weights, length N.
+    weights: FloatArray
+    likelihood: Likelihood
+    #: Given noise variance, or None.
+    noise_variance: float | None
+    #: How many of ``fixed`` the dictionary has before the kernels; the others come after.
+    n_before: int
+    #: The row of each centre; None where centres are no rows.
+    centre_rows: IntArray | None = None
 
-    @property
-    def evidence(self) -> float:
-        return float(sum(posterior.log_evidence for posterior in self.posteriors))
+    def scale(self) -> float:
+        """Return the spread of the first target; 1 where its values are no quantity."""
+        return self._moments(0)[1] if self.likelihood == "gaussian" else 1.0
 
-    @property
-    def n_chosen(self) -> float:
-        """Kernel functions in the model."""
-        return float(sum(np.sum(posterior.active >= self.n_fixed) for posterior in self.sorted))
+    def _moments(self, output: int) -> tuple[float, float]:
+        mean = np.average(self.targets[output], weights=self.weights)
+        square = np.average((self.targets[output] - mean) ** 2, weights=self.weights)
+        return float(mean), float(np.sqrt(square))
 
-    @property
-    def converged(self) -> bool:
-        return all(posterior.status == "converged" for posterior in self.posteriors)
-
-    @property
-    def stopped(self) -> bool:
-        return any(posterior.status == "stopped" for posterior in self.posteriors)
-
-
-def check_optimize_kernel(optimize_kernel: object, kernel: object) -> bool:
-    """Check ``optimize_kernel``: a flag, and one that a precomputed kernel cannot have."""
-    if not isinstance(optimize_kernel, (bool, np.bool_)):
-        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
-    if optimize_kernel and is_precomputed(kernel):
-        raise ValueError(
-            "optimize_kernel must be False with kernel='precomputed', whose values are given; "
-            "give a kernel with parameters to have them learned"
+    def in_units_of(self, scale: float) -> LearningData:
+        """Return the same with the targets divided by this."""
+        noise = self.noise_variance
+        return replace(
+            self,
+            targets=[target / scale for target in self.targets],
+            noise_variance=None if noise is None else noise / scale**2,
         )
-    return bool(optimize_kernel)
+
+    def standardised(self) -> FloatArray:
+        """Return the targets that vary, with mean 0 and variance 1, N x C."""
+        moments = [self._moments(output) for output in range(len(self.targets))]
+        pairs = zip(self.targets, moments, strict=True)
+        return np.column_stack([(t - mean) / scale for t, (mean, scale) in pairs if scale > 0.0])
+
+    def at(self, rows: IntArray, centres: IntArray) -> LearningData:
+        """Return these rows, with functions about these centres."""
+        return replace(
+            self,
+            X=self.X[rows],
+            centres=self.centres[centres],
+            fixed=self.fixed[rows],
+            targets=[target[rows] for target in self.targets],
+            weights=self.weights[rows],
+            centre_rows=None,
+        )
 
 
-def check_model(y: NDArray[Any], likelihood: Likelihood, settings: Settings) -> None:
-    """Raise ValueError for a model whose evidence has no gradient here."""
+def check_model(
+    argument: str, kernel: object, y: NDArray[Any], likelihood: Likelihood, settings: Settings
+) -> None:
+    """Raise ValueError for a model whose kernel cannot be learned; ``argument`` is what asks for it."""
+    if is_precomputed(kernel):
+        raise ValueError(
+            f"kernel='precomputed' needs kernel parameters to be given, but there is {argument}: its values "
+            "are what they are; give a kernel with parameters to have them learned"
+        )
     if y.ndim == 2:
         raise ValueError(
-            "optimize_kernel must be False where y has several columns; learn the kernel from one of them"
+            f"{argument} needs a y of one column, got {y.shape[1]}: learn the kernel from one of them, and "
+            "give its kernel_ as kernel"
         )
     if likelihood == "multinomial":
-        raise ValueError("optimize_kernel=True needs multi_class='ovr', got 'softmax'")
+        raise ValueError(f"{argument} needs multi_class='ovr', got 'softmax'")
     if (settings.alpha_prior, settings.noise_prior) != ((0.0, 0.0), (0.0, 0.0)):
-        raise ValueError("optimize_kernel=True needs alpha_prior and noise_prior to be (0, 0)")
+        raise ValueError(f"{argument} needs alpha_prior and noise_prior to be (0, 0)")
 
 
 def check_learnable(kernels: list[Kernel]) -> None:
@@ -128,239 +140,219 @@ def check_learnable(kernels: list[Kernel]) -> None:
         )
 
 
-def learn(kernels: list[Kernel], data: LearningData, fit: Fit) -> tuple[list[Kernel], list[_core.Posterior]]:
-    """Return kernels with learned parameters, and what ``fit`` returned for them.
+def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list[list[Kernel]]:
+    """Return the kernels with learned parameters, and the next best ones; as given where nothing is learned.
 
-    The evidence is not below that of the kernels given. If the user stops a fit, the learning ends with that
-    fit's model.
+    The work is bounded by numbers of rows, iterations and functions, and depends on no clock and no thread.
     """
-    given = _Candidate.of(kernels, data, fit)
-    if given.stopped or not any(np.ptp(target) > 0.0 for target in data.targets):
-        return given.kernels, given.posteriors
-    scale = data.scale()
+    varies = all(np.ptp(target) > 0.0 for target in data.targets)
+    if not varies or len(data.X) < 2 * _FOLDS or len(data.centres) == 0:
+        return [kernels]
     # The matrices are small: several threads for each would wait for one another most of the time.
     with one_blas_thread():
-        best = _Learner(data.in_units_of(scale), scale, fit, KernelPrior.of(kernels, data.X)).run(given)
-    return best.kernels, best.posteriors
+        return _Learner(kernels, data, settings).run()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Kernels, and how fits with them predicted rows left out."""
+
+    kernels: list[Kernel]
+    #: Log predictive density of each row, weighed; None where a fit was given up.
+    densities: FloatArray | None
+    #: Whether every noise level was off its floor.
+    sound: bool
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """What candidates are compared by: sound before unsound, then the density."""
+        if self.densities is None:
+            return False, -np.inf
+        return self.sound, float(self.densities.sum())
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Rows to fit and rows to predict."""
+
+    data: LearningData
+    held_out: LearningData
 
 
 @dataclass(frozen=True)
 class _Learner:
-    """Both stages on the same data."""
-
+    kernels: list[Kernel]
     data: LearningData
-    #: What the targets of ``data`` were divided by.
-    scale: float
-    fit: Fit
-    prior: KernelPrior
+    settings: Settings
 
-    def run(self, given: _Candidate) -> _Candidate:
-        """Refine the best of what the screening found, with various lengths; return the best of all.
+    def run(self) -> list[list[Kernel]]:
+        """Propose parameters, and choose among them and their relatives; the best first."""
+        rows = _draw(len(self.data.X), _FOLD_ROWS)
+        # Few rows are dealt out to folds several times, for the same work as many rows once.
+        n_deals = max(1, min(_MOST_DEALS, _FOLD_ROWS // len(rows)))
+        folds = [fold for deal in range(n_deals) for fold in self._folds(rows, deal)]
+        splits = [self._split(rows, fold, _FOLD_ROWS) for fold in folds]
+        suggested = with_all_log_parameters(self.kernels, self._natural)
+        found = [self._candidate(kernels, splits) for kernels in (self.kernels, suggested)]
+        proposal = self._proposal(suggested)
+        for share in _SHARES:
+            theta = self._natural + share * (proposal - self._natural)
+            found += self._walk(with_all_log_parameters(self.kernels, theta), splits, (1, -1))
+        if len(rows) < len(self.data.X):
+            # More rows bear narrower kernels: compare these on all rows, one fold of which is left out.
+            best = max(found, key=lambda one: one.merit)
+            rows = np.arange(len(self.data.X))
+            split = self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))
+            found = self._walk(best.kernels, [split], (-1,))
+        return [one.kernels for one in sorted(found, key=lambda one: one.merit, reverse=True)]
 
-        Many functions together do what few can only do if they are narrower, and which optimum a choice of
-        functions ends in depends on where it starts. Their evidences profit from that choice, the more the
-        more there is to choose from; so of all fits that is taken which predicts rows left out best.
-        """
-        lengths = _REFINE_LENGTHS if self.prior.powers.any() else (1.0,)
-        starts = []
-        for theta in self.screen(given.kernels):
-            for length in lengths:
-                start = self.candidate(given.kernels, theta + self.prior.powers * np.log(length))
-                if start.stopped:
-                    return start
-                starts.append(start)
-        starts.sort(key=self.score, reverse=True)
-        found = [*starts, given]
-        # That of the kernel given without Occam factors: more evidence than it had may be had only there.
-        for start, occam in [*((start, 1.0) for start in starts[:_REFINED]), (given, 0.0)]:
-            found += self.refine(start, occam)
-            if found[-1].stopped:
-                return found[-1]
-        better = [one for one in found if one.evidence >= given.evidence]
-        return max([one for one in better if one.converged] or better, key=self.merit)
-
-    def score(self, candidate: _Candidate, occam: float = 1.0) -> float:
-        """Log evidence and log prior."""
-        return candidate.evidence + self.log_prior(candidate, occam)
-
-    def merit(self, candidate: _Candidate) -> float:
-        """Log predictive density of the rows, each left out in turn, and a part of the log prior."""
-        density = 0.0
-        for posterior, target in zip(candidate.sorted, self.data.targets, strict=True):
-            chosen = _functions_of(posterior, candidate.kernels, self.data)
-            pairs = zip(candidate.kernels, chosen.centres, strict=True)
-            values = [kernel(self.data.X, self.data.centres[at]) for kernel, at in pairs]
-            Phi = np.hstack([self.data.fixed[:, chosen.fixed], *values])
-            density += leave_one_out(
-                Phi, posterior, target * self.scale, self.data.weights, self.data.likelihood
-            )
-        return density + _PRIOR_WEIGHT * self.log_prior(candidate)
-
-    def log_prior(self, candidate: _Candidate, occam: float = 1.0) -> float:
-        """Log prior of the kernel parameters; ``occam``: weight of the factors for each function chosen."""
-        return self.prior(_parameters(candidate.kernels), occam * candidate.n_chosen)[0]
-
-    def candidate(self, kernels: list[Kernel], theta: FloatArray) -> _Candidate:
-        """Fit the model with these log parameters."""
-        kernels = with_all_log_parameters(kernels, theta)
-        return _Candidate.of(kernels, self.data, self.fit)
-
-    def screen(self, kernels: list[Kernel]) -> list[FloatArray]:
-        """Return log parameters learned with one and the same precision for all functions of a kernel.
-
-        That is a Gaussian process with covariance K K^T / alpha: no choice of functions, so the evidence is
-        smooth in all its parameters, of which there are few, and at zero width it is that of noise alone.
-        """
-        data = _sample(self.data)
-        every, n_fixed = np.arange(len(data.centres)), data.fixed.shape[1]
-        groups = np.append(np.arange(n_fixed), n_fixed + np.repeat(np.arange(len(kernels)), len(every)))
-        functions = Functions(np.arange(n_fixed), [every] * len(kernels), groups)
-        evidence = JointEvidence(kernels, data, [functions] * len(data.targets))
-        limits = _bounds(kernels, data.X)
-        ends = []
-        for theta in _starts(kernels, data.X):
-            hyper = _tied_start(with_all_log_parameters(kernels, theta), data)
-            ends.append(_maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[0]))
-        ends.sort(key=lambda end: -end[2])
-        theta, hyper, _ = ends[0]
-        far = _maximise(evidence, self.prior, 0.0, theta, hyper, limits, _SCREEN_STEPS[1])
-        return [end[0] for end in [far, *ends[:_SCREEN_KEPT]]]
-
-    def refine(self, best: _Candidate, occam: float) -> list[_Candidate]:
-        """Alternate joint steps on all that is continuous and sequential fits, which choose functions."""
-        limits = _bounds(best.kernels, self.data.X)
-        found: list[_Candidate] = []
-        for _ in range(_ROUNDS):
-            outputs = [_functions_of(posterior, best.kernels, self.data) for posterior in best.sorted]
-            hyper = [_precisions_of(posterior, self.data, self.scale) for posterior in best.sorted]
-            theta, _, _ = _maximise(
-                JointEvidence(best.kernels, self.data, outputs),
-                self.prior,
-                occam * best.n_chosen,
-                _parameters(best.kernels),
-                np.concatenate(hyper),
-                limits,
-                _ROUND_STEPS,
-            )
-            found.append(self.candidate(best.kernels, theta))
-            if found[-1].stopped or self.score(found[-1], occam) < self.score(best, occam) + _WORTH:
+    def _walk(
+        self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
+    ) -> list[_Candidate]:
+        """Return candidates with all lengths shorter, or longer, while that predicts better."""
+        theta, step = _parameters(kernels), self._powers * _LENGTH_STEP
+        found = [self._candidate(kernels, splits)]
+        for direction in directions if step.any() else ():
+            last = found[0]
+            # What saturates needs longer lengths.
+            if direction < 0 and last.densities is None:
                 break
-            best = found[-1]
+            for n_steps in range(1, _LENGTH_STEPS + 1):
+                moved = with_all_log_parameters(kernels, theta + direction * n_steps * step)
+                found.append(self._candidate(moved, splits))
+                if last.densities is not None and found[-1].merit <= last.merit:
+                    break
+                last = found[-1]
         return found
 
+    @cached_property
+    def _powers(self) -> FloatArray:
+        return np.concatenate([length_powers(kernel) for kernel in self.kernels])
 
-# --- starts -----------------------------------------------------------------------------------------
+    @cached_property
+    def _natural(self) -> FloatArray:
+        """Log parameters as the data suggest, several kernels of a kind with the proportions given."""
+        parts = [leaf for kernel in self.kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
+        means = [float(log_parameters(leaf).mean()) for leaf in parts]
+        suggested = []
+        for leaf, mean in zip(parts, means, strict=True):
+            # The same start would keep them the same.
+            alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
+            suggested.append(natural(leaf, self.data.X, self.data.weights) + mean - np.mean(alike))
+        return np.concatenate(suggested)
+
+    def _proposal(self, kernels: list[Kernel]) -> FloatArray:
+        """Return the log parameters of a Gaussian process of large evidence, from these kernels."""
+        data = self.data
+        rows = _draw(len(data.X), _PROCESS_ROWS)
+        scale = data.scale()
+        noise = None if data.noise_variance is None else data.noise_variance / scale**2
+        Y = data.standardised()[rows]
+        evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y, data.weights[rows], noise)
+        return evidence.maximise(data.X)
+
+    # --- fits ---------------------------------------------------------------------------------------
+
+    def _folds(self, rows: IntArray, deal: int) -> list[IntArray]:
+        """Deal rows out, those of each class evenly."""
+        order = np.random.default_rng(deal).permutation(len(rows))
+        if self.data.likelihood != "gaussian":
+            labels = np.column_stack(self.data.targets)[rows] @ np.arange(1, len(self.data.targets) + 1)
+            order = order[np.argsort(labels[order], kind="stable")]
+        return [np.sort(rows[order[fold::_FOLDS]]) for fold in range(_FOLDS)]
+
+    def _split(self, rows: IntArray, held_out: IntArray, most_centres: int) -> _Split:
+        data, kept = self.data, np.setdiff1d(rows, held_out)
+        centres = np.arange(len(data.centres))
+        if data.centre_rows is not None:
+            centres = centres[~np.isin(data.centre_rows, held_out)]
+        centres = centres[_draw(len(centres), most_centres)]
+        return _Split(data.at(kept, centres), data.at(held_out, centres))
+
+    def _candidate(self, kernels: list[Kernel], splits: list[_Split]) -> _Candidate:
+        """Fit each split, and predict what it holds out."""
+        densities, sound = [], True
+        for split in splits:
+            posteriors = []
+            for output in range(len(self.data.targets)):
+                posterior = self._fit(kernels, split.data, output)
+                if posterior is None:
+                    return _Candidate(kernels, None, sound=False)
+                sound = sound and posterior.status != "noise_floor"
+                posteriors.append(posterior)
+            densities.append(_log_density(kernels, split.held_out, posteriors))
+        return _Candidate(kernels, np.concatenate(densities), sound)
+
+    def _fit(self, kernels: list[Kernel], data: LearningData, output: int) -> _core.Posterior | None:
+        """Fit one output sequentially; None where that saturates, takes too many steps, or breaks down."""
+        most = _MOST_FUNCTIONS * len(data.X)
+
+        def stop(
+            iteration: int, action: str, column: int, gain: float, evidence: float, n: int, *_: Any
+        ) -> bool:
+            return n > most
+
+        settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MOST_STEPS)
+        try:
+            posterior = _design(kernels, data, settings).fit(
+                data.targets[output], data.weights, data.likelihood, settings, stop
+            )
+        except _core.NumericalError:
+            return None
+        return None if posterior.status in ("stopped", "max_iter") else posterior
 
 
-def _sample(data: LearningData) -> LearningData:
-    """Draw rows and centres where there are many; always the same, as there is no harm in that."""
-    order = np.random.default_rng(0)
-    rows = np.sort(order.permutation(len(data.X))[:_SCREEN_ROWS])
-    centres = np.sort(order.permutation(len(data.centres))[:_SCREEN_CENTRES])
-    return replace(
-        data,
-        X=data.X[rows],
-        centres=data.centres[centres],
-        fixed=data.fixed[rows],
-        targets=[target[rows] for target in data.targets],
-        weights=data.weights[rows],
-    )
+def _draw(n: int, most: int) -> IntArray:
+    """Draw at most so many of n, ascending; always the same ones."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
-def _starts(kernels: list[Kernel], X: FloatArray) -> list[FloatArray]:
-    """Return log parameters to start from: those given, and natural ones with various lengths."""
-    parts = [leaf for kernel in kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
-    means = [float(log_parameters(leaf).mean()) for leaf in parts]
-    natural_parts = []
-    for leaf, mean in zip(parts, means, strict=True):
-        # Several kernels of a kind keep their proportions; the same start would keep them the same.
-        alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
-        natural_parts.append(natural(leaf, X) + mean - np.mean(alike))
-    centre = np.concatenate(natural_parts)
-    powers = np.concatenate([length_powers(kernel) for kernel in kernels])
-    return [_parameters(kernels), *(centre + powers * np.log(length) for length in _SCREEN_LENGTHS)]
+def _design(kernels: list[Kernel], data: LearningData, settings: Settings) -> Design:
+    layout = Layout(data.n_before > 0, len(data.centres), np.arange(len(data.centres)), len(kernels))
+    extra = data.fixed[:, data.n_before :]
+    cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+    if len(cores) == len(kernels):
+        return KernelDesign(data.X, data.centres, cores, layout, extra)
+    blocks = [evaluate(kernel, data.X, data.centres, settings.n_threads) for kernel in kernels]
+    return DenseDesign([*blocks, extra], layout)
 
 
-def _tied_start(kernels: list[Kernel], data: LearningData) -> FloatArray:
-    """Precisions such that the functions of each kernel explain the targets' mean square a priori."""
-    squares = [np.mean(data.fixed**2, axis=0)]
-    squares += [np.atleast_1d(np.mean(np.sum(k(data.X, data.centres) ** 2, axis=1))) for k in kernels]
-    log_squares = np.log(np.maximum(np.concatenate(squares), 1e-300))
-    parts = []
-    for target in data.targets:
-        if data.likelihood == "gaussian":
-            parts.append(log_squares - np.log(np.mean(target**2)))
-            if data.noise_variance is None:
-                parts.append(np.log([10.0]))  # a tenth of the variance is noise (Tipping & Faul 2003, 4)
-        else:
-            parts.append(log_squares)
-    return np.concatenate(parts)
+def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_core.Posterior]) -> FloatArray:
+    """Return the log predictive density of each row, times its weight."""
+    moments = []
+    for posterior in posteriors:
+        Phi = _functions(kernels, data, posterior.active)
+        variance = np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
+        moments.append((Phi @ posterior.mu, variance))
+    if data.likelihood == "gaussian":
+        mean, variance = moments[0]
+        variance = variance + 1.0 / posteriors[0].beta
+        log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
+    else:
+        logits = np.column_stack([mean / np.sqrt(1.0 + np.pi / 8.0 * variance) for mean, variance in moments])
+        of_each: FloatArray = log_normalised(logits)
+        # One column is the logit of the second of two classes.
+        classes = (
+            data.targets[0] > 0.5 if len(moments) == 1 else np.argmax(np.column_stack(data.targets), axis=1)
+        )
+        log_p = of_each[np.arange(len(of_each)), classes.astype(np.intp)]
+    weighted: FloatArray = data.weights * log_p
+    return weighted
 
 
-def _functions_of(posterior: Sorted, kernels: list[Kernel], data: LearningData) -> Functions:
-    """Return the active functions: the fixed ones, then every kernel about every centre."""
-    active, n_fixed = posterior.active, data.fixed.shape[1]
-    block, centre = np.divmod(active - n_fixed, len(data.centres))
-    inside = active >= n_fixed
-    return Functions(
-        active[~inside],
-        [centre[inside & (block == k)] for k in range(len(kernels))],
-        np.arange(len(active)),
-    )
-
-
-def _precisions_of(posterior: Sorted, data: LearningData, scale: float) -> FloatArray:
-    # For likelihoods other than the Gaussian the scale is 1.
-    log_alpha: FloatArray = np.log(posterior.alpha) + 2.0 * np.log(scale)
-    if data.likelihood != "gaussian" or data.noise_variance is not None:
-        return log_alpha
-    return np.append(log_alpha, np.log(posterior.beta) + 2.0 * np.log(scale))
-
-
-# --- steps ------------------------------------------------------------------------------------------
-
-
-def _maximise(
-    evidence: JointEvidence,
-    prior: KernelPrior,
-    n_chosen: float,
-    theta: FloatArray,
-    hyper: FloatArray,
-    limits: FloatArray,
-    steps: int,
-) -> tuple[FloatArray, FloatArray, float]:
-    """Climb from (theta, hyper) by L-BFGS; return where that ended and the objective there."""
-    n = len(theta)
-
-    def descend(x: FloatArray) -> tuple[float, FloatArray]:
-        found = evidence(x)
-        if found is None:
-            return np.inf, np.zeros_like(x)
-        value, gradient = found
-        log_prior, slope = prior(x[:n], n_chosen)
-        gradient[:n] += slope
-        return -(value + log_prior), -gradient
-
-    box = np.vstack([limits, np.column_stack([hyper - _HYPER_RANGE, hyper + _HYPER_RANGE])])
-    # Where the kernel given lies outside, the bounds make room for it.
-    box[:n, 0], box[:n, 1] = np.minimum(box[:n, 0], theta), np.maximum(box[:n, 1], theta)
-    x0 = np.concatenate([theta, hyper])
-    options: dict[str, Any] = {"maxiter": steps, "maxcor": 20}
-    result = minimize(descend, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
-    x, least = (result.x, float(result.fun)) if np.isfinite(result.fun) else (x0, descend(x0)[0])
-    # A gentle slope may keep an input that is not worth it: see what the longest length would give.
-    for i in np.flatnonzero(prior.powers):
-        trial = x.copy()
-        trial[i] = box[i, 1] if prior.powers[i] > 0.0 else box[i, 0]
-        value = descend(trial)[0]
-        if value < least:
-            x, least = trial, value
-    return x[:n], x[n:], -least
+def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
+    """Return the values of these columns of the dictionary at the rows."""
+    n_centres = len(data.centres)
+    block, centre = np.divmod(active - data.n_before, n_centres)
+    fixed = np.where(active < data.n_before, active, active - len(kernels) * n_centres)
+    Phi = np.empty((len(data.X), len(active)))
+    inside = (active >= data.n_before) & (block < len(kernels))
+    Phi[:, ~inside] = data.fixed[:, fixed[~inside]]
+    for k, kernel in enumerate(kernels):
+        columns = np.flatnonzero(inside & (block == k))
+        Phi[:, columns] = kernel(data.X, data.centres[centre[columns]])
+    return Phi
 
 
 def _parameters(kernels: list[Kernel]) -> FloatArray:
     return np.concatenate([log_parameters(kernel) for kernel in kernels])
-
-
-def _bounds(kernels: list[Kernel], X: FloatArray) -> FloatArray:
-    return np.vstack([bounds(kernel, X) for kernel in kernels])

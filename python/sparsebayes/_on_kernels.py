@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 class OnKernels(Trainable):
     """An estimator with the arguments ``kernel``, ``gamma``, ``degree`` and ``coef0``."""
+
+    #: Whether gamma may be "learn" or "ard".
+    _learns_kernels: ClassVar[bool] = False
 
     if TYPE_CHECKING:
         kernel: KernelSpec
@@ -76,6 +79,7 @@ class OnKernels(Trainable):
             sample_weight=training.counts,
             feature_names=getattr(self, "feature_names_in_", None),
             middle=partial(self._middle, training) if centred else None,
+            learns=self._learns_kernels,
         )
 
     def _middle(self, training: Training) -> FloatArray:

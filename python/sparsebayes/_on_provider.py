@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _candidates, _core, _outputs
-from ._arguments import check_flag, check_integer, check_settings
+from ._arguments import check_flag, check_integer, check_settings, learning_argument
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._design import Layout
 from ._endings import Seen
 from ._generate import check_generate
 from ._journal import JournalledStatistics
-from ._learning import check_optimize_kernel
 from ._multinomial import check_multi_class
 from ._numbers import any_array
 from ._resolve import is_precomputed, measures_inputs, resolve
@@ -267,8 +266,8 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
     """Return the kernels of an estimator without its rows; publishes them, and the centres."""
     if is_precomputed(estimator.kernel):
         raise ValueError("kernel='precomputed' needs rows; take a kernel, or SparseBayes* on its columns")
-    if check_optimize_kernel(estimator.optimize_kernel, estimator.kernel):
-        raise ValueError("optimize_kernel=True needs rows; learn a kernel on some, and give kernel_")
+    if argument := learning_argument(estimator):
+        raise ValueError(f"{argument} needs rows; learn a kernel on some, and give kernel_")
     if check_generate(estimator):
         raise ValueError("generate=True needs rows; generate centres on some, and give relevance_vectors_")
     if estimator.extra_basis is not None:

@@ -7,8 +7,8 @@ import numpy as np
 from ._types import FloatArray
 
 
-def normalised(logits: FloatArray) -> FloatArray:
-    """Return the sigmoids of the logits, (n, n_classes), each row divided by its sum.
+def log_normalised(logits: FloatArray) -> FloatArray:
+    """Return the log sigmoids of the logits, (n, n_classes), of each row less the log of their sum.
 
     One column is the logit of the second of two classes.
     """
@@ -16,6 +16,12 @@ def normalised(logits: FloatArray) -> FloatArray:
         logits = np.hstack([-logits, logits])
     # Through logarithms: the ratios survive where every probability is too small for a float.
     log_p = -np.logaddexp(0.0, -logits)
-    p: FloatArray = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
+    log_p -= log_p.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    return log_p
+
+
+def normalised(logits: FloatArray) -> FloatArray:
+    """Return the sigmoids of the logits, (n, n_classes), each row divided by its sum."""
+    p: FloatArray = np.exp(log_normalised(logits))
     return p

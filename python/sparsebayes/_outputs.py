@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arguments import check_flag
+from ._arguments import check_flag, is_learned
 from ._types import FloatArray, OutputsProblem, Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def fit(
 def are_possible(estimator: Any) -> bool:
     """Whether y may have several columns with these arguments."""
     flat = all(np.array_equal(prior, (0.0, 0.0)) for prior in (estimator.alpha_prior, estimator.noise_prior))
-    learning = getattr(estimator, "optimize_kernel", False)
+    learned = is_learned(getattr(estimator, "gamma", None))
+    learning = learned or getattr(estimator, "optimize_kernel", False)
     plain = isinstance(estimator.scheme, str) and estimator.scheme == "sequential"
     plain = plain and isinstance(estimator.search, str) and estimator.search == "greedy"
     return flat and not learning and plain

@@ -9,8 +9,8 @@ from scipy.linalg import cholesky
 from scipy.special import expit
 
 from ._evidence import Evidence, gaussian, laplace, solved
-from ._joint_evidence import LearningData
 from ._kernel_centres import Pull, about
+from ._learning import LearningData
 from ._types import FloatArray, IntArray
 from .kernels import Kernel
 

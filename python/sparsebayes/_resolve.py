@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ._arguments import check_integer, check_real
+from ._arguments import check_integer, check_real, is_learned
 from ._columns import find
+from ._kernel_parameters import natural, with_log_parameters
 from ._types import FloatArray, IntArray, KernelLike, KernelSpec
 from .kernels import (
     Custom,
@@ -50,7 +51,7 @@ def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
     if gamma != "scale":
         return False
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
-    return any(_has_gamma(entry) for entry in entries)
+    return any(True for entry in entries for _ in _names_with_gamma(entry))
 
 
 def resolve(
@@ -63,13 +64,17 @@ def resolve(
     sample_weight: FloatArray | None = None,
     feature_names: Sequence[str] | None = None,
     middle: Callable[[], FloatArray] | None = None,
+    learns: bool = False,
 ) -> list[Kernel]:
     """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
 
     ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
     Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
+    ``learns``: whether gamma may be "learn" or "ard", for which the kernels have the widths to start from.
     ``middle`` returns the offset of linear kernels that have none of their own.
     """
+    if is_learned(gamma):
+        _check_learned(kernel, gamma, learns=learns)
     inputs = _Inputs(X, sample_weight, feature_names, gamma, middle)
     _ = inputs.gamma
     degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
@@ -97,6 +102,8 @@ class _Inputs:
 
     @cached_property
     def gamma(self) -> float:
+        if is_learned(self.given_gamma):
+            return 1.0  # no kernel has it
         return _gamma(self.given_gamma, self.X, self.weights)
 
     def at(self, columns: IntArray) -> _Inputs:
@@ -119,6 +126,8 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         return inputs.linear()
     if isinstance(kernel, Kernel):
         return copy(kernel)  # a fitted model keeps its kernel when `set_params` changes the one given
+    if isinstance(kernel, str) and kernel in ("rbf", "laplacian") and is_learned(inputs.given_gamma):
+        return _start(kernel, inputs)
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
@@ -135,12 +144,45 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     )
 
 
-def _has_gamma(kernel: Any) -> bool:
+def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
+    """Raise ValueError where gamma="learn" or "ard" has nothing to learn, or something that it cannot."""
+    if not learns:
+        raise ValueError(
+            f"gamma={gamma!r} is for RVR and RVC with the rows in memory; give a positive number, 'scale' or "
+            "'auto', or learn the kernel with one of these and give its kernel_"
+        )
+    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    names = [name for entry in entries for name in _names_with_gamma(entry)]
+    learnable = ("rbf", "laplacian") if gamma == "learn" else ("rbf",)
+    if not names or not set(names) <= set(learnable):
+        raise ValueError(
+            f"gamma={gamma!r} is for kernel={' or '.join(map(repr, learnable))}, got {kernel!r}; give gamma "
+            "a number, or a kernel object with its parameters and optimize_kernel=True"
+        )
+
+
+def _start(kernel: str, inputs: _Inputs) -> Kernel:
+    """Return the kernel that learning starts from: its lengths follow from the spreads of the inputs."""
+    n_features, gamma = inputs.X.shape[1], inputs.given_gamma
+    start: Kernel = Laplacian(1.0)
+    if kernel == "rbf":
+        start = Gaussian(1.0 if gamma == "learn" else (1.0,) * n_features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_lengths = natural(start, inputs.X, inputs.weights)
+    if not (np.abs(log_lengths) < -0.5 * np.log(_LEAST_GAMMA)).all():
+        raise ValueError(f"gamma={gamma!r} needs the spreads of the columns of X, which overflow; rescale X")
+    return with_log_parameters(start, log_lengths)
+
+
+def _names_with_gamma(kernel: Any) -> Iterator[str]:
+    """Yield the kernels given by name, in ``kernel`` and its parts, that have a gamma."""
     if isinstance(kernel, OnColumns):
-        return _has_gamma(kernel.kernel)
-    if isinstance(kernel, (Sum, Product)):
-        return any(map(_has_gamma, kernel.terms if isinstance(kernel, Sum) else kernel.factors))
-    return isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid")
+        yield from _names_with_gamma(kernel.kernel)
+    elif isinstance(kernel, (Sum, Product)):
+        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
+            yield from _names_with_gamma(part)
+    elif isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid"):
+        yield kernel
 
 
 def _is_not_centred(kernel: Any) -> bool:
@@ -156,7 +198,9 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         try:
             given = check_real("gamma", gamma, positive=True)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{error}; 'scale' and 'auto' adapt it to X") from None
+            raise type(error)(
+                f"{error}; 'scale' and 'auto' adapt it to X, 'learn' and 'ard' learn it"
+            ) from None
         if not _LEAST_GAMMA <= given <= 1.0 / _LEAST_GAMMA:  # widths and their squares have to be numbers
             raise ValueError(
                 f"gamma must be between {_LEAST_GAMMA:g} and {1.0 / _LEAST_GAMMA:g}, got {given:g}; rescale X"
@@ -165,7 +209,7 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
     if gamma == "auto":
         return 1.0 / float(X.shape[1])
     if gamma != "scale":
-        raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}")
+        raise ValueError(f"gamma must be 'scale', 'auto', 'learn', 'ard' or a positive number, got {gamma!r}")
     row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.average(X.mean(axis=1), weights=row_weights)

@@ -39,8 +39,9 @@ def check_variational(settings: Settings, likelihood: Likelihood, *, learning: b
         )
     if learning:
         raise ValueError(
-            "scheme='variational' needs optimize_kernel=False: kernels are learned by the marginal "
-            "likelihood of the other schemes. Learn one with scheme='sequential' and pass its kernel_"
+            "scheme='variational' needs given kernel parameters (optimize_kernel=False, gamma a number, "
+            "'scale' or 'auto'): kernels are learned by the marginal likelihood of the other schemes. Learn "
+            "one with scheme='sequential' and pass its kernel_"
         )
 
 

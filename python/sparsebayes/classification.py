@@ -235,9 +235,12 @@ class RVC(KernelClasses, _Classification):
         ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
         `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
         A list makes a dictionary of every kernel about every training row.
-    gamma : {"scale", "auto"} or positive float, default="scale"
+    gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
         Of the kernels given by name ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
-        1 / (n_features * variance of X), ``"auto"`` 1 / n_features.
+        1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"``
+        for each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for
+        all inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the spread of
+        each input, and goes on as with ``optimize_kernel=True``.
     degree : int, default=3
         Of ``"poly"``.
     coef0 : float, default=0.0
@@ -245,8 +248,8 @@ class RVC(KernelClasses, _Classification):
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     optimize_kernel : bool, default=False
-        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
-        and coef0 where it is not 0. Takes tens of fits. See Notes.
+        Whether to learn all continuous parameters of the kernels, those given among the candidates: widths,
+        gammas, and coef0 where it is not 0. See Notes.
     multi_class : {"ovr", "softmax"}, default="ovr"
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
@@ -372,7 +375,11 @@ class RVC(KernelClasses, _Classification):
         given. ``candidates_`` then holds the distinct rows, or the candidates asked for, before them, and
         ``active_`` and ``relevance_`` count its rows.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
+        The kernel with all its parameters, given or learned.
+    inputs_ : dict of {str or int: float}
+        Relevance of each input, by its name or else its number, the most important first: the root mean
+        square slope of the kernel functions times the input's spread, by the largest. Only where the kernel
+        is Gaussian with one width per input, as with ``gamma="ard"``, and the rows were in memory.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -387,16 +394,16 @@ class RVC(KernelClasses, _Classification):
     that nearly every row could be explained, predictors and weights grow until the approximation means
     nothing, and with it the gain. Such a fit is never made in blocks.
 
-    With ``optimize_kernel=True`` kernel parameters and precisions climb the Laplace evidence together, by
-    L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
-    Tipping 2001, appendix C, with a joint step in place of its hill climbing). It begins from the kernel
-    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they
-    have a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The
-    log evidence is never below that of the kernel given. One width per input,
-    ``Gaussian([w1, w2, ...])``, finds out which inputs matter: the widths of others go to their upper bound.
-    The sign of a coef0 stays, and 0 stays 0. With more than two classes all fits share
-    one kernel, for the sum of their evidences. ``max_iter`` is that of each fit, ``callback`` sees the
-    steps of all, and the attributes are those of the fit kept.
+    With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
+    process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
+    another, and with all lengths longer or shorter, are made on at most 600 rows without one fold after
+    another, and that kernel is taken which predicts the rows left out best, by the log density. A fit
+    that has more functions than half of its rows is dropped, and one whose noise is at its floor comes
+    last. The evidence may be lower than that of the kernel given: it overfits narrow kernels. One width
+    per input finds out which inputs matter: the widths of others become large. The sign of a coef0 stays,
+    and 0 stays 0. With more than two classes all share one kernel. All this depends on no clock and no
+    thread; it takes about a second, or up to ten times as long as the fit with the kernel chosen, whose
+    steps ``callback`` sees and whose attributes are kept.
 
     A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
     set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,

@@ -1,27 +1,33 @@
-"""Choosing a model by its evidence: no rows are held out, and one fit of each candidate will do."""
+"""Scorers for scikit-learn's searches: the density of rows left out, and the evidence."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ._types import IntArray
 from ._validation import naming
 
-__all__ = ["AllRows", "evidence_score"]
+__all__ = ["AllRows", "density_score", "evidence_score"]
+
+#: What a model scores that has overfitted its rows; finite, so that a search can average and rank it.
+OVERFITTED: Final = -1e6
 
 
 def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
     """Return the log evidence of the rows that an estimator was fitted to: a scorer for scikit-learn.
 
-    The evidence weighs fit against complexity by itself (Tipping 2001, section 5.3; MacKay 1992), so that it
-    chooses kernels and their widths on the training rows alone. Given to ``GridSearchCV`` with
-    ``cv=AllRows()`` it takes one fit for each point of the grid.
+    The evidence overfits narrow kernels: the precisions are those of most evidence and not integrated over,
+    and with a function about every row a model that is narrow enough explains anything. Choose kernels and
+    their widths by `density_score`, or have them learned (``gamma="ard"``). The evidence is of use to compare
+    models of few functions on few rows: given to ``GridSearchCV`` with ``cv=AllRows()`` it takes one fit for
+    each point of the grid.
 
     Parameters
     ----------
@@ -42,6 +48,11 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
     TypeError
         If ``est`` has no evidence: `MRVM2`, the eigen-vector machines, estimators of others.
 
+    Warns
+    -----
+    UserWarning
+        If the effective number of parameters exceeds half of the rows, or the noise estimate is at its floor.
+
     Notes
     -----
     Only evidences of the same targets can be compared: not fits of other rows, of targets transformed in
@@ -49,9 +60,6 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
     approximations: Laplace's for `RVC`, that of the auxiliary targets for `MRVM1`, the lower bound of
     ``scheme="variational"``, and ``multi_class="ovr"``, whose sum is over as many tables of labels as there
     are classes, against ``"softmax"``. What is done to the inputs may differ.
-
-    The precisions are those of most evidence and not integrated over, which is generous to narrow kernels,
-    whose models have more functions: differences of a few nats are no reason to prefer the narrower.
 
     Examples
     --------
@@ -65,18 +73,109 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
     >>> search.fit(X, y).best_params_
     {'gamma': 0.3}
     """
-    last = est
-    while hasattr(last, "steps"):
-        last = last.steps[-1][1]
-    if not isinstance(last, BaseEstimator):
-        raise TypeError(f"evidence_score takes a fitted estimator of this package, got {type(last).__name__}")
-    check_is_fitted(last)
+    last = _last(est, "evidence_score")
     if not hasattr(last, "log_marginal_likelihood_"):
         raise TypeError(
             f"evidence_score takes an estimator with log_marginal_likelihood_, which {type(last).__name__} "
             "does not have: use cross-validation"
         )
+    if reason := _overfitted(last):
+        warnings.warn(
+            f"evidence_score of a model with {reason}: the evidence of such a model says nothing about its "
+            "predictions. Choose by density_score with ordinary folds, or learn the kernel (gamma='ard')",
+            UserWarning,
+            stacklevel=2,
+        )
     return float(last.log_marginal_likelihood_)
+
+
+def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
+    """Return the mean log predictive density of rows that were left out: a scorer for scikit-learn.
+
+    Use it with ordinary folds: ``GridSearchCV(RVR(), grid, scoring=density_score)``. It weighs errors and
+    error bars: a model that is sure of what is not so scores badly. A model whose effective number of
+    parameters exceeds half of its training rows, or whose noise estimate is at its floor, scores -1e6, so
+    that it is chosen only where all are of this kind.
+
+    Parameters
+    ----------
+    est : fitted estimator, or Pipeline that ends in one
+        A regressor with ``predict(X, return_std=True)`` or a classifier with ``predict_proba``.
+    X : array-like of shape (n_samples, n_features)
+        Rows that ``est`` was not fitted to.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Their targets.
+
+    Returns
+    -------
+    float
+        In nats per row: the larger, the better. Of several outputs the sum over them; of classes the mean
+        log probability of the class of each row.
+
+    Raises
+    ------
+    NotFittedError
+        If ``est`` is not fitted.
+    ValueError
+        If y holds a class that the fit did not see, or another number of outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sparsebayes import RVR
+    >>> from sparsebayes.model_selection import density_score
+    >>> X = np.linspace(-10, 10, 100)[:, None]
+    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(0).normal(size=100)
+    >>> rows = np.random.default_rng(1).permutation(100)
+    >>> search = GridSearchCV(RVR(), {"gamma": [0.001, 0.1, 2.0]}, scoring=density_score)
+    >>> search.fit(X[rows], y[rows]).best_params_
+    {'gamma': 0.1}
+    """
+    last = _last(est, "density_score")
+    if _overfitted(last):
+        return OVERFITTED
+    if is_classifier(est):
+        p = est.predict_proba(X)
+        known, at = np.asarray(est.classes_), np.searchsorted(est.classes_, y)
+        if not np.array_equal(known[np.minimum(at, len(known) - 1)], np.asarray(y)):
+            raise ValueError("y must hold classes that the fit saw; use folds that are stratified")
+        return float(np.mean(np.log(np.maximum(p[np.arange(len(p)), at], np.finfo(np.float64).tiny))))
+    mean, std = est.predict(X, return_std=True)
+    target = np.asarray(y, dtype=np.float64)
+    if target.shape != mean.shape:
+        raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {target.shape}")
+    error = target - mean
+    density = -0.5 * (error / std) ** 2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
+    return float(density.sum() / len(density))
+
+
+def _last(est: Any, scorer: str) -> Any:
+    """Return the fitted estimator that a pipeline ends in."""
+    last = est
+    while hasattr(last, "steps"):
+        last = last.steps[-1][1]
+    if not isinstance(last, BaseEstimator):
+        raise TypeError(f"{scorer} takes a fitted estimator of this package, got {type(last).__name__}")
+    check_is_fitted(last)
+    return last
+
+
+def _overfitted(est: Any) -> str:
+    """Return what shows that a model has overfitted its rows, "" if nothing does."""
+    if getattr(est, "status_", "") == "noise_floor":
+        return "its noise at the floor"
+    alpha, sigma, n_rows = (getattr(est, name, None) for name in ("alpha_", "sigma_", "_n_samples"))
+    if alpha is None or sigma is None or n_rows is None:
+        return ""
+    # sum_j (1 - alpha_j Sigma_jj) (MacKay 1992; Tipping 2001, equation 17), for each output
+    variances = np.diagonal(sigma, axis1=-2, axis2=-1)
+    if variances.shape != alpha.T.shape and alpha.ndim != 1:
+        return ""
+    used = np.broadcast_to(np.isfinite(alpha.T), variances.shape)
+    determined = 1.0 - np.where(used, alpha.T, 0.0) * variances
+    n_effective = float(np.max(np.sum(determined, axis=-1, where=used)))
+    return f"{n_effective:.0f} effective parameters for {n_rows} rows" if 2.0 * n_effective > n_rows else ""
 
 
 class AllRows:

@@ -187,9 +187,12 @@ class RVR(KernelSums, _Regression):
         ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
         `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
         A list makes a dictionary of every kernel about every training row.
-    gamma : {"scale", "auto"} or positive float, default="scale"
+    gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
         Of the kernels given by name ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
-        1 / (n_features * variance of X), ``"auto"`` 1 / n_features.
+        1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"``
+        for each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for
+        all inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the spread of
+        each input, and goes on as with ``optimize_kernel=True``.
     degree : int, default=3
         Of ``"poly"``.
     coef0 : float, default=0.0
@@ -197,8 +200,8 @@ class RVR(KernelSums, _Regression):
     fit_intercept : bool, default=True
         Whether the dictionary holds a constant function, the bias. Like any other function it may be pruned.
     optimize_kernel : bool, default=False
-        Whether to learn all continuous parameters of the kernels, beginning with those given: widths, gammas,
-        and coef0 where it is not 0. Takes tens of fits. See Notes.
+        Whether to learn all continuous parameters of the kernels, those given among the candidates: widths,
+        gammas, and coef0 where it is not 0. See Notes.
     noise_variance : positive float or array-like of shape (n_outputs,), optional
         Variance of the noise, of every output or of each; None: estimated, down to a floor of var(y) / 1e6.
     shared_noise : bool, default=False
@@ -316,21 +319,27 @@ class RVR(KernelSums, _Regression):
         given. ``candidates_`` then holds the distinct rows, or the candidates asked for, before them, and
         ``active_`` and ``relevance_`` count its rows.
     kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters, as learned with ``optimize_kernel=True``.
+        The kernel with all its parameters, given or learned.
+    inputs_ : dict of {str or int: float}
+        Relevance of each input, by its name or else its number, the most important first: the root mean
+        square slope of the kernel functions times the input's spread, by the largest. Only where the kernel
+        is Gaussian with one width per input, as with ``gamma="ard"``, and the rows were in memory.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
     Notes
     -----
-    With ``optimize_kernel=True`` kernel parameters and precisions climb the evidence together, by
-    L-BFGS with the functions of a sequential fit, in turns with further such fits (the interleaved scheme of
-    Tipping 2001, appendix C, with a joint step in place of its hill climbing). It begins from the kernel
-    given and from widths in proportion to the spread of the inputs. Widths do not shrink to nothing: they
-    have a prior and lower bounds, and of all fits made that is kept which predicts rows left out best. The
-    log evidence is never below that of the kernel given. One width per input,
-    ``Gaussian([w1, w2, ...])``, finds out which inputs matter: the widths of others go to their upper bound.
-    The sign of a coef0 stays, and 0 stays 0. ``max_iter`` is that of each fit, ``callback`` sees the
-    steps of all, and the attributes are those of the fit kept.
+    With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
+    process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
+    another, and with all lengths longer or shorter, are made on at most 600 rows without one fold after
+    another, and that kernel is taken which predicts the rows left out best, by the log density. A fit
+    that has more functions than half of its rows is dropped, and one whose noise is at its floor comes
+    last. The evidence may be lower than that of the kernel given: it overfits narrow kernels. One width
+    per input finds out which inputs matter: the widths of others become large. The sign of a coef0 stays,
+    and 0 stays 0. All this depends on no clock and no thread; it takes about a second, or up to ten times
+    as long as the fit with the kernel chosen, whose steps ``callback`` sees and whose attributes are
+    kept.
+
     With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
     N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
     evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or
@@ -351,7 +360,7 @@ class RVR(KernelSums, _Regression):
     with all that a fit takes: ``candidates`` has to be given. The model is that of a fit in memory to 1e-8,
     with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
     looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
-    sample smaller). y has one column; ``optimize_kernel``, ``generate``, ``keep_rows``, and an
+    sample smaller). y has one column; learned kernels, ``generate``, ``keep_rows``, and an
     ``extra_basis`` that is an array or a transformer need rows in memory. A row group of Parquet has to fit
     beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the
     action ``"read"``; returning True there ends with a model of the rows read so far.

@@ -1,23 +1,30 @@
 """Learning kernel parameters: gradients, evidence against the reference, and what is found."""
 
 import pickle
-from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import reference
 from problems import named
-from sparsebayes import RVC, RVR
-from sparsebayes._joint_evidence import Functions, JointEvidence, LearningData
-from sparsebayes._kernel_parameters import bounds, log_parameters, natural, with_log_parameters
-from sparsebayes._kernel_prior import KernelPrior
-from sparsebayes._leave_one_out import leave_one_out
+from sparsebayes import MRVM1, RVC, RVR
+from sparsebayes._gaussian_process import CovarianceEvidence
+from sparsebayes._kernel_parameters import (
+    bounds,
+    log_parameters,
+    natural,
+    with_all_log_parameters,
+    with_log_parameters,
+)
+from sparsebayes._resolve import resolve
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from sparsebayes.model_selection import density_score
 
 KERNELS = [
     Gaussian(1.3),
@@ -36,33 +43,14 @@ KERNELS = [
 LEARNABLE = [kernel for kernel in KERNELS if kernel != Polynomial(2, 0.3)]
 
 
-def problem(likelihood, weighted=True):
-    """Forty rows about twelve centres and three outputs of classes, or one of numbers."""
+def process(kernel, likelihood="gaussian", noise_variance=None):
+    """The evidence of two kernels on forty weighted rows, with a bias and one column beside them."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 3))
-    weights = rng.uniform(0.2, 2.0, 40) if weighted else np.ones(40)
-    if likelihood == "gaussian":
-        targets = [np.sin(X[:, 0]) + 0.3 * rng.normal(size=40)]
-    else:
-        t = (rng.uniform(size=40) < 0.5).astype(float)
-        targets = [t, 1.0 - t, (X[:, 0] > 0).astype(float)]
-    return LearningData(X, X[:12], np.ones((40, 1)), targets, weights, likelihood, None, 1)
-
-
-def functions(n_kernels, n_outputs):
-    """Functions that overlap between the outputs, with shared precisions and precisions of their own."""
-    none = np.array([], dtype=int)
-    return [
-        Functions(np.array([0]), [np.arange(8)] * n_kernels, np.arange(1 + 8 * n_kernels)),
-        Functions(none, [np.array([1, 4, 9])] * n_kernels, np.zeros(3 * n_kernels, dtype=int)),
-        Functions(np.array([0]), [np.arange(5, 12)] * n_kernels, np.r_[0, np.ones(7 * n_kernels, dtype=int)]),
-    ][:n_outputs]
-
-
-def point(kernels, outputs, n_noise):
-    theta = np.concatenate([log_parameters(kernel) for kernel in kernels])
-    n = sum(output.groups.max() + 1 for output in outputs) + n_noise
-    return np.concatenate([theta, 0.5 * np.random.default_rng(1).normal(size=n)])
+    X, weights = rng.normal(size=(40, 3)), rng.uniform(0.2, 2.0, 40)
+    fixed = np.column_stack([np.ones(40), X[:, 1]])
+    Y = rng.normal(size=(40, 1 if likelihood == "gaussian" else 3)) + np.sin(X[:, :1])
+    kernels = [kernel, Gaussian(0.9)]
+    return CovarianceEvidence(kernels, X, fixed, Y, weights, noise_variance), kernels, X, fixed, Y, weights
 
 
 def derivatives(f, x, h=1e-4):
@@ -77,46 +65,31 @@ def derivatives(f, x, h=1e-4):
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=named)
 def test_gradients_are_those_of_central_differences(kernel, likelihood):
-    kernels = [kernel, Gaussian(0.9)]
-    data = problem(likelihood)
-    outputs = functions(2, len(data.targets))
-    evidence = JointEvidence(kernels, data, outputs)
-    x = point(kernels, outputs, likelihood == "gaussian")
+    evidence = process(kernel, likelihood)[0]
+    x = evidence.start() + 0.3 * np.random.default_rng(1).normal(size=len(evidence.start()))
     _, gradient = evidence(x)
     expected = derivatives(lambda x: evidence(x)[0], x)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7 * np.abs(gradient).max())
 
 
 def test_a_given_noise_level_has_no_gradient():
-    data = problem("gaussian")
-    fixed = LearningData(data.X, data.centres, data.fixed, data.targets, data.weights, "gaussian", 0.25, 1)
-    outputs = functions(1, 1)
-    free, held = (JointEvidence([Gaussian(1.3)], d, outputs) for d in (data, fixed))
-    x = point([Gaussian(1.3)], outputs, 0)
-    value, gradient = held(x)
-    of_all, slopes = free(np.append(x, np.log(4.0)))
+    free, held = process(Gaussian(1.3))[0], process(Gaussian(1.3), noise_variance=0.25)[0]
+    value, gradient = held(held.start())
+    of_all, slopes = free(np.append(held.start(), np.log(0.25)))
     assert value == pytest.approx(of_all, rel=1e-13)
     np.testing.assert_allclose(gradient, slopes[:-1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_evidence_is_the_reference_s(weighted):
-    for likelihood in ("gaussian", "bernoulli"):
-        data = problem(likelihood, weighted)
-        outputs = functions(1, 1)
-        kernel = Gaussian((1.0, 2.0, 0.7))
-        x = point([kernel], outputs, likelihood == "gaussian")
-        data = LearningData(
-            data.X, data.centres, data.fixed, data.targets[:1], data.weights, likelihood, None, 1
-        )
-        value, _ = JointEvidence([kernel], data, outputs)(x)
-        Phi = np.hstack([data.fixed, kernel(data.X, data.centres[:8])])
-        t, alpha = data.targets[0], np.exp(x[3:12])
-        if likelihood == "gaussian":
-            expected = reference.log_evidence(Phi, t, alpha, np.exp(x[-1]), data.weights)
-        else:
-            expected = reference.laplace_log_evidence(Phi, t, alpha, weights=data.weights)
-        assert value == pytest.approx(expected, rel=1e-10)
+def test_the_evidence_is_that_of_the_covariance():
+    kernel = Gaussian((1.0, 2.0, 0.7))
+    evidence, kernels, X, fixed, Y, weights = process(kernel)
+    x = evidence.start() + 0.3
+    moved = with_all_log_parameters(kernels, x[:4])
+    a, v, noise = np.exp(x[4:6]), np.exp(x[6:8]), np.exp(x[8])
+    C = sum(scale * k(X, X) for scale, k in zip(a, moved, strict=True)) + (fixed * v) @ fixed.T
+    C += noise * np.diag(1.0 / weights)
+    expected = multivariate_normal(np.zeros(40), C).logpdf(Y[:, 0])
+    assert evidence(x)[0] == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=named)
@@ -135,26 +108,62 @@ def test_parameters_go_there_and_back(kernel):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kernel", LEARNABLE, ids=named)
-def test_the_evidence_does_not_fall_whatever_the_kernel(kernel):
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(60, 3))
-    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=60)
-    for estimator, target in ((RVR, y), (RVC, y > 0.0)):
-        before = estimator(kernel).fit(X, target)
-        after = estimator(kernel, optimize_kernel=True).fit(X, target)
-        assert after.log_marginal_likelihood_ >= before.log_marginal_likelihood_
-        assert type(after.kernel_) is type(kernel)
+def test_rows_left_out_are_predicted_no_worse_whatever_the_kernel(kernel):
+    X, y, X_test, y_test = noisy_sine(3, 60)
+    before, after = RVR(kernel).fit(X, y), RVR(kernel, optimize_kernel=True).fit(X, y)
+    assert density_score(after, X_test, y_test) >= density_score(before, X_test, y_test) - 0.15
+    assert type(after.kernel_) is type(kernel)
+    classes = RVC(kernel, optimize_kernel=True).fit(X, y > 0.0)
+    assert density_score(classes, X_test, y_test > 0.0) > -0.68
+    assert type(classes.kernel_) is type(kernel)
+
+
+def noisy_sine(seed, n_rows, n_features=3):
+    """sin(2 x0) + x1 / 2 and noise of deviation 0.2: training rows and 1000 others."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows + 1000, n_features))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=len(X))
+    return X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:]
+
+
+@pytest.mark.parametrize("arguments", [{"optimize_kernel": True}, {"gamma": "learn"}, {"gamma": "ard"}])
+def test_error_bars_cover_new_rows(arguments):
+    covered = []
+    for seed in range(4):
+        X, y, X_test, y_test = noisy_sine(seed, 100, 6)
+        model = RVR(**arguments).fit(X, y)
+        assert len(model.active_) < 34
+        mean, std = model.predict(X_test, return_std=True)
+        covered.append(np.mean(np.abs(y_test - mean) < 1.96 * std))
+    # Six widths learned from 100 rows are themselves uncertain, which the error bars do not know.
+    assert (0.87 if arguments == {"gamma": "ard"} else 0.9) < np.mean(covered) < 0.98
 
 
 def test_kernels_by_name_and_lists_are_learned(surface):
     X, y = surface
     for name in ("rbf", "laplacian"):
         before, after = RVR(name).fit(X, y), RVR(name, optimize_kernel=True).fit(X, y)
-        assert after.log_marginal_likelihood_ >= before.log_marginal_likelihood_
+        assert after.kernel_ != before.kernel_
         assert type(after.kernel_) is type(before.kernel_)
     several = RVR(["rbf", Gaussian((1.0, 1.0)), "linear"], optimize_kernel=True).fit(X, y)
     assert [type(kernel) for kernel in several.kernel_] == [Gaussian, Gaussian, Linear]
     assert certificate(several, X, y).max_gain_outside < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_narrow_starts_and_many_inputs_end_soon():
+    # The fits that learning makes are bounded by numbers of rows, functions and steps.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 30))
+    y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=400)
+    fits = []
+    for kernel in (Gaussian(0.5), Gaussian([0.5] * 30)):
+        model = RVR(kernel, optimize_kernel=True, callback=lambda record: fits.append(record) and False)
+        model.fit(X, y)
+        assert len(model.active_) < 60
+        assert model.score(X, y) > 0.6
+    # The callback sees the steps of the last fit alone.
+    assert len(fits) < 2000
 
 
 def test_the_end_is_certified_and_the_kernel_given_unchanged():
@@ -206,8 +215,8 @@ def test_friedman_s_irrelevant_inputs_are_put_out():
         model = RVR(Gaussian(np.full(10, 2.0)), optimize_kernel=True).fit(X, y)
         errors.append(np.mean((model.predict(X_test) - truth) ** 2))
         inverse_squares = np.array(model.kernel_.width) ** -2.0
-        assert inverse_squares[:5].min() > 100.0 * inverse_squares[5:].max()
-    # 0.27 over 20 draws, see benches/python/friedman1.py; without learning 2.8.
+        assert inverse_squares[:5].min() > 20.0 * inverse_squares[5:].max()
+    # See benches/python/friedman1.py; without learning 2.8.
     assert np.mean(errors) < 0.33
 
 
@@ -234,7 +243,7 @@ def test_classes_need_no_irrelevant_input():
     plain = RVC(Gaussian((1.5, 1.5, 1.5))).fit(X[:200], y[:200])
     model = RVC(Gaussian((1.5, 1.5, 1.5)), optimize_kernel=True).fit(X[:200], y[:200])
     inverse_squares = np.array(model.kernel_.width) ** -2.0
-    assert inverse_squares[2] < 0.01 * inverse_squares[:2].min()
+    assert inverse_squares[2] < 0.05 * inverse_squares[:2].min()
     assert model.score(X[200:], y[200:]) >= plain.score(X[200:], y[200:])
     assert certificate(model, X[:200], y[:200]).max_gain_outside < 1e-6
 
@@ -243,7 +252,6 @@ def test_several_classes_share_a_kernel(three):
     X, y = three
     before, after = RVC().fit(X, y), RVC(optimize_kernel=True).fit(X, y)
     assert isinstance(after.kernel_, Gaussian)
-    assert after.log_marginal_likelihood_ >= before.log_marginal_likelihood_
     assert after.score(X, y) >= before.score(X, y) - 0.05
 
 
@@ -254,55 +262,8 @@ def test_weights_count_rows(surface):
     rows = np.repeat(np.arange(len(y)), weights)
     weighted = RVR("rbf", gamma=0.1, optimize_kernel=True).fit(X, y, sample_weight=weights)
     repeated = RVR("rbf", gamma=0.1, optimize_kernel=True).fit(X[rows], y[rows])
-    # Rows drawn and lengths to start from count rows once, so the ends may be different optima.
-    assert weighted.log_marginal_likelihood_ == pytest.approx(repeated.log_marginal_likelihood_, abs=2.0)
-    assert weighted.kernel_.width == pytest.approx(repeated.kernel_.width, rel=0.2)
-
-
-def test_rows_left_out_are_predicted_as_if_they_had_not_been_there():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(30, 2))
-    t = np.sin(X[:, 0]) + 0.2 * rng.normal(size=30)
-    w = rng.uniform(0.5, 2.0, 30)
-    Phi = Gaussian(1.5)(X, X[:4])
-    alpha, beta = np.array([0.5, 1.0, 2.0, 0.1]), 20.0
-    mu, sigma = reference.posterior(Phi, t, alpha, beta, w)
-    expected = 0.0
-    for n in range(30):
-        rest = w - np.where(np.arange(30) == n, np.minimum(w, 1.0), 0.0)
-        mean, covariance = reference.posterior(Phi, t, alpha, beta, rest)
-        m, v = reference.predict(Phi[n : n + 1], mean, covariance, beta)
-        expected += w[n] * norm.logpdf(t[n], m[0], np.sqrt(v[0]))
-    posterior = SimpleNamespace(mu=mu, sigma=sigma, beta=beta)
-    assert leave_one_out(Phi, posterior, t, w, "gaussian") == pytest.approx(expected, rel=1e-10)
-
-
-def test_classes_left_out_are_predicted_nearly_so():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2))
-    t = (X[:, 0] + 0.5 * rng.normal(size=200) > 0.0).astype(float)
-    Phi, w = Gaussian(1.5)(X, X[:4]), np.ones(200)
-    alpha = np.array([0.5, 1.0, 2.0, 0.1])
-    mu, sigma = reference.laplace_mode(Phi, t, alpha)[:2]
-    expected = 0.0
-    for n in range(200):
-        others = np.arange(200) != n
-        mean, covariance = reference.laplace_mode(Phi[others], t[others], alpha)[:2]
-        p = reference.moderated_probability(Phi[n : n + 1], mean, covariance)[0]
-        expected += np.log(p if t[n] else 1.0 - p)
-    posterior = SimpleNamespace(mu=mu, sigma=sigma, beta=1.0)
-    assert leave_one_out(Phi, posterior, t, w, "bernoulli") == pytest.approx(expected, rel=1e-3)
-
-
-def test_the_log_prior_has_the_gradient_it_says(surface):
-    X, _ = surface
-    kernels = [Gaussian(np.full(X.shape[1], 1.0)), Laplacian(0.5)]
-    prior = KernelPrior.of(kernels, X)
-    theta = prior.natural + np.linspace(-1.0, 1.0, len(prior.natural))
-    _, gradient = prior(theta, 7.0)
-    step = 1e-5 * np.eye(len(theta))
-    numeric = [(prior(theta + h, 7.0)[0] - prior(theta - h, 7.0)[0]) / 2e-5 for h in step]
-    np.testing.assert_allclose(gradient, numeric, rtol=1e-7)
+    # Rows are drawn and dealt out to folds whatever their weights, so the choices differ.
+    assert np.corrcoef(weighted.predict(X), repeated.predict(X))[0, 1] > 0.9
 
 
 def test_threads_do_not_show(surface, classes):
@@ -325,18 +286,17 @@ def test_clones_and_pickles(surface):
     np.testing.assert_array_equal(clone(model).fit(X, y).mu_, model.mu_)
 
 
-def test_the_callback_ends_the_learning(surface):
+def test_the_callback_sees_the_last_fit(surface):
     X, y = surface
     steps = []
 
     def stop(record):
         steps.append(record)
-        return len(steps) >= 200
+        return len(steps) >= 3
 
     model = RVR(optimize_kernel=True, callback=stop).fit(X, y)
     assert model.status_ == "stopped"
-    assert len(steps) == 200
-    assert len(model.predict(X)) == len(y)
+    assert len(steps) == 3
     assert model.log_marginal_likelihood_ == steps[-1].log_marginal_likelihood
 
 
@@ -352,7 +312,7 @@ def test_targets_that_are_all_the_same_teach_nothing():
     [
         ("rbf", "yes", TypeError, "optimize_kernel must be True or False, got 'yes'"),
         ("rbf", None, TypeError, "optimize_kernel must be True or False"),
-        ("precomputed", True, ValueError, "optimize_kernel must be False with kernel='precomputed'"),
+        ("precomputed", True, ValueError, "kernel='precomputed' needs kernel parameters to be given"),
         ("linear", True, ValueError, "continuous parameters"),
         (LinearSpline() + Linear(), True, ValueError, "continuous parameters"),
         (lambda X, Z: X @ Z.T, True, ValueError, "continuous parameters"),
@@ -363,6 +323,74 @@ def test_bad_input_is_told(kernel, flag, error, words):
     for estimator in (RVR, RVC):
         with pytest.raises(error, match=words):
             estimator(kernel, optimize_kernel=flag).fit(X, [0, 1, 0, 1, 0, 1])
+
+
+def table():
+    """Six named inputs of unequal scale, of which two matter, and a constant one."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 6))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] / 2.0 + 0.2 * rng.normal(size=100)
+    columns = dict(zip("abcdef", (X * [1.0, 10.0, 0.1, 1.0, 1.0, 1.0]).T, strict=True))
+    return pd.DataFrame({**columns, "constant": 7.0}), y
+
+
+@pytest.mark.parametrize("estimator", [RVR, RVC])
+def test_widths_are_learned_by_name(estimator):
+    X, y = table()
+    target = y if estimator is RVR else np.digitize(y, [-0.4, 0.4])
+    model = estimator(gamma="ard").fit(X, target)
+    spread = np.append(X.to_numpy().std(axis=0)[:6], 1.0)
+    given = estimator(Gaussian(2.0 * np.sqrt(7) * spread), optimize_kernel=True).fit(X, target)
+    np.testing.assert_allclose(model.kernel_.width, given.kernel_.width, rtol=1e-5)
+    assert list(model.inputs_)[:2] == ["a", "b"]
+    assert model.inputs_["a"] == 1.0
+    assert max(model.inputs_[name] for name in ("c", "d", "e", "f", "constant")) < 0.03
+    assert list(estimator(gamma="ard").fit(X.to_numpy(), target).inputs_)[:2] == [0, 1]
+    one = make_pipeline(StandardScaler(), estimator(gamma="learn")).fit(X, target)[-1]
+    assert isinstance(one.kernel_.width, float)
+    assert not hasattr(one, "inputs_")
+    again = pickle.loads(pickle.dumps(clone(model).fit(X, target)))
+    assert again.kernel_ == model.kernel_
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_learned_widths_start_at_the_spread_of_the_inputs():
+    X = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 10.0, 0.0]
+    weights = np.arange(50.0)
+    spread = np.sqrt(np.cov(X.T, aweights=weights, ddof=0).diagonal())
+    (ard,) = resolve("rbf", X=X, gamma="ard", sample_weight=weights, learns=True)
+    np.testing.assert_allclose(ard.width, 2.0 * np.sqrt(3.0) * np.where(spread > 0.0, spread, 1.0))
+    (one,) = resolve("rbf", X=X, gamma="learn", sample_weight=weights, learns=True)
+    assert one.width == pytest.approx(2.0 * np.sqrt(np.sum(spread**2)))
+    assert isinstance(RVR("laplacian", gamma="learn").fit(X, X[:, 0] + 0.1 * X[:, 1] ** 2).kernel_, Laplacian)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf', got 'linear'"),
+        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or 'laplacian', got 'poly'"),
+        (RVR("laplacian", gamma="ard"), "'ard' is for kernel='rbf'"),
+        (RVC(Gaussian(1.0), gamma="ard"), "optimize_kernel=True"),
+        (RVC("precomputed", gamma="ard"), "kernel='precomputed' needs"),
+        (RVC(gamma="learn", multi_class="softmax"), "gamma='learn' needs multi_class='ovr'"),
+        (RVR(gamma="ard", scheme="variational"), "scheme='variational' needs given kernel parameters"),
+        (RVR(gamma="ard", generate=True), "generate=True needs given kernel parameters"),
+        (MRVM1(gamma="ard"), "is for RVR and RVC"),
+        (RVR(gamma="width"), "'learn', 'ard' or a positive number"),
+    ],
+)
+def test_widths_that_cannot_be_learned_are_refused(estimator, words):
+    with pytest.raises(ValueError, match=words):
+        estimator.fit(np.eye(6), np.arange(6) % 3)
+
+
+def test_widths_need_rows_in_memory_and_one_output():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="gamma='ard' needs a y of one column, got 2"):
+        RVR(gamma="ard").fit(X, X)
+    with pytest.raises(ValueError, match="gamma='ard' needs the rows in memory"):
+        RVR(gamma="ard", candidates=3).fit(lambda: [(X, X[:, 0])])
 
 
 def known_failures(estimator):
@@ -382,7 +410,7 @@ def test_scikit_learn_s_checks(estimator, check):
 @pytest.mark.parametrize(
     ("model", "several", "words"),
     [
-        (RVR(optimize_kernel=True), True, "several columns"),
+        (RVR(optimize_kernel=True), True, "y of one column"),
         (RVC(optimize_kernel=True, multi_class="softmax"), False, "multi_class='ovr'"),
         (RVR(optimize_kernel=True, alpha_prior=(1.0, 1.0)), False, "alpha_prior"),
     ],

@@ -407,7 +407,7 @@ def test_questions_to_providers(number, capfd, tmp_path):
             exercise(f"RowPart.{method}", make, capfd, QUESTIONS, share=0.3, finite=False)
 
 
-@pytest.mark.parametrize("name", ["evidence_score", "AllRows"])
+@pytest.mark.parametrize("name", ["density_score", "evidence_score", "AllRows"])
 def test_model_selection(name, capfd, tmp_path):
     assert name in model_selection.__all__
     exercise(name, lambda: getattr(model_selection, name), capfd, common(tmp_path))

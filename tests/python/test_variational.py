@@ -313,7 +313,7 @@ REFUSED = {
         "likelihood='gaussian'",
     ),
     "outputs": (SparseBayesRegressor(fit_intercept=False), np.ones((4, 2)), "scheme must be 'sequential'"),
-    "learning": (RVR(optimize_kernel=True), [0, 1, 2, 0], "optimize_kernel=False"),
+    "learning": (RVR(optimize_kernel=True), [0, 1, 2, 0], "given kernel parameters"),
 }
 
 
