@@ -42,6 +42,7 @@ _PROCESS_ROWS: Final = 300
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _MOST_DEALS: Final = 3
+_FOLDS_OF_CLASSES: Final = 2
 #: Log density a row within which other kernels may stand in for the best, whose fit does not converge.
 _NEARLY: Final = 0.2
 #: Shares of the way from equal lengths to those proposed; and lengths are multiplied with powers of this.
@@ -189,6 +190,8 @@ class _Learner:
         # Few rows are dealt out to folds several times, for the same work as many rows once.
         n_deals = max(1, min(_MOST_DEALS, _FOLD_ROWS // len(rows)))
         folds = [fold for deal in range(n_deals) for fold in self._folds(rows, deal)]
+        if len(self.data.targets) > 1:
+            folds = folds[: n_deals * _FOLDS_OF_CLASSES]  # each takes a fit for each class
         splits = [self._split(rows, fold, _FOLD_ROWS) for fold in folds]
         suggested = with_all_log_parameters(self.kernels, self._natural)
         found = [self._candidate(kernels, splits) for kernels in (self.kernels, suggested)]
