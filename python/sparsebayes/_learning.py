@@ -42,6 +42,9 @@ _PROCESS_ROWS: Final = 300
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _MOST_DEALS: Final = 3
+_FOLDS_OF_CLASSES: Final = 2
+#: Log density a row within which other kernels may stand in for the best, whose fit does not converge.
+_NEARLY: Final = 0.2
 #: Shares of the way from equal lengths to those proposed; and lengths are multiplied with powers of this.
 _SHARES: Final = (1.0, 0.6)
 _LENGTH_STEP: Final = float(np.log(2.0) / 2.0)
@@ -160,15 +163,11 @@ class _Candidate:
     kernels: list[Kernel]
     #: Log predictive density of each row, weighed; None where a fit was given up.
     densities: FloatArray | None
-    #: Whether every noise level was off its floor.
-    sound: bool
 
     @property
-    def merit(self) -> tuple[bool, float]:
-        """What candidates are compared by: sound before unsound, then the density."""
-        if self.densities is None:
-            return False, -np.inf
-        return self.sound, float(self.densities.sum())
+    def merit(self) -> float:
+        """Log density of the rows left out."""
+        return -np.inf if self.densities is None else float(self.densities.sum())
 
 
 @dataclass(frozen=True)
@@ -191,6 +190,8 @@ class _Learner:
         # Few rows are dealt out to folds several times, for the same work as many rows once.
         n_deals = max(1, min(_MOST_DEALS, _FOLD_ROWS // len(rows)))
         folds = [fold for deal in range(n_deals) for fold in self._folds(rows, deal)]
+        if len(self.data.targets) > 1:
+            folds = folds[: n_deals * _FOLDS_OF_CLASSES]  # each takes a fit for each class
         splits = [self._split(rows, fold, _FOLD_ROWS) for fold in folds]
         suggested = with_all_log_parameters(self.kernels, self._natural)
         found = [self._candidate(kernels, splits) for kernels in (self.kernels, suggested)]
@@ -202,9 +203,12 @@ class _Learner:
             # More rows bear narrower kernels: compare these on all rows, one fold of which is left out.
             best = max(found, key=lambda one: one.merit)
             rows = np.arange(len(self.data.X))
-            split = self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))
-            found = self._walk(best.kernels, [split], (-1,))
-        return [one.kernels for one in sorted(found, key=lambda one: one.merit, reverse=True)]
+            splits = [self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))]
+            found = self._walk(best.kernels, splits, (-1,))
+        ranked = sorted(found, key=lambda one: one.merit, reverse=True)
+        weight = sum(float(split.held_out.weights.sum()) for split in splits)
+        least = ranked[0].merit - _NEARLY * weight
+        return [one.kernels for one in ranked if one is ranked[0] or one.merit >= least]
 
     def _walk(
         self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
@@ -271,17 +275,16 @@ class _Learner:
 
     def _candidate(self, kernels: list[Kernel], splits: list[_Split]) -> _Candidate:
         """Fit each split, and predict what it holds out."""
-        densities, sound = [], True
+        densities = []
         for split in splits:
             posteriors = []
             for output in range(len(self.data.targets)):
                 posterior = self._fit(kernels, split.data, output)
                 if posterior is None:
-                    return _Candidate(kernels, None, sound=False)
-                sound = sound and posterior.status != "noise_floor"
+                    return _Candidate(kernels, None)
                 posteriors.append(posterior)
             densities.append(_log_density(kernels, split.held_out, posteriors))
-        return _Candidate(kernels, np.concatenate(densities), sound)
+        return _Candidate(kernels, np.concatenate(densities))
 
     def _fit(self, kernels: list[Kernel], data: LearningData, output: int) -> _core.Posterior | None:
         """Fit one output sequentially; None where that saturates, takes too many steps, or breaks down."""

@@ -398,12 +398,12 @@ class RVC(KernelClasses, _Classification):
     process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
     another, and with all lengths longer or shorter, are made on at most 600 rows without one fold after
     another, and that kernel is taken which predicts the rows left out best, by the log density. A fit
-    that has more functions than half of its rows is dropped, and one whose noise is at its floor comes
-    last. The evidence may be lower than that of the kernel given: it overfits narrow kernels. One width
-    per input finds out which inputs matter: the widths of others become large. The sign of a coef0 stays,
-    and 0 stays 0. With more than two classes all share one kernel. All this depends on no clock and no
-    thread; it takes about a second, or up to ten times as long as the fit with the kernel chosen, whose
-    steps ``callback`` sees and whose attributes are kept.
+    that has more functions than half of its rows is dropped. The evidence may be lower than that of the
+    kernel given: it overfits narrow kernels. One width per input finds out which inputs matter: the
+    widths of others become large. The sign of a coef0 stays, and 0 stays 0. With more than two classes
+    all share one kernel. All this depends on no clock and no thread; it takes about a second, or up to
+    ten times as long as the fit with the kernel chosen, whose steps ``callback`` sees and whose
+    attributes are kept.
 
     A dictionary of more than 30,000 kernel functions is looked at in blocks: the scheme runs on a working
     set of a few thousand, sweeps over the rest bring in what gains, and the last sweep, over all candidates,

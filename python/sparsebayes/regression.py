@@ -333,12 +333,11 @@ class RVR(KernelSums, _Regression):
     process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
     another, and with all lengths longer or shorter, are made on at most 600 rows without one fold after
     another, and that kernel is taken which predicts the rows left out best, by the log density. A fit
-    that has more functions than half of its rows is dropped, and one whose noise is at its floor comes
-    last. The evidence may be lower than that of the kernel given: it overfits narrow kernels. One width
-    per input finds out which inputs matter: the widths of others become large. The sign of a coef0 stays,
-    and 0 stays 0. All this depends on no clock and no thread; it takes about a second, or up to ten times
-    as long as the fit with the kernel chosen, whose steps ``callback`` sees and whose attributes are
-    kept.
+    that has more functions than half of its rows is dropped. The evidence may be lower than that of the
+    kernel given: it overfits narrow kernels. One width per input finds out which inputs matter: the
+    widths of others become large. The sign of a coef0 stays, and 0 stays 0. All this depends on no clock
+    and no thread; it takes about a second, or up to ten times as long as the fit with the kernel chosen,
+    whose steps ``callback`` sees and whose attributes are kept.
 
     With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
     N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log

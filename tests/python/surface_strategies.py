@@ -202,7 +202,7 @@ UNSOUND_KERNELS = [
 ARGUMENTS = {
     "kernel": (KERNELS, UNSOUND_KERNELS),
     "gamma": (
-        ["scale", "auto", 0.1, 1.0, 10, np.float32(0.5), Fraction(1, 2)],
+        ["scale", "auto", "learn", "ard", 0.1, 1.0, 10, np.float32(0.5), Fraction(1, 2)],
         [1e-300, 1e300, 5e-324, Real(0.1)],
     ),
     "degree": ([1, 2, 3, np.int8(2), Level.TWO], [0, 2.0, 60, 10**6, 2**40]),
