@@ -64,7 +64,10 @@ class SummedStatistics(PyStatistics):
     >>> rng = np.random.default_rng(0)
     >>> Phi = rng.normal(size=(1000, 5))
     >>> t = 2 * Phi[:, 1] + 0.1 * rng.normal(size=1000)
-    >>> parts = [RowPart(Phi[n : n + 250], t[n : n + 250], n_jobs=1) for n in range(0, 1000, 250)]
+    >>> parts = [
+    ...     RowPart(Phi[n : n + 250], t[n : n + 250], fit_intercept=True, n_jobs=1)
+    ...     for n in range(0, 1000, 250)
+    ... ]
     >>> with ThreadPoolExecutor(2) as pool:
     ...     model = SparseBayesRegressor().fit_provider(SummedStatistics(parts, map=pool.map))
     >>> bool(np.allclose(model.mu_, SparseBayesRegressor().fit(Phi, t).mu_, rtol=1e-8))

@@ -347,9 +347,10 @@ def test_extra_columns_come_after_them(kernel, candidates, surface):
     extra = model.active_ - n_kernels * size
     np.testing.assert_array_equal(np.unique(extra[extra >= 0]), np.flatnonzero(model.extra_coef_))
     assert len(extra[extra >= 0]) > 0
-    kernels = kernel if isinstance(kernel, list) else [kernel]
+    kernels = model.kernel_ if isinstance(kernel, list) else [kernel]
     centres = model.candidates_
-    matrix = np.hstack([np.ones((len(X), 1)), *[k(X, centres) for k in kernels], steps(X)])
+    extra = steps(X) - steps(X).mean(axis=0)
+    matrix = np.hstack([np.ones((len(X), 1)), *[k(X, centres) for k in kernels], extra])
     columns = SparseBayesRegressor(fit_intercept=False).fit(matrix, y)
     np.testing.assert_allclose(model.log_marginal_likelihood_, columns.log_marginal_likelihood_, rtol=1e-8)
     np.testing.assert_allclose(model.predict(X), columns.predict(matrix), atol=1e-6)
@@ -381,7 +382,8 @@ def test_healed_error_bars_are_those_of_the_augmented_model(kernel, candidates, 
     block = model.active_ // (len(X) if isinstance(candidates, int) else len(GRID))
     own = np.where((model.active_ >= 0) & (block < len(kernels)), block, -1)
     prior = []
-    Phi = model._functions(X, steps(X))
+    middle = steps(X).mean(axis=0)
+    Phi = model._functions(X, steps(X) - middle)
     for p, k in enumerate(kernels):
         heights = np.array([k(x[np.newaxis], x[np.newaxis])[0, 0] for x in X])
         prior.append(np.mean((Phi[:, own == p] @ model.mu_[own == p]) ** 2) / np.mean(heights**2))
@@ -391,7 +393,7 @@ def test_healed_error_bars_are_those_of_the_augmented_model(kernel, candidates, 
         phi = np.hstack([Phi, *[kernels[p](X, x) for p in there]])
         A = np.diag(np.r_[model.alpha_, 1.0 / np.array(prior)[there]])
         sigma = np.linalg.inv(model.beta_ * phi.T @ phi + A)
-        at = np.r_[model._functions(x, steps(x))[0], [kernels[p](x, x)[0, 0] for p in there]]
+        at = np.r_[model._functions(x, steps(x) - middle)[0], [kernels[p](x, x)[0, 0] for p in there]]
         np.testing.assert_allclose(mean[row], at @ (model.beta_ * sigma @ phi.T @ y), rtol=1e-5)
         np.testing.assert_allclose(std[row] ** 2, model.noise_variance_ + at @ sigma @ at, rtol=1e-5)
 

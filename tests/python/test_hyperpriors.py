@@ -53,7 +53,7 @@ def log_posterior(X, y, ln_alpha, ln_beta, alpha_prior, noise_prior):
 def test_the_maximum_is_that_of_the_log_posterior():
     X, y = columns(50, 5, n_relevant=5, noise=0.5)
     priors = {"alpha_prior": (0.5, 0.2), "noise_prior": (3.0, 0.7)}
-    model = SparseBayesRegressor(**priors).fit(X, y)
+    model = SparseBayesRegressor(fit_intercept=False, **priors).fit(X, y)
     assert len(model.active_) == 5
     found = minimize(
         lambda theta: -log_posterior(X, y, theta[:-1], theta[-1], **priors), np.zeros(6), tol=1e-12
@@ -91,10 +91,12 @@ def test_units_of_the_prior_are_those_of_the_weights():
     X, y = columns(60, 8, n_relevant=3)
     one = SparseBayesRegressor(fit_intercept=False, alpha_prior=(0.5, 0.2), noise_prior=(2.0, 0.1)).fit(X, y)
     c = 1000.0
-    y_scaled = SparseBayesRegressor(alpha_prior=(0.5, 0.2 * c**2), noise_prior=(2.0, 0.1 * c**2)).fit(
-        X, c * y
-    )
-    X_scaled = SparseBayesRegressor(alpha_prior=(0.5, 0.2 / c**2), noise_prior=(2.0, 0.1)).fit(c * X, y)
+    y_scaled = SparseBayesRegressor(
+        fit_intercept=False, alpha_prior=(0.5, 0.2 * c**2), noise_prior=(2.0, 0.1 * c**2)
+    ).fit(X, c * y)
+    X_scaled = SparseBayesRegressor(
+        fit_intercept=False, alpha_prior=(0.5, 0.2 / c**2), noise_prior=(2.0, 0.1)
+    ).fit(c * X, y)
     for other, factor in [(y_scaled, c), (X_scaled, 1.0 / c)]:
         np.testing.assert_array_equal(one.active_, other.active_)
         np.testing.assert_allclose(factor * one.mu_, other.mu_, rtol=1e-6)

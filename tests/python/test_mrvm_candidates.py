@@ -46,12 +46,13 @@ def some_weights(n):
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", MACHINES)
 def test_a_machine_is_that_of_the_explicit_matrix(kind, intercept, weighted, three):
-    """A linear kernel about unit vectors has the columns of X for its functions."""
+    """Inner products with unit vectors are the columns of X."""
     X, y = three
     w = some_weights(len(X)) if weighted else None
     Phi = kernel_matrix(lambda x, z: gaussian(x, z, 1.0), X, GRID)
     model = kind(WIDE, candidates=GRID, fit_intercept=intercept).fit(X, y, w)
-    columns = kind("linear", candidates=np.eye(len(GRID)), fit_intercept=intercept).fit(Phi, y, w)
+    inner = Linear(np.zeros(len(GRID)))
+    columns = kind(inner, candidates=np.eye(len(GRID)), fit_intercept=intercept).fit(Phi, y, w)
     np.testing.assert_array_equal(model.active_, columns.active_)
     np.testing.assert_allclose(model.alpha_, columns.alpha_, rtol=1e-6)
     np.testing.assert_allclose(model.mu_, columns.mu_, rtol=1e-6, atol=1e-9)
@@ -354,7 +355,7 @@ def test_what_is_no_candidates_says_so(kind, settings, error, message, three):
 @pytest.mark.parametrize("kind", MACHINES)
 def test_given_centres_have_no_precomputed_values(kind, three):
     X, y = three
-    with pytest.raises(ValueError, match=r"candidates must be None or an integer .*kernel='linear'"):
+    with pytest.raises(ValueError, match=r"candidates must be None or an integer .*SparseBayes"):
         kind("precomputed", candidates=GRID).fit(WIDE(X, X), y)
     with pytest.raises(ValueError, match="X must be square"):
         kind("precomputed", candidates=5).fit(WIDE(X, X[:50]), y)

@@ -50,7 +50,8 @@ CASES = {
 def fitted_case(name, weighted, prior, **more):
     kind, (X, y), settings_ = CASES[name]
     w = np.random.default_rng(1).uniform(0.5, 2.0, size=len(y)) if weighted else None
-    model = kind(scheme="variational", alpha_prior=prior, **settings_, **more).fit(X, y, sample_weight=w)
+    settings = {"fit_intercept": False, "alpha_prior": prior} | settings_ | more
+    model = kind(scheme="variational", **settings).fit(X, y, sample_weight=w)
     assert model.status_ == "converged"
     noise = {"noise_prior": settings_.get("noise_prior", FLAT)} if name != "classification" else {}
     arguments = {"alpha_prior": prior, **noise}
