@@ -74,7 +74,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
         "--missing",
         choices=("impute", "drop"),
         default="impute",
-        help="impute: put the median in place of missing numbers; drop: leave out rows with missing inputs",
+        help="impute: replace missing numbers by medians; drop: leave out rows with missing inputs",
     )
     task = fit.add_mutually_exclusive_group()
     task.add_argument("--classify", action="store_true", help="take a target of numbers for classes")
@@ -193,8 +193,8 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
         lacking = np.isnan(X)
         columns = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
         notes.append(
-            f"put medians in place of {counted(int(lacking.sum()), 'missing number')} in "
-            f"{_tables.listed(columns, 6)}; --missing drop leaves these rows out"
+            f"replaced {counted(int(lacking.sum()), 'missing number')} in "
+            f"{_tables.listed(columns, 6)} by medians; --missing drop leaves these rows out"
         )
         X = np.where(lacking, np.nanmedian(X, axis=0), X)
     _refuse_few_values(table, target.name, y, classifies)

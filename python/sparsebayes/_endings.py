@@ -378,7 +378,7 @@ def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
         spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
         n = len(y) if weights is None else weights.sum()
         beyond = np.abs(mean) - _FAR * spread / np.sqrt(n)
-    # Of equal numbers the mean need not be that number.
+    # The mean of equal numbers need not be that number.
     varies = spread > 8.0 * np.finfo(float).eps * np.abs(mean)
     far = varies & (beyond > 0.0) & np.isfinite(beyond)
     result: FloatArray = np.where(far, np.sign(mean) * beyond, 0.0)

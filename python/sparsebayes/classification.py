@@ -240,7 +240,7 @@ class RVC(KernelClasses, _Classification):
         1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"``
         for each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for
         all inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the spread of
-        each input, and goes on as with ``optimize_kernel=True``.
+        each input, and continues as with ``optimize_kernel=True``.
     degree : int, default=3
         Of ``"poly"``.
     coef0 : float, default=0.0

@@ -74,7 +74,7 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         sample_weight : array-like of shape (n_samples,), or str, optional
             Weight of each row: 2 counts like two equal rows, 0 like none, so that the sum of weights is the
             number of rows. For data of Arrow the name of a column. Where targets differ in how precise they
-            are, give ``y_std`` in place of weights.
+            are, give ``y_std`` instead of weights.
         y_std : array-like of shape (n_samples,), optional
             Known standard deviation of each target, up to a common factor: target n has noise of variance
             ``noise_variance_ * y_std[n]**2``. The factor is estimated; with ``noise_variance=1.0`` it is 1.
@@ -192,7 +192,7 @@ class RVR(KernelSums, _Regression):
         1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"``
         for each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for
         all inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the spread of
-        each input, and goes on as with ``optimize_kernel=True``.
+        each input, and continues as with ``optimize_kernel=True``.
     degree : int, default=3
         Of ``"poly"``.
     coef0 : float, default=0.0

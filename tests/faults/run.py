@@ -61,7 +61,7 @@ def strike(work: Callable[[], object], number: signal.Signals, delay: float, pat
         deadline = time.monotonic() + patience
         while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
-                raise Lost(f"{number.name} after {delay:.3f} s: the child goes on for more than {patience} s")
+                raise Lost(f"{number.name} after {delay:.3f} s: the child runs on for more than {patience} s")
             time.sleep(0.001)
     except BaseException:
         if not os.waitpid(pid, os.WNOHANG)[0]:

@@ -160,7 +160,7 @@ def test_text_becomes_indicators_and_gaps_medians(mixed, tmp_path, capsys):
     assert code == 0
     said = capsys.readouterr().out
     assert "'city' is text: an input for each of Oslo, Paris, Rome; all 0 in 1 row without a value" in said
-    assert "medians in place of 2 missing numbers in x" in said
+    assert "replaced 2 missing numbers in x by medians" in said
     table = read_csv(mixed.read_text())
     x = np.array([float(v) if v not in ("NA", "") else np.nan for v in table["x"]])
     city = np.array(table["city"])
