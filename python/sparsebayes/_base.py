@@ -24,7 +24,7 @@ from . import _core, _outputs
 from ._arguments import check_flag, check_prior, check_settings, learning_argument
 from ._chunks import located, release
 from ._design import Design, Layout
-from ._endings import REMEDIES, Seen, excess, is_flat, warning_of
+from ._endings import REMEDIES, Seen, excess, is_flat, is_saturated, warning_of
 from ._numbers import check_predictions
 from ._screen import one_line
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
@@ -138,6 +138,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         seen = self.__dict__.pop("_seen")
         if self.status_ == "converged" and (self._is_empty() or is_flat(self, seen)):
             self.status_ = "empty"
+        self._is_saturated = is_saturated(seen)
         if warning := warning_of(self, seen):
             category, message = warning
             warnings.warn(message, category, stacklevel=4)

@@ -128,7 +128,8 @@ def warning_of(est: Any, seen: Seen) -> tuple[type[Warning], str] | None:
             message = f"the model has no {kind.functions} and predicts the same for every row. "
         message += _cause_of_emptiness(est, kind, seen, unscaled)
         return category, f"{name} ended with status {status!r}: {message}."
-    if status in _AT_AN_OPTIMUM and _is_overfit(est, seen):
+    given = getattr(est, "noise_variance", None) is not None
+    if status in _AT_AN_OPTIMUM and is_saturated(seen) and not given:
         category, message = OverfitWarning, _overfit(est, kind, seen)
     elif status == "noise_floor" and est._is_empty():
         message = _CONSTANT
@@ -340,10 +341,9 @@ def _column(names: NDArray[Any] | None, column: int) -> str:
 # --- too many functions -----------------------------------------------------------------------------
 
 
-def _is_overfit(est: Any, seen: Seen) -> bool:
-    if seen.n_effective is None or seen.size is None or getattr(est, "noise_variance", None) is not None:
-        return False
-    return seen.n_effective > seen.size / 2
+def is_saturated(seen: Seen) -> bool:
+    """Tell whether the data determine more parameters than half of the rows."""
+    return seen.n_effective is not None and seen.size is not None and seen.n_effective > seen.size / 2
 
 
 def _overfit(est: Any, kind: Kind, seen: Seen) -> str:

@@ -165,17 +165,7 @@ def _overfitted(est: Any) -> str:
     """Return what shows that a model has overfitted its rows, "" if nothing does."""
     if getattr(est, "status_", "") == "noise_floor":
         return "its noise at the floor"
-    alpha, sigma, n_rows = (getattr(est, name, None) for name in ("alpha_", "sigma_", "_n_samples"))
-    if alpha is None or sigma is None or n_rows is None:
-        return ""
-    # sum_j (1 - alpha_j Sigma_jj) (MacKay 1992; Tipping 2001, equation 17), for each output
-    variances = np.diagonal(sigma, axis1=-2, axis2=-1)
-    if variances.shape != alpha.T.shape and alpha.ndim != 1:
-        return ""
-    used = np.broadcast_to(np.isfinite(alpha.T), variances.shape)
-    determined = 1.0 - np.where(used, alpha.T, 0.0) * variances
-    n_effective = float(np.max(np.sum(determined, axis=-1, where=used)))
-    return f"{n_effective:.0f} effective parameters for {n_rows} rows" if 2.0 * n_effective > n_rows else ""
+    return "more effective parameters than half of its rows" if getattr(est, "_is_saturated", False) else ""
 
 
 class AllRows:
