@@ -43,6 +43,8 @@ _SHOWN_COLUMNS: Final = 10
 _LEAST_EFFECT: Final = 0.005
 #: Ratio of the inputs' standard deviations beyond which a kernel with one scale is worth a note.
 _MOST_UNEQUAL: Final = 10.0
+#: Coverage of 95 % intervals that is worth a warning.
+_LEAST_COVERAGE: Final = 0.88
 #: Seconds between two lines of progress, on a terminal and elsewhere.
 _TERMINAL_SECONDS: Final = 0.2
 _LINE_SECONDS: Final = 10.0
@@ -73,8 +75,8 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument(
         "--missing",
         choices=("impute", "drop"),
-        default="impute",
-        help="impute: replace missing numbers by medians; drop: leave out rows with missing inputs",
+        help="impute: replace missing numbers by medians; drop: leave out rows with missing inputs; by "
+        "default rows without a number are left out if they are fewer than half",
     )
     task = fit.add_mutually_exclusive_group()
     task.add_argument("--classify", action="store_true", help="take a target of numbers for classes")
@@ -167,6 +169,13 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
         notes.append(f"left out {counted(int(np.sum(~present)), 'row')} without a value of {target.name!r}")
     weights = None if options.weight is None else table[options.weight].complete()
     if weights is not None:
+        if options.weight == options.target:
+            raise TableError(f"--weight {options.weight} is the column to predict; name another")
+        if (weights < 0.0).any():
+            row = int(np.flatnonzero(weights < 0.0)[0])
+            raise TableError(
+                f"{table[options.weight].at(row)}, a weight below 0; a row of weight 0 is left out"
+            )
         present &= weights != 0.0  # as if they were not there, in the scores too
         weights = weights[present]
     _refuse_too_few(table, int(present.sum()))
@@ -182,10 +191,15 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     if comma is not None:
         notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = _encoding.matrix(table, features)[0][present]
+    lacking = np.isnan(X).any(axis=1)
     if options.missing == "drop":
         lacking = np.any([table[name].missing[present] for name in used], axis=0)
+    if options.missing == "drop" or (options.missing is None and 2 * lacking.sum() <= len(lacking)):
         if lacking.any():
-            notes.append(f"left out {counted(int(np.sum(lacking)), 'row')} with missing inputs")
+            notes.append(
+                f"left out {counted(int(np.sum(lacking)), 'row')} with missing inputs; --missing impute "
+                "replaces missing numbers by medians"
+            )
             X, y = X[~lacking], y[~lacking]
             weights = None if weights is None else weights[~lacking]
             _refuse_too_few(table, len(y))
@@ -258,7 +272,8 @@ def _target(
     if classify and not whole:
         row = int(np.flatnonzero(present)[np.flatnonzero(y != np.round(y))[0]])
         raise TableError(
-            f"{column.at(row)}, which is no label of a class; leave --classify out to predict numbers"
+            f"{column.at(row)}, which is no label of a class; leave --classify and --machine out to predict "
+            "numbers"
         )
     if classify:
         return y.astype(np.int64), True
@@ -412,9 +427,11 @@ def _summary(
         else:
             score = f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
             useless, constant = scores["R^2"] <= 0.0, "the mean"
+            if scores["coverage"] < _LEAST_COVERAGE:
+                warning = "error bars are too small: 95 % intervals hold too few of the rows left out"
         lines.append(f"left out      {best.n_rows} rows, each left out of a fit: {score}")
         lines.append(f"inputs        {_effects(best.effects(groups), rows.classifies)}")
-        warning = f"the model predicts rows left out no better than {constant}" if useless else ""
+        warning = f"the model predicts rows left out no better than {constant}" if useless else warning
     if hasattr(model, "noise_variance_"):
         lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
     lines.append(f"status        {', '.join(sorted(statuses(model)))}")

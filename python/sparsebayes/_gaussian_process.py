@@ -30,6 +30,9 @@ class CovarianceEvidence:
 
     L = -(tr Y^T A + C ln|C| + C N ln 2 pi) / 2,    dL/dC = (A A^T - C C^-1) / 2.
 
+    A row of weight w counts like w equal rows: beside that of their mean, whose noise variance is 1 / (w
+    beta), the evidence of w equal targets has the factor beta^((w - 1) / 2), and a constant.
+
     Of a kernel that is not positive definite K K^T / N takes the place of K. The vector that L depends on
     holds the log kernel parameters, then ln a, ln v and, unless the noise is given, -ln beta.
     """
@@ -45,6 +48,8 @@ class CovarianceEvidence:
     ) -> None:
         self._kernels, self._X, self._fixed, self._Y = kernels, X, fixed, Y
         self._noise = 1.0 / weights
+        #: Rows that weights count beyond those there are.
+        self._n_more = float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
         self._squared = [not _is_positive_definite(kernel(X, X)) for kernel in kernels]
 
@@ -63,7 +68,8 @@ class CovarianceEvidence:
         n_kernels, n_fixed = len(self._kernels), self._fixed.shape[1]
         n_theta = len(x) - n_kernels - n_fixed - estimated
         theta, log_a, log_v, rest = np.split(x, np.cumsum([n_theta, n_kernels, n_fixed]))
-        noise = np.exp(rest[0] if self._log_noise is None else self._log_noise) * self._noise
+        log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
+        noise = np.exp(log_noise) * self._noise
         parts = self._covariances(with_all_log_parameters(self._kernels, theta))
         C = np.diag(noise) + (self._fixed * np.exp(log_v)) @ self._fixed.T
         for a, (K, _) in zip(np.exp(log_a), parts, strict=True):
@@ -75,13 +81,14 @@ class CovarianceEvidence:
         n, n_outputs = self._Y.shape
         A, inverse = cho_solve((factor, True), self._Y), cho_solve((factor, True), np.eye(n))
         log_det = 2.0 * float(np.log(np.diag(factor)).sum())
+        log_det += self._n_more * log_noise
         value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
         G = 0.5 * (A @ A.T - n_outputs * inverse)
         slopes = [pull(a * G) for a, (_, pull) in zip(np.exp(log_a), parts, strict=True)]
         slopes.append([a * np.sum(G * K) for a, (K, _) in zip(np.exp(log_a), parts, strict=True)])
         slopes.append(np.exp(log_v) * np.sum((G @ self._fixed) * self._fixed, axis=0))
         if estimated:
-            slopes.append([noise @ np.diag(G)])
+            slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._n_more])
         return value, np.concatenate(slopes)
 
     def _covariances(self, kernels: list[Kernel]) -> list[tuple[FloatArray, Any]]:

@@ -32,6 +32,7 @@ from ._kernel_parameters import (
 from ._one_vs_rest import log_normalised
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, Likelihood, Settings
+from ._validation import first_of_equal
 from .kernels import Kernel
 
 #: Fits the model with these kernels: one posterior for each output.
@@ -149,7 +150,8 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
     The work is bounded by numbers of rows, iterations and functions, and depends on no clock and no thread.
     """
     varies = all(np.ptp(target) > 0.0 for target in data.targets)
-    if not varies or len(data.X) < 2 * _FOLDS or len(data.centres) == 0:
+    few = len(first_of_equal(data.X)) < 2 * _FOLDS
+    if not varies or few or len(data.centres) == 0:
         return [kernels]
     # The matrices are small: several threads for each would wait for one another most of the time.
     with one_blas_thread():
@@ -258,12 +260,17 @@ class _Learner:
     # --- fits ---------------------------------------------------------------------------------------
 
     def _folds(self, rows: IntArray, deal: int) -> list[IntArray]:
-        """Deal rows out, those of each class evenly."""
-        order = np.random.default_rng(deal).permutation(len(rows))
+        """Deal rows out, those of each class evenly; rows with the same inputs stay together."""
+        _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
+        order = np.random.default_rng(deal).permutation(len(first))
         if self.data.likelihood != "gaussian":
-            labels = np.column_stack(self.data.targets)[rows] @ np.arange(1, len(self.data.targets) + 1)
+            of_first = np.column_stack(self.data.targets)[rows[first]]
+            labels = of_first @ np.arange(1, len(self.data.targets) + 1)
             order = order[np.argsort(labels[order], kind="stable")]
-        return [np.sort(rows[order[fold::_FOLDS]]) for fold in range(_FOLDS)]
+        fold_of = np.empty(len(first), np.intp)
+        fold_of[order] = np.arange(len(first)) % _FOLDS
+        folds = [rows[fold_of[copies.reshape(-1)] == fold] for fold in range(_FOLDS)]
+        return [fold for fold in folds if len(fold) > 0]
 
     def _split(self, rows: IntArray, held_out: IntArray, most_centres: int) -> _Split:
         data, kept = self.data, np.setdiff1d(rows, held_out)
@@ -346,7 +353,7 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
     """Return the values of these columns of the dictionary at the rows."""
     n_centres = len(data.centres)
-    block, centre = np.divmod(active - data.n_before, n_centres)
+    block, centre = np.divmod(active - data.n_before, max(n_centres, 1))
     fixed = np.where(active < data.n_before, active, active - len(kernels) * n_centres)
     Phi = np.empty((len(data.X), len(active)))
     inside = (active >= data.n_before) & (block < len(kernels))

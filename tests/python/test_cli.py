@@ -156,7 +156,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_text_becomes_indicators_and_gaps_medians(mixed, tmp_path, capsys):
-    code, path = fit(mixed, "--target", "y")
+    code, path = fit(mixed, "--target", "y", "--missing", "impute")
     assert code == 0
     said = capsys.readouterr().out
     assert "'city' is text: an input for each of Oslo, Paris, Rome; all 0 in 1 row without a value" in said
@@ -189,6 +189,19 @@ def test_rows_with_gaps_can_be_left_out(mixed, capsys):
     said = capsys.readouterr().out
     assert "left out 3 rows with missing inputs" in said
     assert "RVR on 57 rows" in said
+    # By default rows that lack a number, for which there are no predictions either.
+    fit(mixed, "--target", "y")
+    said = capsys.readouterr().out
+    assert "left out 2 rows with missing inputs" in said
+    assert "RVR on 58 rows" in said
+
+
+def test_weights_are_no_targets_and_not_negative(tmp_path, capsys):
+    rows = [[float(x), float(x % 7), -1.0 if x == 3 else 1.0] for x in range(30)]
+    path = write_csv(tmp_path / "weights.csv", ["x", "y", "w"], rows)
+    for weight, words in (("y", "--weight y is the column to predict"), ("w", "a weight below 0")):
+        assert main(["fit", str(path), "--target", "y", "--weight", weight, "-o", str(tmp_path / "m")]) == 1
+        assert words in capsys.readouterr().err
 
 
 def test_the_same_table_written_in_other_ways_gives_the_same_model(tmp_path, capsys):
@@ -247,6 +260,14 @@ def test_columns_that_say_nothing_are_left_out(tmp_path, capsys):
 def test_the_only_input_may_count_the_rows(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["t", "y"], [[i, np.sin(i / 3)] for i in range(20)])
     assert sparsebayes.load(fit(table, "--target", "y")[1]).feature_names_in_.tolist() == ["t"]
+
+
+def test_a_part_of_a_table_has_gaps_in_its_count(tmp_path, capsys):
+    ids = np.sort(np.random.default_rng(0).permutation(60)[:40])
+    rows = [[i, np.cos(i), np.cos(i) + i / 30] for i in ids]
+    path = fit(write_csv(tmp_path / "part.csv", ["id", "x", "y"], rows), "--target", "y")[1]
+    assert "left out 'id', which counts the rows" in capsys.readouterr().out
+    assert sparsebayes.load(path).feature_names_in_.tolist() == ["x"]
 
 
 TARGETS = {
