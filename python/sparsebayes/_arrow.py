@@ -121,10 +121,6 @@ def _format(path: str, files: list[Path]) -> str:
         raise FileNotFoundError(
             f"X: there is no file {path!r}; give a file, a directory or a pattern of such"
         )
-    if any(file.suffix.lower() in (".csv", ".tsv", ".txt") for file in files):
-        raise ValueError(
-            f"X: {path!r} is a text file; read it with pandas.read_csv, or use the command `sparsebayes fit`"
-        )
     formats = {_FORMATS.get(file.suffix.lower(), "parquet") for file in files}
     if len(formats) > 1:
         raise ValueError(

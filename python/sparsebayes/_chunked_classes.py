@@ -277,7 +277,8 @@ class ColumnClasses(WholeColumns, ChunkedClasses):
         return None, check_flag("fit_intercept", self.fit_intercept)
 
     def _settle(self, facts: Facts, n_features: int) -> None:
-        self._shift = facts["inputs"].mean(axis=0) if "inputs" in facts else np.zeros(n_features)
+        shift = facts["inputs"].mean(axis=0) if "inputs" in facts else np.zeros(n_features)
+        self._shift = np.where(np.isfinite(shift), shift, 0.0)  # what is too large is said where it is used
 
     def _functions_of(self, layout: Layout) -> Functions:
         return Functions(

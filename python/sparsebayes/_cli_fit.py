@@ -191,9 +191,10 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     if comma is not None:
         notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = _encoding.matrix(table, features)[0][present]
-    lacking = np.isnan(X).any(axis=1)
+    gaps = np.isnan(X).T
     if options.missing == "drop":
-        lacking = np.any([table[name].missing[present] for name in used], axis=0)
+        gaps = np.stack([table[name].missing[present] for name in used])
+    lacking = gaps.sum(axis=0) > 0
     if options.missing == "drop" or (options.missing is None and 2 * lacking.sum() <= len(lacking)):
         if lacking.any():
             notes.append(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ._arguments import learning_argument
 from ._design import evaluate
 from ._types import FloatArray, IntArray
 from ._validation import Training
@@ -174,8 +175,11 @@ class Kind:
     @property
     def widths(self) -> str:
         """How to have other widths."""
-        learnt = hasattr(self.est, "optimize_kernel")
-        return "gamma='ard' learns its widths" if learnt else "kernels.Gaussian takes widths"
+        if not hasattr(self.est, "optimize_kernel"):
+            return "kernels.Gaussian takes widths"
+        if learning_argument(self.est):
+            return "its widths were learned, from too few rows for so many inputs"
+        return "gamma='ard' learns its widths"
 
     @property
     def functions(self) -> str:

@@ -86,6 +86,8 @@ class Moments:
 
     def take(self, X: FloatArray, weights: FloatArray | None) -> None:
         """Take in rows."""
+        if weights is not None and not weights.all():
+            X, weights = X[weights > 0.0], weights[weights > 0.0]
         w = np.ones(len(X)) if weights is None else weights
         total = float(w.sum())
         if total == 0.0:

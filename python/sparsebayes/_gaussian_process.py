@@ -107,13 +107,20 @@ class CovarianceEvidence:
         box = np.column_stack([x0 - _VARIANCE_RANGE, x0 + _VARIANCE_RANGE])
         box[:n, 0], box[:n, 1] = np.minimum(limits[:, 0], x0[:n]), np.maximum(limits[:, 1], x0[:n])
 
+        if not np.isfinite(box).all():
+            return x0[:n]
+
         def descend(x: FloatArray) -> tuple[float, FloatArray]:
-            found = self(x)
-            return (np.inf, np.zeros_like(x)) if found is None else (-found[0], -found[1])
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = self(x)
+            if found is None or not np.isfinite(found[1]).all():
+                return np.inf, np.zeros_like(x)
+            return -found[0], -found[1]
 
         options: dict[str, Any] = {"maxiter": _ITERATIONS, "maxcor": 20}
         result = minimize(descend, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
-        theta: FloatArray = (result.x if np.isfinite(result.fun) else x0)[:n]
+        finite = np.isfinite(result.fun) and np.isfinite(result.x).all()
+        theta: FloatArray = (result.x if finite else x0)[:n]
         return theta
 
 

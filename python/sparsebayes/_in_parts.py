@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +15,6 @@ from ._chunks import Chunks, are_chunks, open_chunks
 from ._memory import check_memory_limit, in_words
 
 if TYPE_CHECKING:
-    import os
-
     from ._design import Layout
     from ._out_of_core import Facts
     from ._validation import Training
@@ -93,6 +92,11 @@ class InParts(SparseBayesEstimator):
         if self.checkpoint is not None:
             check_path(self.checkpoint)
         if are_chunks(X, y):
+            if isinstance(X, (str, os.PathLike)) and os.fspath(X).endswith((".csv", ".tsv", ".txt")):
+                raise ValueError(
+                    f"X: {X!r} is a text file; read it with pandas.read_csv, or use the command "
+                    "`sparsebayes fit`"
+                )
             self._check_parts()
             return open_chunks(X, y, sample_weight, labels=self._takes_labels)
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from ._numbers import column_means
 from ._types import FloatArray
 from .kernels import Gaussian, Kernel, Laplacian, OnColumns, Polynomial, Product, Sigmoid, Sum
 
@@ -173,9 +174,9 @@ def _(kernel: OnColumns, X: FloatArray, weights: FloatArray | None = None) -> Fl
 
 def weighted_spreads(X: FloatArray, weights: FloatArray | None) -> FloatArray:
     """Return the standard deviation of each column of X; of a constant one exactly 0."""
-    mean = np.average(X, axis=0, weights=weights)
-    spreads: FloatArray = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
-    spreads[np.ptp(X, axis=0) == 0.0] = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is said where it is used
+        apart = X - column_means(X, weights)
+        spreads: FloatArray = np.sqrt(np.average(apart**2, axis=0, weights=weights))
     return spreads
 
 

@@ -352,11 +352,12 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
     """Return the values of these columns of the dictionary at the rows."""
-    n_centres = len(data.centres)
+    # Centres that are rows may all have been left out.
+    n_centres, end = len(data.centres), data.n_before + len(kernels) * len(data.centres)
     block, centre = np.divmod(active - data.n_before, max(n_centres, 1))
     fixed = np.where(active < data.n_before, active, active - len(kernels) * n_centres)
     Phi = np.empty((len(data.X), len(active)))
-    inside = (active >= data.n_before) & (block < len(kernels))
+    inside = (active >= data.n_before) & (active < end)
     Phi[:, ~inside] = data.fixed[:, fixed[~inside]]
     for k, kernel in enumerate(kernels):
         columns = np.flatnonzero(inside & (block == k))

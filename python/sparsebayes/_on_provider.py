@@ -149,14 +149,34 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
     layout = _layout(estimator, n_basis)
+    providers, shift = _near_zero(providers, estimator._n_columns() if layout.bias else 0)
     posteriors = posteriors_of(estimator, providers, likelihood, settings, layout)
     for attribute in _OF_ROWS:
         estimator.__dict__.pop(attribute, None)
-    estimator._publish_offset(offset_of(posteriors, estimator._n_columns()))
+    estimator._publish_offset(shift + offset_of(posteriors, estimator._n_columns()))
     estimator._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, Seen(n_samples))
     kind = KernelBasis if isinstance(estimator, KernelBasis) else ColumnBasis
     nothing = np.empty((0, estimator.n_features_in_))
     kind._publish_basis(estimator, Training(nothing, nothing[:, 0], None, np.arange(0), n_samples or 0))
+
+
+def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any], FloatArray | float]:
+    """Return providers with columns near 0, if they can shift them, and what was subtracted from each column.
+
+    Sums of columns that are more than a thousand standard deviations from 0 keep too few digits of what
+    centred columns have.
+    """
+    first, nothing = providers[0], np.zeros(0, np.int64)
+    if n_columns == 0 or not all(hasattr(provider, "shifted") for provider in providers):
+        return providers, 0.0
+    _, _, squares, sums = first.sweep(nothing, np.zeros(0), np.zeros(1, np.int64))
+    with np.errstate(all="ignore"):  # answers are checked where the fit asks for them
+        means, squares = (np.asarray(part)[-n_columns:] / sums[0, 0] for part in (sums[:, 0], squares))
+        far = means**2 > 1e6 * np.maximum(squares - means**2, 0.0)
+    if not far.any() or not np.isfinite(means).all():
+        return providers, 0.0
+    moved = [provider.shifted(means) for provider in providers]
+    return (providers, 0.0) if any(provider is None for provider in moved) else (moved, means)
 
 
 def posteriors_of(

@@ -126,6 +126,13 @@ class SummedStatistics(PyStatistics):
             if hasattr(part, "listen"):
                 part.listen(cancelled)
 
+    def shifted(self, offset: FloatArray) -> SummedStatistics | None:
+        """Return the parts with an offset subtracted from each column; None if they cannot do that."""
+        if not isinstance(self._parts, (list, tuple)) or not all(hasattr(p, "shifted") for p in self._parts):
+            return None
+        parts = [part.shifted(offset) for part in self._parts]
+        return SummedStatistics(parts, map=self._map, n_basis=self.n_basis, likelihood=self.likelihood)
+
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sum of what the parts answer."""
         moments: FloatArray = self._sum("target_moments", centre)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +135,13 @@ class RowPart(PyStatistics):
             return _core.RowPart.kernel(X, centres, cores, target, weights, **options)
         blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
         return _core.RowPart.dense(blocks, target, weights, **options)
+
+    def shifted(self, offset: FloatArray) -> RowPart:
+        """Return the same rows with an offset subtracted from each column of X."""
+        other = copy(self)
+        X, target, weights = self._rows
+        other._rows, other._answering = (X - offset, target, weights), None
+        return other
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Have questions end early once the fit was given up."""

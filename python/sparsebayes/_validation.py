@@ -120,6 +120,11 @@ def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
                 f"y_std must be positive, got {stds.min():g}; give a target that is known exactly a small "
                 "one, and leave rows out by sample_weight=0"
             )
+        if not (1e-100 <= stds.min() <= stds.max() <= 1e100):
+            raise ValueError(
+                f"y_std must lie between 1e-100 and 1e100, got {stds.min():g} to {stds.max():g}; rescale y "
+                "and y_std"
+            )
         return stds
 
 
@@ -130,10 +135,10 @@ def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNois
     precisions = (least / stds) ** 2
     factor = float(c.sum() / (c @ precisions))
     variance = least**2 * factor
-    if not (precisions.min() >= 1e-200 and 1e-200 <= variance <= 1e200):
+    if precisions.min() < 1e-200:
         raise ValueError(
-            f"y_std must lie between 1e-100 and 1e100, and within a factor of 1e100, got {least:g} to "
-            f"{stds.max():g}; rescale y and y_std"
+            f"y_std must lie within a factor of 1e100, got {least:g} to {stds.max():g}; leave rows out by "
+            "sample_weight=0"
         )
     precisions *= factor
     known = KnownNoise(counts, variance, 0.5 * float(c @ np.log(precisions)))

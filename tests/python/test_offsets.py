@@ -62,15 +62,16 @@ def in_chunks(model, y):
 
 
 def through_a_provider(X):
-    # What a provider can do about columns far from 0: give its rows less a number.
-    shift = X[0]
     parts = [
-        RowPart(X[part] - shift, VALUES[part], WEIGHTS[part], fit_intercept=True)
+        RowPart(X[part], VALUES[part], WEIGHTS[part], fit_intercept=True)
         for part in (slice(0, 90), slice(90, N))
     ]
-    model = SparseBayesRegressor().fit_provider(SummedStatistics(parts))
-    model.X_offset_ += shift
-    return model
+    return SparseBayesRegressor().fit_provider(SummedStatistics(parts))
+
+
+def classes_through_a_provider(X):
+    rows = RowPart(X, CLASSES, WEIGHTS, fit_intercept=True, likelihood="bernoulli")
+    return SparseBayesClassifier().fit_provider(rows, classes=[False, True])
 
 
 #: Fits by name: of X to a model.
@@ -91,6 +92,7 @@ PATHS = {
     "chunks": in_chunks(SparseBayesRegressor(), VALUES),
     "chunks of classes": in_chunks(SparseBayesClassifier(), CLASSES),
     "provider": through_a_provider,
+    "provider of classes": classes_through_a_provider,
     "linear kernel": fit(RVR("linear"), VALUES),
     "linear kernel, classes": fit(RVC("linear"), CLASSES),
     "linear kernel, softmax": fit(RVC("linear", multi_class="softmax"), THREE),

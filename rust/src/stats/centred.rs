@@ -151,7 +151,8 @@ impl<R: RowSums> RowSums for Centred<R> {
                 .collect(),
             gram: (1..size)
                 .flat_map(|b| (1..size).map(move |a| (a, b)))
-                .map(|(a, b)| centred(a, b))
+                // One triangle stands for both: rounding in the other may differ.
+                .map(|(a, b)| centred(a.max(b), a.min(b)))
                 .collect(),
         })
     }
