@@ -169,8 +169,8 @@ def summary(results: list[Result]) -> str:
     slower = [ours.seconds / theirs.seconds for ours, theirs in pairs]
     return (
         f"Neither tuned by hand, the relevance vector machine keeps {min(sparser):.1f} to {max(sparser):.1f} "
-        f"times fewer functions than the support vector machine; its test error is the lower one on {len(better)} "
-        f"of {len(pairs)} problems ({', '.join(better) or 'none'}), its log-loss on {surer} of "
+        "times fewer functions than the support vector machine; its test error is the lower one on "
+        f"{len(better)} of {len(pairs)} problems ({', '.join(better) or 'none'}), its log-loss on {surer} of "
         f"{sum(a is not None for a, _ in losses)}, and training takes {min(slower):.1f} to {max(slower):.1f} "
         "times as long."
     )
