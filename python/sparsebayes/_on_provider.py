@@ -169,10 +169,14 @@ def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any],
     first, nothing = providers[0], np.zeros(0, np.int64)
     if n_columns == 0 or not all(hasattr(provider, "shifted") for provider in providers):
         return providers, 0.0
-    _, _, squares, sums = first.sweep(nothing, np.zeros(0), np.zeros(1, np.int64))
-    with np.errstate(all="ignore"):  # answers are checked where the fit asks for them
-        means, squares = (np.asarray(part)[-n_columns:] / sums[0, 0] for part in (sums[:, 0], squares))
-        far = means**2 > 1e6 * np.maximum(squares - means**2, 0.0)
+    answer = first.sweep(nothing, np.zeros(0), np.zeros(1, np.int64))
+    try:
+        _, _, squares, sums = answer
+        with np.errstate(all="ignore"):
+            means, squares = (np.asarray(part)[-n_columns:] / sums[0, 0] for part in (sums[:, 0], squares))
+            far = means**2 > 1e6 * np.maximum(squares - means**2, 0.0)
+    except (TypeError, ValueError, IndexError):
+        return providers, 0.0  # the fit asks again, and says what is wrong with the answer
     if not far.any() or not np.isfinite(means).all():
         return providers, 0.0
     moved = [provider.shifted(means) for provider in providers]
