@@ -21,8 +21,6 @@ Width = float | str | None
 _FOLDS: Final = 5
 #: Rows that widths are learned from and compared on; more change the choice little and take long.
 _CHOOSING_ROWS: Final = 1000
-#: Where learning begins: this multiple of the standard deviations times sqrt(inputs).
-_START: Final = 2.0
 #: Rows with which the effect of a column is measured.
 _SHUFFLED_ROWS: Final = 2000
 #: Least probability of a class, so that a class that a fit has not seen costs much and not infinity.
@@ -78,14 +76,16 @@ class Recipe:
 
     def fit(self, width: Width, rows: Rows) -> Any:
         """Return a model fitted with this width."""
+        from ._kernel_parameters import weighted_spreads
         from .kernels import Gaussian
 
         if width is None:
             return self.fit_kernel(self.kernel, rows)
-        unit = np.sqrt(rows.X.shape[1] * _variances(rows))
         if width == "ard":
-            return self.fit_kernel(Gaussian(_START * unit), rows, optimize_kernel=True)
-        return self.fit_kernel(Gaussian(float(width) * unit), rows)
+            return self.fit_kernel("rbf", rows, gamma="ard")
+        spreads = weighted_spreads(rows.X, rows.weights)
+        spreads[spreads == 0.0] = 1.0  # a constant input has any width
+        return self.fit_kernel(Gaussian(float(width) * np.sqrt(len(spreads)) * spreads), rows)
 
     def fit_kernel(self, kernel: Any, rows: Rows, **more: Any) -> Any:
         """Return a model fitted with this kernel."""
@@ -256,14 +256,6 @@ def _is_worse(found: Sequence[LeftOut]) -> bool:
     """Tell whether the last of these predicts worse than the number before it."""
     *before, last = [one for one in found if isinstance(one.width, float)]
     return bool(before) and last.density < before[-1].density
-
-
-def _variances(rows: Rows) -> FloatArray:
-    """Return the variance of each input, 1 for a constant."""
-    weights = _weights(rows)
-    centred = rows.X - np.average(rows.X, axis=0, weights=weights)
-    found: FloatArray = np.average(centred**2, axis=0, weights=weights)
-    return np.where(np.ptp(rows.X, axis=0) > 0.0, found, 1.0)
 
 
 def _weights(rows: Rows) -> FloatArray:
