@@ -242,7 +242,7 @@ class _Learner:
         means = [float(log_parameters(leaf).mean()) for leaf in parts]
         suggested = []
         for leaf, mean in zip(parts, means, strict=True):
-            # The same start would keep them the same.
+            # Kernels that start equal would stay equal.
             alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
             suggested.append(natural(leaf, self.data.X, self.data.weights) + mean - np.mean(alike))
         return np.concatenate(suggested)

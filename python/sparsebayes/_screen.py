@@ -114,7 +114,7 @@ def _is_notebook() -> bool:
 
 
 class _Cell:
-    """A line of the output of a notebook's cell, replaced as work goes on: what is saved says how it ended.
+    """A line of the output of a notebook's cell, replaced as work proceeds: what is saved says how it ended.
 
     A widget would be saved as it was when it began, and carriage returns as lines of their own.
     """

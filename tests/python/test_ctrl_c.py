@@ -1,4 +1,4 @@
-"""Ctrl-C ends whatever goes on, and leaves the model that was there.
+"""Ctrl-C ends the work, and the estimator keeps its earlier model.
 
 How much work is done after Ctrl-C is counted: steps, questions to providers, parts. Where nothing can be
 counted the work would go on for minutes, and only has to end. `tests/faults/prompt.py` measures seconds.
@@ -173,7 +173,7 @@ def test_ctrl_c_is_heard_inside_a_call_of_lapack(kind, monkeypatch):
         press()
         go_on.wait()
         pulse()
-        after.append("the work goes on")
+        after.append("the work continues")
 
     model = kind(gamma=0.1)
     monkeypatch.setattr(_eigen_machine, "axes", axes)

@@ -576,7 +576,7 @@ def test_a_worker_killed_amid_a_regression_does_not_show(client, tmp_path):
     # The work of the dead was done again by others.
     assert len(kernel.calls()) > len(rows[0].chunks[0])
     assert set(kernel.calls()) <= before | set(client.run(os.getpid).values())
-    # The same function without files.
+    # As above, without files.
     expected = RVR(Gaussian(1.0), candidates=centres, tol=1e-10).fit(X, y, w)
     assert_same_model(model, expected)
     undisturbed = clone(model).set_params(kernel=MarkedGaussian(tmp_path, np.inf)).fit(*rows)

@@ -135,7 +135,7 @@ def test_weights_with_a_mean_of_one_make_the_same_model(name):
         found = model.predict(rows, return_std=True, **options)
         for got, expected in zip(found, same.predict(rows, return_std=True, **options), strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
-    # Of the evidence that counts rows, in that of their standard deviations.
+    # Added to the evidence of weights that count rows, it gives that of the standard deviations.
     np.testing.assert_allclose(
         model.log_marginal_likelihood_, same.log_marginal_likelihood_ + 0.5 * np.log(weights).sum(), rtol=1e-9
     )

@@ -177,7 +177,9 @@ def test_the_core_calls_who_only_glances_now_and_then_and_does_not_wait():
 
     def step(iteration, *rest):
         heard.append(iteration)
-        time.sleep(0.02)  # and the core goes on: it does not wait for an answer, nor repeat what was missed
+        time.sleep(
+            0.02
+        )  # meanwhile the core continues: it neither waits for an answer nor repeats a missed report
         return True  # nobody looks
 
     expected = steps(None)
