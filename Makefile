@@ -13,7 +13,7 @@ export RUSTDOCFLAGS ?= -D warnings
 SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
 
 .DEFAULT_GOAL := help
-.PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-fastrvm \
+.PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
 	bench-friedman1 bench-widths bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
@@ -139,6 +139,9 @@ bench: ## Run the Rust benchmarks
 
 bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/benchmarks.md)
 	$(BIN)/python benches/python/bench_peers.py
+
+bench-grid: install ## Time beside libsvm over rows and inputs
+	$(BIN)/python benches/python/bench_grid.py
 
 bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYES_DATA names the folder of data files
 	$(BIN)/python benches/python/bench_tipping2001.py

@@ -46,10 +46,29 @@ def test_a_model_of_any_format_predicts_what_it_did(path):
     np.testing.assert_allclose(predicted, tables["predicted"], rtol=1e-11, atol=1e-13)
 
 
+def golden_module(name):
+    """Return the script of that name in tests/golden as a module."""
+    spec = spec_from_file_location(f"golden_{name}", Path(__file__).parents[1] / "golden" / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_evidences_are_the_frozen_ones():
+    golden = golden_module("evidences")
+    frozen = json.loads(golden.PATH.read_text(encoding="utf-8"))
+    found = {name: golden.numbers(model) for name, model in golden.fitted()}
+    assert found.keys() == frozen.keys()
+    moved = [
+        f"{name}: evidence {frozen[name][0]:.3f} -> {evidence:.3f}, functions {frozen[name][1]} -> {count}"
+        for name, (evidence, count) in found.items()
+        if abs(evidence - frozen[name][0]) > golden.TOLERANCE
+    ]
+    assert not moved, "\n".join(moved)
+
+
 def test_fitted_numbers_are_those_of_the_last_release():
-    spec = spec_from_file_location("golden_numbers", Path(__file__).parents[1] / "golden" / "fitted.py")
-    golden = module_from_spec(spec)
-    spec.loader.exec_module(golden)
+    golden = golden_module("fitted")
     kept = json.loads(golden.PATH.read_text(encoding="utf-8"))
     seen = []
     for name, est, X, limits in golden.fitted():
