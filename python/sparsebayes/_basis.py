@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,11 +10,9 @@ from numpy.typing import ArrayLike
 from . import _candidates
 from ._arguments import check_flag, check_n_jobs, learning_argument
 from ._base import SparseBayesEstimator
-from ._design import DenseDesign, Design, KernelDesign, Layout, Start, centre, centring, evaluate
+from ._design import DenseDesign, Design, KernelDesign, Layout, centre, centring, evaluate
 from ._endings import FEW
 from ._extra import Beside, columns_at, fitted_extra, training_columns
-from ._generate import check_generate, check_kernels, generate
-from ._generate import check_model as check_generated
 from ._kernel_parameters import weighted_spreads
 from ._learning import LearningData, check_learnable, check_model, learn
 from ._on_kernels import OnKernels, linear_in_x
@@ -22,10 +20,6 @@ from ._resolve import is_precomputed
 from ._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, check_sizes, check_square, check_X
 from .kernels import Gaussian, Kernel, Linear
-
-if TYPE_CHECKING:
-    from . import _core
-
 
 #: How many of the best kernels learned are tried before one is taken whose fit does not converge.
 _TRIED: Final = 3
@@ -40,7 +34,6 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         extra_basis: ExtraBasis
         optimize_kernel: bool
         candidates: Candidates
-        generate: bool
         random_state: Any
         # After a fit.
         _n_extra: int
@@ -60,13 +53,8 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
             return DenseDesign([training.X[:, layout.kept], extra], layout)
         return self._kernel_design(self._resolve(training), training, extra)
 
-    def _kernel_design(
-        self, kernels: list[Kernel], training: Training, extra: FloatArray, start: Start | None = None
-    ) -> Design:
-        """Return the dictionary of these kernels before the extra columns, and publish the kernels.
-
-        ``start``: a model for fits to set out from, with kernels of the core.
-        """
+    def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
+        """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
         layout, X = self._layout(training), training.X
         self.kernel_ = self._as_given(kernels)
         # Nobody writes to either: the core and callables have copies of their own.
@@ -74,8 +62,8 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
             # Of the many fits that learn a kernel none is long, and a file is of one.
-            owner = None if learning_argument(self) or self.generate else self
-            return KernelDesign(X, centres, cores, layout, extra, owner, start)
+            owner = None if learning_argument(self) else self
+            return KernelDesign(X, centres, cores, layout, extra, owner)
         n_threads = check_n_jobs(self.n_jobs)
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
         return DenseDesign([*blocks, extra], layout)
@@ -83,10 +71,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
     ) -> tuple[Design, list[Any]]:
-        generating = check_generate(self)
         _candidates.place(self, training)
-        if generating:
-            return self._infer_anywhere(training, targets, likelihood, settings)
         argument = learning_argument(self)
         if not argument:
             return super()._infer(training, targets, likelihood, settings)
@@ -105,29 +90,6 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
             learned, posteriors = fits[0]
             design = self._kernel_design(learned, training, extra)
         return design, posteriors
-
-    def _infer_anywhere(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
-        """Fit with centres that need not be candidates; publishes them all."""
-        check_generated(targets, settings)
-        kernels, extra = self._resolve(training), self._fit_extra(training)
-        check_kernels(kernels)
-        data = self._learning_data(training, extra, targets, likelihood, settings)
-
-        def over(centres: FloatArray, start: Start | None = None) -> Design:
-            self.__dict__.pop("candidate_rows_", None)
-            self.candidates_ = centres
-            self.n_generated_ = len(centres) - len(data.centres)
-            return self._kernel_design(kernels, training, extra, start)
-
-        def fit(centres: FloatArray, number: int, start: Start | None) -> _core.Posterior:
-            design = over(centres, start)
-            posteriors = self._fit_design(design, training, [targets[number]], likelihood, settings)
-            return cast("_core.Posterior", posteriors[0])
-
-        centres, posteriors = generate(kernels, data, settings.search, fit)
-        return over(centres), posteriors
 
     def _learning_data(
         self,

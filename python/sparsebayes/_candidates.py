@@ -2,7 +2,7 @@
 
 All rows (None): nothing is published, and functions are training rows. Some rows (an int): `candidate_rows_`
 and, where rows are points, `candidates_`; functions still are training rows. Given centres: `candidates_`
-alone, and functions are its rows; so it is with centres that a fit has made, after those it began with.
+alone, and functions are its rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROWS_PER_CENTRE: Final = 20
 
 def place(estimator: Any, training: Training) -> None:
     """Find the centres of a fit and publish them."""
-    for name in ("candidates_", "candidate_rows_", "n_generated_"):
+    for name in ("candidates_", "candidate_rows_"):
         estimator.__dict__.pop(name, None)  # of an earlier fit
     asked, precomputed = estimator.candidates, is_precomputed(estimator.kernel)
     with naming("random_state"):

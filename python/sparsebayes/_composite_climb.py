@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from ._composite import Composite
-from ._evidence import solved
 from ._types import FloatArray, IntArray
 
 #: No ln alpha is moved further than this, no kernel weight beyond the largest, nor all below the smallest.
@@ -122,7 +121,9 @@ class CompositeClimb:
         targets, log_likelihood = self.expectations(np.asfortranarray(scores))
         residuals = self.weigh * (targets - scores)
         L = cholesky(Phi.T @ (self.weigh * Phi) + np.diag(alpha), lower=True)
-        sigma = solved(L, np.eye(len(alpha)))
+        identity = np.eye(len(alpha))
+        # SciPy 1.10 cannot solve a system without unknowns.
+        sigma = cho_solve((L, True), identity) if len(alpha) > 0 else identity
         squares = (W**2).sum(axis=1)
         occam = np.log(alpha).sum() - 2.0 * np.log(np.diagonal(L)).sum()
         bound = log_likelihood - 0.5 * float(alpha @ squares) + 0.5 * n_classes * float(occam)

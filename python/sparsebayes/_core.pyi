@@ -185,7 +185,6 @@ def fit_kernel(
     share_alpha: bool = False,
     search: str = "greedy",
     seed: int = 0,
-    start: tuple[Sequence[int], Sequence[float], float] | None = None,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...

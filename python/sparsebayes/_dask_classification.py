@@ -42,7 +42,7 @@ class DaskRVC(OnDask, RVC):
         As for `DaskRVR`.
     **arguments
         The other arguments of `RVC`. Refused are ``kernel="precomputed"``, ``optimize_kernel``,
-        ``generate``, an ``extra_basis`` that is an array or a transformer still to be fitted,
+        an ``extra_basis`` that is an array or a transformer still to be fitted,
         ``scheme="variational"``, and with more than two classes ``multi_class="softmax"``.
 
     Attributes

@@ -24,7 +24,6 @@ from ._dask_rows import partitions
 from ._endings import Seen
 from ._extra import fitted_extra, middle_of_extra, training_columns
 from ._first_pass import seed_of
-from ._generate import check_generate
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from ._validation import Training, naming
@@ -240,11 +239,6 @@ def _check_supported(estimator: Any) -> None:
         raise ValueError(
             f"{argument} needs all rows in one place; learn the kernel with {local}({argument}) on a "
             "sample of rows, and give its kernel_"
-        )
-    if check_generate(estimator):
-        raise ValueError(
-            f"generate=True needs all rows in one place; generate centres with {local}(generate=True) on a "
-            "sample of rows, and give its relevance_vectors_ as candidates"
         )
     for name in ("memory_limit", "checkpoint"):
         if getattr(estimator, name, None) is not None:

@@ -50,8 +50,7 @@ class DaskRVR(OnDask, RVR):
         leave it out, clones share it.
     **arguments
         The other arguments of `RVR`. Refused are ``kernel="precomputed"``, ``optimize_kernel``,
-        ``generate``, ``keep_rows``, and an ``extra_basis`` that is an array or a transformer still to be
-        fitted.
+        ``keep_rows``, and an ``extra_basis`` that is an array or a transformer still to be fitted.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from .kernels import Kernel, OnColumns, Product, Sum
 #: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision; in a
 #: sweep also how many candidates have been looked at, and of how many.
 CoreCallback = Callable[..., bool]
-#: Functions of a model to set out from, their precisions, and that of the noise.
-Start: TypeAlias = tuple[list[int], list[float], float]
 
 
 @dataclass(frozen=True)
@@ -186,8 +184,6 @@ class KernelDesign:
     extra: FloatArray
     #: The estimator whose checkpoint a fit in blocks is to keep, if any.
     owner: Any = None
-    #: Where a fit of one target sets out from, if not from an empty model.
-    start: Start | None = None
 
     @property
     def n_basis(self) -> int:
@@ -208,7 +204,7 @@ class KernelDesign:
         callback: CoreCallback | None,
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
-        if self.start is None and _blocks.are_due(self.n_basis, likelihood, settings):
+        if _blocks.are_due(self.n_basis, likelihood, settings):
             return _blocks.fit(self, target, weights, likelihood, settings, callback)
         return _core.fit_kernel(
             self.X,
@@ -219,7 +215,6 @@ class KernelDesign:
             bias=self.layout.bias,
             extra=self.columns_beside(),
             likelihood=likelihood,
-            start=self.start,
             callback=callback,
             **settings.of_one_target(),
         )

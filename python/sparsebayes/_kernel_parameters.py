@@ -7,7 +7,7 @@ the size of K times the number of parameters is ever made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce, singledispatch
 from typing import Final
@@ -266,14 +266,13 @@ def _(kernel: Sum, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
 @forward.register
 def _(kernel: Product, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
     values, pulls = zip(*(forward(factor, X, Z) for factor in kernel.factors), strict=True)
-    return reduce(np.multiply, values), lambda D: np.concatenate(pulled_factors(values, pulls, D))
 
+    def pull(D: FloatArray) -> FloatArray:
+        parts = []
+        for i, back in enumerate(pulls):
+            # Not K divided by the factor, which may be 0.
+            others = [value for j, value in enumerate(values) if j != i]
+            parts.append(back(reduce(np.multiply, others, D)))
+        return np.concatenate(parts)
 
-def pulled_factors(values: Sequence[FloatArray], pulls: Sequence[Pull], D: FloatArray) -> list[FloatArray]:
-    """Return what each factor of a product pulls back of dL/dK, the others being held."""
-    parts = []
-    for i, back in enumerate(pulls):
-        # Not K divided by the factor, which may be 0.
-        others = [value for j, value in enumerate(values) if j != i]
-        parts.append(back(reduce(np.multiply, others, D)))
-    return parts
+    return reduce(np.multiply, values), pull

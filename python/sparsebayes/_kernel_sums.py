@@ -15,7 +15,6 @@ from ._chunks import Chunks
 from ._design import Layout
 from ._extra import columns_at, fitted_extra, is_array
 from ._first_pass import seed_of
-from ._generate import check_generate
 from ._memory import check_memory_limit
 from ._numbers import called
 from ._on_sums import OnSums
@@ -53,11 +52,6 @@ class FixedCentres(KernelBasis):
             raise ValueError(
                 f"{argument} needs the rows in memory and will not do for {doing}; learn on a "
                 "sample, and give its kernel_ as kernel"
-            )
-        if check_generate(self):
-            raise ValueError(
-                f"generate=True needs the rows in memory and will not do for {doing}; generate centres on a "
-                "sample, and give its relevance_vectors_ as candidates"
             )
         extra = self.extra_basis
         if (

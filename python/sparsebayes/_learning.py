@@ -86,15 +86,6 @@ class LearningData:
         square = np.average((self.targets[output] - mean) ** 2, weights=self.weights)
         return float(mean), float(np.sqrt(square))
 
-    def in_units_of(self, scale: float) -> LearningData:
-        """Return the same with the targets divided by this."""
-        noise = self.noise_variance
-        return replace(
-            self,
-            targets=[target / scale for target in self.targets],
-            noise_variance=None if noise is None else noise / scale**2,
-        )
-
     def standardised(self) -> FloatArray:
         """Return the targets that vary, with mean 0 and variance 1, N x C."""
         moments = [self._moments(output) for output in range(len(self.targets))]

@@ -14,7 +14,6 @@ from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._design import Layout
 from ._endings import Seen
-from ._generate import check_generate
 from ._journal import JournalledStatistics
 from ._multinomial import check_multi_class
 from ._numbers import any_array
@@ -60,8 +59,7 @@ class ProviderRegression(SparseBayesEstimator):
         ------
         TypeError, ValueError
             If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``generate=True``, ``extra_basis`` or other
-            candidates.
+            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``extra_basis`` or other candidates.
         NumericalError, KeyboardInterrupt
             As for ``fit``. What the provider raises comes through as it is.
 
@@ -111,8 +109,8 @@ class ProviderClassification(SparseBayesEstimator):
         ------
         TypeError, ValueError
             If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``generate=True``, ``extra_basis``,
-            ``multi_class="softmax"`` with more than two classes, or other candidates.
+            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``extra_basis``, ``multi_class="softmax"``
+            with more than two classes, or other candidates.
         NumericalError, KeyboardInterrupt
             As for ``fit``. What the provider raises comes through as it is.
 
@@ -292,8 +290,6 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         raise ValueError("kernel='precomputed' needs rows; take a kernel, or SparseBayes* on its columns")
     if argument := learning_argument(estimator):
         raise ValueError(f"{argument} needs rows; learn a kernel on some, and give kernel_")
-    if check_generate(estimator):
-        raise ValueError("generate=True needs rows; generate centres on some, and give relevance_vectors_")
     if estimator.extra_basis is not None:
         raise ValueError("extra_basis needs rows; take SparseBayes* on columns of both kinds")
     candidates: Any = estimator.candidates

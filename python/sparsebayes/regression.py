@@ -232,12 +232,6 @@ class RVR(KernelSums, _Regression):
         positive weight alike; inputs should be of comparable scale), so that time and memory grow with N and
         not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
         int chooses columns of X, and an array is an error.
-    generate : bool, default=False
-        Whether functions may stand anywhere and not at candidates alone: centres climb the evidence together
-        with the precisions, and new ones come in where they gain most; with a ``search`` other than
-        ``"greedy"`` two are also merged into one, and one is split into two. Fewer functions and a higher
-        evidence, at tens of times the time. Needs kernels with a gradient in their centres: Gaussian,
-        Polynomial, Sigmoid, LinearSpline, Linear, their sums and products. See Notes.
     random_state : int, RandomState instance or None, default=None
         Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
         an int makes them the same in every fit. Nothing else is random.
@@ -314,10 +308,6 @@ class RVR(KernelSums, _Regression):
         and n_candidates takes the place of n_samples in ``active_``.
     candidate_rows_ : ndarray of shape (n_candidates,), int
         The training rows chosen, ascending; only where ``candidates`` is an int.
-    n_generated_ : int
-        Only with ``generate=True``: how many of ``candidates_``, the last ones, are no rows and were not
-        given. ``candidates_`` then holds the distinct rows, or the candidates asked for, before them, and
-        ``active_`` and ``relevance_`` count its rows.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters, given or learned.
     inputs_ : dict of {str or int: float}
@@ -359,8 +349,8 @@ class RVR(KernelSums, _Regression):
     with all that a fit takes: ``candidates`` has to be given. The model is that of a fit in memory to 1e-8,
     with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
     looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
-    sample smaller). y has one column; learned kernels, ``generate``, ``keep_rows``, and an
-    ``extra_basis`` that is an array or a transformer need rows in memory. A row group of Parquet has to fit
+    sample smaller). y has one column; learned kernels, ``keep_rows``, and an ``extra_basis``
+    that is an array or a transformer need rows in memory. A row group of Parquet has to fit
     beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the
     action ``"read"``; returning True there ends with a model of the rows read so far.
 
@@ -378,13 +368,6 @@ class RVR(KernelSums, _Regression):
     in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of
     sweeps by records with the action ``"sweep"``, and ``checkpoint`` names a file from which a fit that was
     killed goes on.
-
-    With ``generate=True`` a fit about the candidates comes first. From its model centres, precisions and
-    noise climb the evidence together by L-BFGS, centres staying in the box around the rows; functions come in
-    where equation 27 of Tipping & Faul (2003) promises most. Then the sequential scheme goes on from there
-    over the candidates and the new centres, and so on while that gains; the end is certified over all of
-    these, and is never below that of ``generate=False``. ``max_iter`` is that of each fit, and ``callback``
-    sees the steps of all. y has one column, and there are no priors of precisions.
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
@@ -450,7 +433,6 @@ class RVR(KernelSums, _Regression):
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
         candidates: Candidates = None,
-        generate: bool = False,
         random_state: int | np.random.RandomState | None = None,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -475,7 +457,6 @@ class RVR(KernelSums, _Regression):
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior
         self.candidates = candidates
-        self.generate = generate
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint

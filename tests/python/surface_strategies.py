@@ -209,7 +209,6 @@ ARGUMENTS = {
     "coef0": ([0.0, 1.0, -1, 0.5], [1e300, -1e150]),
     "fit_intercept": ([True, False, 0, 1, np.bool_(True)], ["yes", 2]),
     "optimize_kernel": ([False, False, False, False, True, np.bool_(False)], [1, "yes"]),
-    "generate": ([False, False, False, False, True, np.bool_(True)], ["yes", 2]),
     "noise_variance": (
         [None, None, None, 0.1, 1, np.float32(1e-3), [0.1, 0.2], np.array([1.0, 2.0])],
         [1e-300, 1e300, 0, [0.1, np.nan], [0.1] * 3, [[0.1, 0.2]], np.array([1.0, -1.0])],

@@ -469,7 +469,6 @@ def test_bad_collections_are_refused(arguments, message):
         ({"candidates": [[1.0]]}, "candidates must have the 2 columns"),
         ({"kernel": "precomputed"}, "kernel='precomputed' is not for Dask"),
         ({"optimize_kernel": True}, "optimize_kernel=True needs all rows.*RVR"),
-        ({"generate": True}, "generate=True needs all rows.*RVR"),
         ({"keep_rows": True}, "keep_rows=True"),
         ({"extra_basis": np.ones((10, 1))}, "extra_basis cannot be an array"),
         ({"tol": -1.0}, "tol must be"),

@@ -408,7 +408,6 @@ def test_learned_widths_start_at_the_spread_of_the_inputs():
         (RVC("precomputed", gamma="ard"), "kernel='precomputed' needs"),
         (RVC(gamma="learn", multi_class="softmax"), "gamma='learn' needs multi_class='ovr'"),
         (RVR(gamma="ard", scheme="variational"), "scheme='variational' needs given kernel parameters"),
-        (RVR(gamma="ard", generate=True), "generate=True needs given kernel parameters"),
         (MRVM1(gamma="ard"), "is for RVR and RVC"),
         (RVR(gamma="width"), "'learn', 'ard' or a positive number"),
     ],

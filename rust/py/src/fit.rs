@@ -4,7 +4,7 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
     Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme,
-    Search, Settings, Warm, fit, fit_from,
+    Search, Settings, fit,
 };
 
 use crate::arrays::{BasisValues, vector};
@@ -14,9 +14,6 @@ use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
 use crate::room::Size;
 use crate::watcher::{Line, run};
-
-/// Functions of a model to set out from, their precisions, and that of the noise, as Python gives them.
-type Start = (Vec<usize>, Vec<f64>, f64);
 
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
@@ -63,12 +60,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    fn solve(
-        &self,
-        design: &dyn Design,
-        start: Option<&Warm>,
-        line: &Line,
-    ) -> Result<Posterior, Error> {
+    fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
@@ -78,10 +70,7 @@ impl<'a> Task<'a> {
                 let target = self.target.to_vec();
                 let mut stats =
                     Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
-                match start {
-                    Some(start) => fit_from(&mut stats, &self.rules, start, watch),
-                    None => fit(&mut stats, &self.rules, watch),
-                }
+                fit(&mut stats, &self.rules, watch)
             }
             Kind::Classes => {
                 let stats = Multinomial::new(design, self.target, weights)?;
@@ -238,7 +227,7 @@ pub(crate) fn fit_dense(
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        task.solve(&phi.design()?, None, line)
+        task.solve(&phi.design()?, line)
     })?;
     Ok(posterior.into())
 }
@@ -247,11 +236,10 @@ pub(crate) fn fit_dense(
 /// `extra`.
 ///
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
-/// `start`: functions of a model to set out from, their precisions, and that of the noise.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, start=None, n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -278,7 +266,6 @@ pub(crate) fn fit_kernel(
     share_alpha: bool,
     search: &str,
     seed: u64,
-    start: Option<Start>,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -295,16 +282,9 @@ pub(crate) fn fit_kernel(
         search,
         seed,
     )?;
-    let start = start.map(|(functions, alpha, beta)| Warm {
-        functions,
-        alpha,
-        beta,
-    });
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        dictionary.solve(lazy, Some(&line.cancel), |design| {
-            task.solve(design, start.as_ref(), line)
-        })
+        dictionary.solve(lazy, Some(&line.cancel), |design| task.solve(design, line))
     })?;
     Ok(posterior.into())
 }

@@ -5,7 +5,9 @@
 //! where the fit on all rows sets out from, and the end is that fit's own. Features that leave out what the targets ask for
 //! show, for the rows have more to gain then; such a model is dropped.
 
+use super::action::ALPHA_FLOOR;
 use super::dictionary::Dictionary;
+use super::fixed_point::fill;
 use super::joint::NoiseRange;
 use super::outside::Outside;
 use super::pool::Pool;
@@ -14,7 +16,6 @@ use super::record::{Action, Halt, Recorder};
 use super::sequential::{self, Start};
 use super::settings::{Noise, Rules, START_NOISE, WHOLE};
 use super::state::State;
-use super::warm::Warm;
 use crate::stats::{Statistics, check_flag};
 use crate::{Error, Result};
 
@@ -58,11 +59,11 @@ pub(super) fn approach(
     let Some(outcome) = outcome else {
         return Ok(None);
     };
-    let entered = outcome.and_then(|warm| {
-        let Some(warm) = warm else {
+    let entered = outcome.and_then(|found| {
+        let Some(found) = found else {
             return Ok(None);
         };
-        warm.enter(stats, state, priors, limits)?;
+        found.enter(stats, state, priors, limits)?;
         let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
         let near = dictionary.most_to_gain(state) <= ASTRAY;
@@ -89,7 +90,7 @@ fn first_model(
     part: &mut dyn Statistics,
     (empty, priors): (&State, &Priors),
     (rules, range): Limits<'_>,
-) -> Result<Option<Warm>, Halt> {
+) -> Result<Option<Found>, Halt> {
     let (scale, mut state) = (part.target_scale(), empty.clone());
     let (rules, recorder) = (&rules.loosened(), &mut Recorder::silent());
     let own = Priors::new(rules.alpha_prior, part.norms(), scale);
@@ -99,10 +100,10 @@ fn first_model(
     if state.beta > CLEAREST {
         return Ok(None);
     }
-    let rough = Warm::of(&state, part.norms(), scale);
+    let rough = Found::of(&state, part.norms(), scale);
     // Features that miss the signal leave it to the noise; less of that, and it shows.
     let beta = rough.beta.max(1.0 / (START_NOISE * scale * scale));
-    let (rough, judges) = (Warm { beta, ..rough }, dictionary.sample(JUDGES, JUDGES));
+    let (rough, judges) = (Found { beta, ..rough }, dictionary.sample(JUDGES, JUDGES));
     let on_rows = gains(whole, (&rough, &judges), (empty, priors), (rules, range))?;
     let own = dictionary.priors();
     let in_features = gains(part, (&rough, &judges), (empty, own), (rules, range))?;
@@ -120,13 +121,13 @@ fn first_model(
         range,
         recorder,
     )?;
-    Ok(Some(Warm::of(&state, part.norms(), scale)))
+    Ok(Some(Found::of(&state, part.norms(), scale)))
 }
 
 /// What each of the candidates given has to gain beside a model.
 fn gains(
     stats: &mut dyn Statistics,
-    (model, candidates): (&Warm, &[usize]),
+    (model, candidates): (&Found, &[usize]),
     (empty, priors): (&State, &Priors),
     limits: Limits<'_>,
 ) -> Result<Vec<f64>, Halt> {
@@ -142,4 +143,46 @@ fn gains(
             .map(|i| if inside(i) { 0.0 } else { of(i) })
             .collect())
     })
+}
+
+/// A model found in features, in the units of the caller.
+struct Found {
+    functions: Vec<usize>,
+    alpha: Vec<f64>,
+    beta: f64,
+}
+
+impl Found {
+    /// The model of a state, its functions having these lengths.
+    fn of(state: &State, norms: &[f64], scale: f64) -> Self {
+        let unit = |(&j, alpha): (&usize, &f64)| alpha * (norms[j] / scale).powi(2);
+        Self {
+            functions: state.active.clone(),
+            alpha: state.active.iter().zip(&state.alpha).map(unit).collect(),
+            beta: state.beta / (scale * scale),
+        }
+    }
+
+    /// Puts the model into an empty state; functions that vanish on all rows stay out.
+    fn enter(
+        &self,
+        stats: &mut dyn Statistics,
+        state: &mut State,
+        priors: &Priors,
+        (rules, range): Limits<'_>,
+    ) -> Result<()> {
+        let (scale, norms) = (stats.target_scale(), stats.norms());
+        let pairs = self.functions.iter().zip(&self.alpha);
+        let (functions, alpha): (Vec<usize>, Vec<f64>) = pairs
+            .filter(|&(&j, _)| norms[j] > 0.0)
+            .map(|(&j, alpha)| {
+                let unit = scale / norms[j];
+                (j, (alpha * unit * unit).clamp(ALPHA_FLOOR, f64::MAX))
+            })
+            .unzip();
+        if stats.is_linear() && rules.noise == Noise::Estimated {
+            state.beta = (self.beta * scale * scale).min(range.beta_max);
+        }
+        fill(stats, state, &functions, &alpha, priors)
+    }
 }

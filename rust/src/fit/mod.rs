@@ -45,7 +45,6 @@ mod together;
 mod top_down;
 mod trials;
 mod variational;
-mod warm;
 
 pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
@@ -59,7 +58,6 @@ use record::{Halt, Recorder};
 use settings::START_NOISE;
 pub(crate) use state::State;
 pub use top_down::TopDownFit;
-pub use warm::Warm;
 
 use crate::Result;
 use crate::model::Posterior;
@@ -106,29 +104,6 @@ impl Status {
 /// Whatever the provider meets, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) should the
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
-    run(stats, rules, None, watch)
-}
-
-/// Fits a model by the sequential scheme, from one that is given; with a Gaussian likelihood it does not end lower.
-///
-/// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) if the start does not fit the dictionary or the rules, and as for [`fit`].
-pub fn fit_from(
-    stats: &mut dyn Statistics,
-    rules: &Rules,
-    start: &Warm,
-    watch: &mut Watch<'_>,
-) -> Result<Posterior> {
-    start.check(stats, rules)?;
-    run(stats, rules, Some(start), watch)
-}
-
-fn run(
-    stats: &mut dyn Statistics,
-    rules: &Rules,
-    start: Option<&Warm>,
-    watch: &mut Watch<'_>,
-) -> Result<Posterior> {
     let scale = stats.target_scale();
     let gaussian = stats.is_linear();
     let exact = rules.laplace == Laplace::Exact;
@@ -153,7 +128,7 @@ fn run(
         )
     } else {
         let limits = (rules, range);
-        one_by_one(start, stats, &mut state, &priors, limits, &mut recorder)
+        one_by_one(stats, &mut state, &priors, limits, &mut recorder)
     };
     let outcome = match outcome {
         Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),
@@ -174,9 +149,8 @@ fn run(
     Ok(posterior)
 }
 
-/// The sequential scheme, from an empty model or the one given, and the search after it.
+/// The sequential scheme and the search after it.
 fn one_by_one(
-    start: Option<&Warm>,
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
@@ -185,21 +159,13 @@ fn one_by_one(
 ) -> std::result::Result<Status, Halt> {
     let limits = (rules, range);
     if stats.is_linear() {
-        let found = if let Some(start) = start {
-            warm::maximise(start, stats, state, priors, limits, recorder)?
-        } else {
-            sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?
-        };
+        let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
         return exchange::go_on(found, stats, state, priors, limits, recorder);
     }
     if rules.share_alpha && stats.n_predictors() > 1 {
         return shared_classes::maximise(stats, state, rules, recorder);
     }
-    let found = if let Some(start) = start {
-        warm::maximise(start, stats, state, priors, limits, recorder)?
-    } else {
-        laplace::maximise(stats, state, priors, rules, recorder)?
-    };
+    let found = laplace::maximise(stats, state, priors, rules, recorder)?;
     exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
 }
 
