@@ -58,11 +58,6 @@ class Checkpoint:
         self._problem = problem
         self._last_save, self._took = time.monotonic(), 0.0
 
-    @property
-    def problem(self) -> str:
-        """What the state belongs to."""
-        return self._problem
-
     def load(self) -> dict[str, NDArray[Any]] | None:
         """Return the arrays last saved, None if there are none.
 

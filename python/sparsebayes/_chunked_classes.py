@@ -12,18 +12,16 @@ from numpy.typing import NDArray
 
 from . import _candidates
 from ._arguments import check_flag, check_n_jobs, check_settings
-from ._checkpoint import open_checkpoint
 from ._chunks import Chunks, Rows, located
 from ._design import DenseDesign, Layout, evaluate
 from ._endings import Seen
 from ._extra import columns_at, middle_of_extra
 from ._in_parts import READING, InParts
-from ._journal import Journal, JournalledStatistics
 from ._kernel_sums import FixedCentres
 from ._memory import check_memory_limit, in_words
 from ._multinomial import check_multi_class
 from ._on_provider import offset_of, posteriors_of
-from ._out_of_core import Facts, RowDigest, look
+from ._out_of_core import Facts, look
 from ._prediction import KernelClassification
 from ._progress import Reading
 from ._provider_sum import SummedStatistics
@@ -67,7 +65,7 @@ class ChunkedClasses(InParts):
             raise ValueError("scheme='variational' needs the rows in memory; take scheme='sequential'")
         chunks.check_passes("a classification")
         self._take_columns(chunks)
-        survey = Survey(self, chunks, digesting=self.checkpoint is not None)
+        survey = Survey(self, chunks)
         survey.run()
         if softmax and len(self.classes_) > 2:
             raise ValueError("multi_class='softmax' needs the rows in memory; take multi_class='ovr'")
@@ -90,9 +88,6 @@ class ChunkedClasses(InParts):
             SummedStatistics(ClassParts(rows, label), n_basis=functions.n_basis, likelihood="bernoulli")
             for label in positive
         ]
-        journal = survey.journal()
-        if journal is not None:
-            providers = [JournalledStatistics._within(journal, provider) for provider in providers]
         posteriors = posteriors_of(
             self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
         )
@@ -100,21 +95,18 @@ class ChunkedClasses(InParts):
         seen = Seen(survey.n_rows, survey.weight)
         self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, seen)
         self._publish_sums(survey.n_rows)
-        if journal is not None and self.status_ != "stopped":
-            journal.remove()
 
 
 class Survey:
-    """A first pass: the classes, what the functions need to know, and what tells these rows from others."""
+    """A first pass: the classes, and what the functions need to know."""
 
     facts: Facts
     n_rows: int
     #: Sum of the weights.
     weight: float
 
-    def __init__(self, estimator: ChunkedClasses, chunks: Chunks, *, digesting: bool) -> None:
+    def __init__(self, estimator: ChunkedClasses, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
-        self._digest = RowDigest() if digesting else None
         verbose = bool(estimator.verbose)
         self.reading = Reading(type(estimator).__name__, estimator.callback, verbose, chunks.n_rows)
 
@@ -131,20 +123,9 @@ class Survey:
             )
         self._estimator.classes_ = learn_classes(np.unique(np.concatenate(self._labels)))
 
-    def journal(self) -> Journal | None:
-        """Return the file that keeps the answers of a fit to these rows, if there is to be one."""
-        if self._digest is None:
-            return None
-        checkpoint = open_checkpoint(self._estimator, self._chunks.n_features, self._digest.digest())
-        assert checkpoint is not None
-        assert self._estimator.checkpoint is not None
-        return Journal(self._estimator.checkpoint, {"problem": checkpoint.problem}, argument="checkpoint")
-
     def _passing(self) -> Iterator[Rows]:
         chunk = 0
         for block in self._chunks.blocks(_rows_at_a_time(self._chunks.n_features)):
-            if self._digest is not None:
-                self._digest.write(block)
             counting = block.y if block.weights is None else block.y[block.weights > 0]
             self.weight += len(block) if block.weights is None else float(block.weights.sum())
             if len(counting) > 0:
@@ -255,6 +236,14 @@ class KernelClasses(FixedCentres, ChunkedClasses, KernelClassification):
 
     def _check_parts(self, y: Any = None) -> None:
         self._check_fixed(READING)
+
+    def _fit_parts(self, chunks: Chunks) -> None:
+        if self.checkpoint is not None:
+            raise ValueError(
+                "checkpoint must be None for a classification that reads its rows part by part: set "
+                "checkpoint=None, or give the rows as arrays and raise memory_limit"
+            )
+        super()._fit_parts(chunks)
 
     def _functions_of(self, layout: Layout) -> Functions:
         nothing = np.empty((0, self.n_features_in_))

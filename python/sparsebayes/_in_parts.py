@@ -31,7 +31,6 @@ class InParts(SparseBayesEstimator):
 
     if TYPE_CHECKING:
         memory_limit: int | str | None
-        checkpoint: str | os.PathLike[str] | None
         n_features_in_: int
         feature_names_in_: NDArray[Any]
 
@@ -89,8 +88,8 @@ class InParts(SparseBayesEstimator):
     def _parts(self, X: Any, y: Any, sample_weight: Any) -> Chunks | None:
         """Return the rows as a data set to be read part by part; None if they are for memory."""
         limit = check_memory_limit(self.memory_limit)
-        if self.checkpoint is not None:
-            check_path(self.checkpoint)
+        if (path := getattr(self, "checkpoint", None)) is not None:
+            check_path(path)
         if are_chunks(X, y):
             if isinstance(X, (str, os.PathLike)) and os.fspath(X).endswith((".csv", ".tsv", ".txt")):
                 raise ValueError(

@@ -14,7 +14,6 @@ from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._design import Layout
 from ._endings import Seen
-from ._journal import JournalledStatistics
 from ._multinomial import check_multi_class
 from ._numbers import any_array
 from ._resolve import is_precomputed, measures_inputs, resolve
@@ -207,8 +206,6 @@ def posteriors_of(
     )
     posteriors = []
     for provider in providers:
-        if isinstance(provider, JournalledStatistics):
-            provider._end_with(watch)
         with watch.fit() as step:
             posterior = _core.fit_provider(
                 provider, n_centred=n_centred, callback=step, **settings.of_one_target()

@@ -45,7 +45,7 @@ class Gathering:
         self._checkpoint = open_checkpoint(estimator, chunks.n_features)
         name, callback = type(estimator).__name__, estimator.callback
         self.reading = Reading(name, callback, bool(estimator.verbose), chunks.n_rows)
-        self._journal: RowDigest | None = None if self._checkpoint is None else RowDigest()
+        self._digest: RowDigest | None = None if self._checkpoint is None else RowDigest()
 
     def run(self) -> None:
         """Settle the estimator's functions and sum over all rows, or until the callback asks to stop."""
@@ -76,21 +76,21 @@ class Gathering:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
         self.reading.begin("looking for centres" if size is not None else "measuring X")
-        journal = None if self._checkpoint is None else RowDigest()
-        facts = look(self._estimator, self._passing(journal), self._chunks.n_features)
+        digest = None if self._checkpoint is None else RowDigest()
+        facts = look(self._estimator, self._passing(digest), self._chunks.n_features)
         if self.reading.stopped:
             # Nothing to go on from: a fit of all rows has other centres.
-            self._checkpoint = self._journal = None
-        elif journal is not None:
-            facts["whole"] = journal.digest()
+            self._checkpoint = self._digest = None
+        elif digest is not None:
+            facts["whole"] = digest.digest()
         return facts
 
-    def _passing(self, journal: RowDigest | None) -> Iterable[Rows]:
+    def _passing(self, digest: RowDigest | None) -> Iterable[Rows]:
         """Yield the rows of a first pass, and tell of them."""
         rows = chunk = 0
         for block in self._chunks.blocks(block_rows(self._chunks.n_features)):
-            if journal is not None:
-                journal.write(block)
+            if digest is not None:
+                digest.write(block)
             yield block
             rows, chunk = rows + len(block), block.chunk
             if self.reading.step(rows, chunk):
@@ -105,14 +105,14 @@ class Gathering:
         rows = chunk = 0
         for block in self._chunks.blocks(block_rows(max(functions.width, self._chunks.n_features))):
             rows, chunk = rows + len(block), block.chunk
-            if self._journal is not None:
-                self._journal.write(block)
+            if self._digest is not None:
+                self._digest.write(block)
             if rows > done:
                 with located(block.chunk, block.first, len(block)):
                     functions.add(self.stats, block.X, block.y, block.weights)
                 if self._checkpoint is not None and self._checkpoint.is_due():
                     self._save(rows, known)
-            elif rows == done and self._journal is not None:
+            elif rows == done and self._digest is not None:
                 self._compare("digest", state)
             if self.reading.step(rows, chunk):
                 break
@@ -131,16 +131,16 @@ class Gathering:
 
     def _compare(self, name: str, state: Facts) -> None:
         """Raise ValueError if rows read are not those that a digest was taken of."""
-        assert self._journal is not None
+        assert self._digest is not None
         assert self._checkpoint is not None
-        if not np.array_equal(self._journal.digest(), state[name]):
+        if not np.array_equal(self._digest.digest(), state[name]):
             raise self._checkpoint.belongs_elsewhere()
 
     def _save(self, rows: int, known: Facts) -> None:
-        assert self._journal is not None
+        assert self._digest is not None
         assert self._checkpoint is not None
         _, parts = self.stats._core.parts()
-        self._checkpoint.save(**known, rows=np.array(rows), parts=parts, digest=self._journal.digest())
+        self._checkpoint.save(**known, rows=np.array(rows), parts=parts, digest=self._digest.digest())
 
 
 class RowDigest:

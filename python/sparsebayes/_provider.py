@@ -61,7 +61,6 @@ class PyStatistics(ABC):
     --------
     RowPart : Rows in memory.
     SummedStatistics : Many of these as one.
-    JournalledStatistics : Answers kept in a file, for a fit that goes on after the process was killed.
 
     References
     ----------

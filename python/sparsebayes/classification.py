@@ -284,10 +284,9 @@ class RVC(KernelClasses, _Classification):
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
     checkpoint : str or path-like, optional
-        File in which a fit that reads its rows part by part keeps what it has found out at each step, and a
-        fit in blocks (see Notes) what it has before each sweep; from it they go on after a crash, to the same
-        model bit for bit. Removed at the end. In blocks, one against the rest, each fit has a file of its
-        own, with a suffix.
+        File to which a fit in blocks (see Notes) writes its state before each sweep, and from which it goes
+        on after a crash, to the same model bit for bit. Removed at the end. One against the rest, each fit
+        has a file of its own, with a suffix. Must be None where rows are read part by part.
     search : {"greedy", "exchange", "thorough"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
@@ -509,8 +508,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         Whether the model has a constant function, the intercept. The columns are then centred by their
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
-    laplace, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, share_alpha, memory_limit, random_state, search, laplace, tol,
+    max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -562,7 +561,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         share_alpha: bool = False,
         memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
         laplace: Laplace = "classic",
@@ -578,7 +576,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.alpha_prior = alpha_prior
         self.share_alpha = share_alpha
         self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
         self.random_state = random_state
         self.search = search
         self.laplace = laplace

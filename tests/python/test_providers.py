@@ -520,9 +520,8 @@ def test_parts_answer_after_a_fit_that_was_given_up(summed):
     assert provider.deviance([], []) > 0.0
 
 
-def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
+def test_the_code_of_the_documentation_runs():
     text = (Path(__file__).parents[2] / "docs" / "providers.md").read_text()
-    monkeypatch.chdir(tmp_path)
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(code) == 2
     X, y, _, _ = surface(1, likelihood="bernoulli")
@@ -531,4 +530,3 @@ def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
     for block in code:
         exec(block, names)
     assert names["model"].score(X, mails) > 0.8
-    assert (tmp_path / "fit.journal").exists()

@@ -31,7 +31,7 @@ from sparsebayes import (
     providers,
 )
 from sparsebayes.kernels import Custom, Gaussian, Linear, OnColumns
-from sparsebayes.providers import JournalledStatistics, RowPart, SummedStatistics
+from sparsebayes.providers import RowPart, SummedStatistics
 from surface_data import Given, arrays, labels, weights
 from surface_oracle import assert_finite, attempt
 from surface_strategies import JUNK, KERNELS, UNSOUND_KERNELS
@@ -387,12 +387,10 @@ PARTS = {
     "store": some(True, False),
     "parts": some(parts(), parts()[:1], (), [None], [1], iter(parts())),
     "map": some(None, map, lambda f, parts: [], lambda f, parts: None, lambda f, parts: [None, None]),
-    "identity": some("", "x"),
-    "provider": some(*parts()),
 }
 
 
-@pytest.mark.parametrize("kind", [RowPart, SummedStatistics, JournalledStatistics])
+@pytest.mark.parametrize("kind", [RowPart, SummedStatistics])
 def test_constructors_of_providers(kind, capfd, tmp_path):
     exercise(kind.__name__, lambda: kind, capfd, common(tmp_path) | PARTS, allowed=())
 
@@ -521,7 +519,7 @@ CALLED = {
     *model_selection.__all__,
     *("certificate", "plot_decision", "plot_paths", "plot_stability", "relevance_counts"),
     *("to_c", "to_onnx", "load", "Predictor", "SufficientStatistics"),
-    *("RowPart", "SummedStatistics", "JournalledStatistics"),
+    *("RowPart", "SummedStatistics"),
 }
 
 
