@@ -12,7 +12,7 @@ from ._arguments import check_flag, check_n_jobs, learning_argument
 from ._base import SparseBayesEstimator
 from ._design import DenseDesign, Design, KernelDesign, Layout, centre, centring, evaluate
 from ._endings import FEW
-from ._extra import Beside, columns_at, fitted_extra, training_columns
+from ._extra import columns_at, fitted_extra
 from ._kernel_parameters import weighted_spreads
 from ._learning import LearningData, check_learnable, check_model, learn
 from ._on_kernels import OnKernels, linear_in_x
@@ -125,7 +125,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
     def _fit_extra(self, training: Training) -> FloatArray:
         """Return the extra columns at the training rows, N x p; publishes what makes them."""
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, training.X)
-        columns = training_columns(self.extra_basis_, self.extra_basis, training)
+        columns = columns_at(self.extra_basis_, training.X)
         self._n_extra = columns.shape[1]
         bias = check_flag("fit_intercept", self.fit_intercept)
         self._extra_offset = centring(columns, training.weights, bias=bias)
@@ -133,7 +133,7 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
 
     def _training_extra(self, training: Training) -> FloatArray:
         """Return the extra columns of the fitted model at the training rows, N x p."""
-        columns = training_columns(self.extra_basis_, self.extra_basis, training)
+        columns = columns_at(self.extra_basis_, training.X)
         return centre(columns.copy(), self._extra_offset)
 
     def _n_columns(self) -> int:
@@ -203,12 +203,9 @@ class KernelBasis(OnKernels, SparseBayesEstimator):
         order = np.argsort(-size, kind="stable")
         return {names[d] if isinstance(names[d], str) else int(names[d]): float(size[d]) for d in order}
 
-    def _rows(self, X: ArrayLike | Beside) -> tuple[FloatArray, FloatArray]:
-        given = X if isinstance(X, Beside) else Beside(X, None)
-        values = check_X(self, given.X, reset=False)
-        return values, columns_at(
-            self.extra_basis_, values, given.columns, self._n_extra
-        ) - self._extra_offset
+    def _rows(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        values = check_X(self, X, reset=False)
+        return values, columns_at(self.extra_basis_, values, self._n_extra) - self._extra_offset
 
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
         phi, columns = np.ones((len(X), len(self.active_))), self._active_extra()

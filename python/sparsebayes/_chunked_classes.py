@@ -22,7 +22,6 @@ from ._memory import check_memory_limit, in_words
 from ._multinomial import check_multi_class
 from ._on_provider import offset_of, posteriors_of
 from ._out_of_core import Facts, look
-from ._prediction import KernelClassification
 from ._progress import Reading
 from ._provider_sum import SummedStatistics
 from ._row_part import RowPart
@@ -190,7 +189,7 @@ class Functions:
                 return RowPart(X, targets, weights, kernels=kernels, centres=centres, **options)
             blocks = [evaluate(kernel, X, centres, self.n_threads) for kernel in kernels]
             layout = Layout(False, len(centres), np.arange(len(centres)), len(kernels))
-            extra = columns_at(self.extra, X, None, self.n_extra) - self.shift
+            extra = columns_at(self.extra, X, self.n_extra) - self.shift
             return RowPart(DenseDesign([*blocks, extra], layout).Phi, targets, weights, **options)
         X = X - self.shift if self.shift.any() else X
         return RowPart(X, targets, weights, **options)
@@ -231,7 +230,7 @@ class ClassParts:
         return iter(self.blocks.parts(self.label))
 
 
-class KernelClasses(FixedCentres, ChunkedClasses, KernelClassification):
+class KernelClasses(FixedCentres, ChunkedClasses):
     """Classes of kernels about centres that are settled after a first look at the rows."""
 
     def _check_parts(self, y: Any = None) -> None:

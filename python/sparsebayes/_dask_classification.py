@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._dask_engine import Engine, on_each, shared
-from ._dask_estimator import OnDask, SetUp, check_no_columns, with_client
+from ._dask_estimator import OnDask, SetUp, with_client
 from ._dask_parts import Facts
 from ._dask_predict import Hits, added, lazily, of_all_rows
 from ._dask_provider import Partitions, one_against_the_rest
@@ -41,9 +41,9 @@ class DaskRVC(OnDask, RVC):
     n_jobs : int, optional
         As for `DaskRVR`.
     **arguments
-        The other arguments of `RVC`. Refused are ``kernel="precomputed"``, ``optimize_kernel``,
-        an ``extra_basis`` that is an array or a transformer still to be fitted,
-        ``scheme="variational"``, and with more than two classes ``multi_class="softmax"``.
+        The other arguments of `RVC`. Refused are ``kernel="precomputed"``, ``optimize_kernel``, an
+        ``extra_basis`` that is a transformer still to be fitted, ``scheme="variational"``, and with more than
+        two classes ``multi_class="softmax"``.
 
     Attributes
     ----------
@@ -158,14 +158,12 @@ class DaskRVC(OnDask, RVC):
         self._publish_offset(setup.functions.shift + offset_of(posteriors, self._n_extra))
         return posteriors
 
-    def decision_function(self, X: Any, *, extra_basis: Any = None) -> Any:
+    def decision_function(self, X: Any) -> Any:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
 
         Parameters
         ----------
         X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
-        extra_basis
-            Of `RVC`; there is nothing for it here.
 
         Returns
         -------
@@ -174,13 +172,12 @@ class DaskRVC(OnDask, RVC):
             index of X for a data frame. For rows in memory an ndarray.
         """
         if not is_dask_collection(X):
-            return super().decision_function(X, extra_basis=extra_basis)
-        check_no_columns(extra_basis)
+            return super().decision_function(X)
         check_is_fitted(self)
         columns = None if len(self.classes_) == 2 else self.classes_
         return lazily(self, X, self._nameless().decision_function, float, columns)
 
-    def predict_proba(self, X: Any, *, moderate: bool = True, extra_basis: Any = None) -> Any:
+    def predict_proba(self, X: Any, *, moderate: bool = True) -> Any:
         """Return class probabilities.
 
         Parameters
@@ -188,8 +185,6 @@ class DaskRVC(OnDask, RVC):
         X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
         moderate : bool, default=True
             As for `RVC`.
-        extra_basis
-            Of `RVC`; there is nothing for it here.
 
         Returns
         -------
@@ -197,20 +192,17 @@ class DaskRVC(OnDask, RVC):
             Columns as in ``classes_``, whose names a data frame has; kinds as of ``decision_function``.
         """
         if not is_dask_collection(X):
-            return super().predict_proba(X, moderate=moderate, extra_basis=extra_basis)
-        check_no_columns(extra_basis)
+            return super().predict_proba(X, moderate=moderate)
         check_is_fitted(self)
         probabilities = partial(self._nameless().predict_proba, moderate=moderate)
         return lazily(self, X, probabilities, float, self.classes_)
 
-    def predict(self, X: Any, *, extra_basis: Any = None) -> Any:
+    def predict(self, X: Any) -> Any:
         """Predict the most probable class.
 
         Parameters
         ----------
         X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
-        extra_basis
-            Of `RVC`; there is nothing for it here.
 
         Returns
         -------
@@ -218,20 +210,17 @@ class DaskRVC(OnDask, RVC):
             Labels out of ``classes_``; kinds as of ``decision_function``.
         """
         if not is_dask_collection(X):
-            return super().predict(X, extra_basis=extra_basis)
-        check_no_columns(extra_basis)
+            return super().predict(X)
         check_is_fitted(self)
         return lazily(self, X, self._nameless().predict, self.classes_.dtype)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, extra_basis: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the fraction of labels that `predict` gets right, computed on the workers.
 
         Parameters
         ----------
         X, y, sample_weight
             As for ``fit``, or all in memory.
-        extra_basis
-            Of `RVC`; there is nothing for it here.
 
         Returns
         -------
@@ -239,8 +228,7 @@ class DaskRVC(OnDask, RVC):
             Between 0 and 1.
         """
         if not is_dask_collection(X):
-            return super().score(X, y, sample_weight, extra_basis=extra_basis)
-        check_no_columns(extra_basis)
+            return super().score(X, y, sample_weight)
         check_is_fitted(self)
         weight, hits = of_all_rows(self, X, y, sample_weight, Hits(self._nameless()), added)
         return float(hits / weight)

@@ -22,7 +22,7 @@ from ._dask_engine import Engine, brought_together, on_each
 from ._dask_parts import Facts, Functions, combined_facts, facts, joined_samples, sample
 from ._dask_rows import partitions
 from ._endings import Seen
-from ._extra import fitted_extra, middle_of_extra, training_columns
+from ._extra import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
 from ._first_pass import seed_of
 from ._resolve import is_precomputed
 from ._types import FloatArray, IntArray, Likelihood, Settings
@@ -174,22 +174,13 @@ class OnDask(KernelBasis):
         kernels = self._resolve(rows)
         self.kernel_ = self._as_given(kernels)
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, rows.X)
-        self._n_extra = 0
-        if self.extra_basis_ is not None:
-            example = _stand_in(known.example, np.arange(1), 1)
-            self._n_extra = training_columns(self.extra_basis_, self.extra_basis, example).shape[1]
+        self._n_extra = columns_at(self.extra_basis_, known.example).shape[1]
         centres = _candidates.points(self, rows, self._layout(rows).kept)
         # One thread for a task: a worker runs as many tasks at once as it is meant to use threads.
         n_threads = check_n_jobs(self.n_jobs) or 1
         bias = check_flag("fit_intercept", self.fit_intercept)
         shift = middle_of_extra(self.extra_basis_, centres, self._n_extra, bias=bias)
         return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads, shift)
-
-
-def check_no_columns(extra_basis: Any) -> None:
-    """Refuse extra columns given for the rows of a collection, since no fit takes them."""
-    if extra_basis is not None:
-        raise ValueError("extra_basis cannot be given here: the model computes all its columns from X")
 
 
 def _stand_in(X: FloatArray, rows: IntArray, n_samples: int) -> Training:
@@ -245,14 +236,9 @@ def _check_supported(estimator: Any) -> None:
             raise ValueError(f"{name} is not for Dask: memory and lost work are the business of its workers")
     if check_flag("keep_rows", getattr(estimator, "keep_rows", False)):
         raise ValueError("keep_rows=True is not for Dask, whose rows stay where they are")
-    extra = estimator.extra_basis
-    if hasattr(extra, "fit") and hasattr(extra, "transform"):
+    check_extra_basis(estimator.extra_basis, estimator.kernel)
+    if is_transformer(estimator.extra_basis):
         raise ValueError(
             "extra_basis cannot be fitted to rows in several places; fit the transformer to some rows and "
             "give extra_basis=transformer.transform"
-        )
-    if not (extra is None or isinstance(extra, str) or callable(extra)):
-        raise ValueError(
-            "extra_basis cannot be an array beside Dask collections; give a callable f(X) -> (n, p), or make "
-            "the columns part of X and use OnColumns"
         )

@@ -172,7 +172,7 @@ class Functions(Kernels):
     def at(self, X: FloatArray) -> FloatArray:
         """Return the values at these rows, (n, n_basis)."""
         blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
-        return np.hstack([*blocks, columns_at(self.extra, X, None, self.n_extra) - self.shift])
+        return np.hstack([*blocks, columns_at(self.extra, X, self.n_extra) - self.shift])
 
 
 def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _outputs
 from ._arguments import check_flag
 from ._dask_engine import brought_together, on_each, shared
-from ._dask_estimator import OnDask, SetUp, check_no_columns, with_client
+from ._dask_estimator import OnDask, SetUp, with_client
 from ._dask_parts import merged_sums, sums
 from ._dask_predict import Moments, Squares, joined_squares, lazily, of_all_rows
 from ._dask_rows import is_array
@@ -50,7 +50,7 @@ class DaskRVR(OnDask, RVR):
         leave it out, clones share it.
     **arguments
         The other arguments of `RVR`. Refused are ``kernel="precomputed"``, ``optimize_kernel``,
-        ``keep_rows``, and an ``extra_basis`` that is an array or a transformer still to be fitted.
+        ``keep_rows``, and an ``extra_basis`` that is a transformer still to be fitted.
 
     Attributes
     ----------
@@ -153,7 +153,6 @@ class DaskRVR(OnDask, RVR):
         *,
         y_std: Any = None,
         healed: bool = False,
-        extra_basis: Any = None,
     ) -> Any:
         """Predict targets, with error bars if wanted.
 
@@ -163,8 +162,8 @@ class DaskRVR(OnDask, RVR):
             Inputs; chunks may be of unknown size.
         return_std : bool, default=False
             Whether to return the predictive standard deviation too.
-        y_std, healed, extra_basis
-            Of `RVR`; for none is there anything here.
+        y_std, healed
+            As for `RVR`, and refused here.
 
         Returns
         -------
@@ -186,23 +185,20 @@ class DaskRVR(OnDask, RVR):
             raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
         self._noise_of(y_std, 0)  # refuses it
         if not is_dask_collection(X):
-            return KernelRegression.predict(self, X, bool(return_std), extra_basis=extra_basis)  # type: ignore[call-overload] # a bool
-        check_no_columns(extra_basis)
+            return KernelRegression.predict(self, X, bool(return_std))  # type: ignore[call-overload] # a bool
         local = self._nameless()
         if not check_flag("return_std", return_std):
             return lazily(self, X, local.predict, float)
         both = lazily(self, X, Moments(local), float, ["mean", "std"])
         return (both[:, 0], both[:, 1]) if is_array(X) else (both["mean"], both["std"])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, extra_basis: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R^2 of the predictions, computed on the workers.
 
         Parameters
         ----------
         X, y, sample_weight
             As for ``fit``, or all in memory.
-        extra_basis
-            Of `RVR`; there is nothing for it here.
 
         Returns
         -------
@@ -210,8 +206,7 @@ class DaskRVR(OnDask, RVR):
             1 is best; 0 is as good as the mean of y.
         """
         if not is_dask_collection(X):
-            return super().score(X, y, sample_weight, extra_basis=extra_basis)
-        check_no_columns(extra_basis)
+            return super().score(X, y, sample_weight)
         check_is_fitted(self)
         measured = of_all_rows(self, X, y, sample_weight, Squares(self._nameless()), joined_squares)
         _, _, squares, left = measured

@@ -13,10 +13,9 @@ from ._arguments import check_flag, check_n_jobs, learning_argument
 from ._basis import KernelBasis
 from ._chunks import Chunks
 from ._design import Layout
-from ._extra import columns_at, fitted_extra, is_array
+from ._extra import check_extra_basis, columns_at, fitted_extra, is_transformer
 from ._first_pass import seed_of
 from ._memory import check_memory_limit
-from ._numbers import called
 from ._on_sums import OnSums
 from ._out_of_core import Facts
 from ._prediction import KernelRegression
@@ -53,15 +52,11 @@ class FixedCentres(KernelBasis):
                 f"{argument} needs the rows in memory and will not do for {doing}; learn on a "
                 "sample, and give its kernel_ as kernel"
             )
-        extra = self.extra_basis
-        if (
-            extra is not None
-            and not isinstance(extra, str)
-            and (hasattr(extra, "fit") or not callable(extra))
-        ):
+        check_extra_basis(self.extra_basis, self.kernel)
+        if is_transformer(self.extra_basis):
             raise ValueError(
-                f"extra_basis must be None, 'linear' or a callable for {doing}: an array has all rows, and a "
-                "transformer is fitted to them; fit it beforehand and give its transform"
+                f"extra_basis must be None, 'linear' or a callable for {doing}: a transformer is fitted to "
+                "all rows; fit it beforehand and give extra_basis=transformer.transform"
             )
 
     def _usual_bytes(self, X: NDArray[Any]) -> float:
@@ -110,9 +105,7 @@ class FixedCentres(KernelBasis):
         inputs = facts.get("inputs", np.zeros((2, n_features)))
         self.kernel_ = self._as_given(self._resolve(_stand_in(inputs, 2)))
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, empty.X)
-        assert not is_array(self.extra_basis_)
-        one = self.candidates_[:1]
-        self._n_extra = 0 if self.extra_basis_ is None else _n_columns(self.extra_basis_, one)
+        self._n_extra = columns_at(self.extra_basis_, self.candidates_[:1]).shape[1]
 
     def _layout_of(self, n_samples: int, n_features: int) -> Layout:
         return self._layout(_stand_in(np.empty((0, n_features)), n_samples))
@@ -141,11 +134,3 @@ class KernelSums(FixedCentres, OnSums, KernelRegression):
 def _stand_in(X: FloatArray, n_samples: int) -> Training:
     """Return training data where no more is asked than the number of rows and columns, or what X says."""
     return Training(X, np.zeros(len(X)), None, np.arange(len(X)), n_samples)
-
-
-def _n_columns(extra: Any, X: FloatArray) -> int:
-    if isinstance(extra, str):  # "linear"
-        return int(X.shape[1])
-    values = np.asarray(called("extra_basis", extra, X.copy()))
-    n_columns = values.shape[1] if values.ndim == 2 else 1
-    return int(columns_at(extra, X, None, n_columns).shape[1])

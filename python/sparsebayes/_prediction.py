@@ -1,8 +1,4 @@
-"""What the kernel estimators' predictions can be asked for beside those of any basis.
-
-Columns of ``extra_basis`` where the fit's were an array, and for regression healed error bars. Each method
-hands the columns on together with X, through methods that only pass X along.
-"""
+"""Predictions of a regression on kernels, with healed error bars."""
 
 from __future__ import annotations
 
@@ -12,20 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ._arguments import check_flag, check_n_jobs
 from ._basis import KernelBasis
-from ._extra import Beside, is_array
 from ._healing import Fitted, changes
 from ._resolve import is_precomputed
 from ._types import FloatArray
 from ._validation import Training
-
-
-def _with(X: ArrayLike, extra_basis: ArrayLike | None) -> Any:
-    return X if extra_basis is None else Beside(X, extra_basis)
 
 
 @dataclass(frozen=True)
@@ -33,14 +24,12 @@ class _Kept:
     """The training rows, for predictions that need them; X may be the caller's own array."""
 
     training: Training
-    #: Extra columns there, N x p, if they were given as an array.
-    extra: FloatArray | None
     #: Tells whether X is still what it was.
     checksum: int
 
 
 class KernelRegression(KernelBasis):
-    """Regression on kernels: `predict` and `score` with extra columns, healed error bars."""
+    """Regression on kernels, whose error bars can be healed."""
 
     if TYPE_CHECKING:
         keep_rows: bool
@@ -53,8 +42,7 @@ class KernelRegression(KernelBasis):
         if check_flag("keep_rows", self.keep_rows):
             X = X.copy()
         own = replace(training, X=X, weights=None if weights is None else weights.copy())
-        extra = self._training_extra(training) if is_array(self.extra_basis_) else None
-        self._kept = _Kept(own, extra, zlib.crc32(X.data))
+        self._kept = _Kept(own, zlib.crc32(X.data))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: not the training rows, unless they are to be kept."""
@@ -69,7 +57,6 @@ class KernelRegression(KernelBasis):
         *,
         y_std: ArrayLike | None = None,
         healed: bool = False,
-        extra_basis: ArrayLike | None = None,
     ) -> FloatArray: ...
     @overload
     def predict(
@@ -79,7 +66,6 @@ class KernelRegression(KernelBasis):
         *,
         y_std: ArrayLike | None = None,
         healed: bool = False,
-        extra_basis: ArrayLike | None = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
         self,
@@ -88,7 +74,6 @@ class KernelRegression(KernelBasis):
         *,
         y_std: ArrayLike | None = None,
         healed: bool = False,
-        extra_basis: ArrayLike | None = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, with error bars if wanted.
 
@@ -114,8 +99,6 @@ class KernelRegression(KernelBasis):
             Whether to add a function at each row. Takes about N (n_active + n_features) operations for a row,
             and the training rows: the arrays given to ``fit`` must be unchanged, and a pickled model has to
             be fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
-        extra_basis : array-like of shape (n, p), optional
-            The extra columns at these rows; needed if, and only if, the constructor got them as an array.
 
         Returns
         -------
@@ -128,45 +111,19 @@ class KernelRegression(KernelBasis):
         NotFittedError
             Before ``fit``.
         TypeError, ValueError
-            If X is no finite numeric matrix with the columns that ``fit`` saw, likewise ``extra_basis``; or
-            if ``healed`` and the training rows are not there, or changed.
+            If X is no finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the
+            training rows are not there, or changed.
         """
-        at = _with(X, extra_basis)
         if not check_flag("healed", healed):
             plain: FloatArray | tuple[FloatArray, FloatArray]
-            plain = super().predict(at, return_std, y_std=y_std)
+            plain = super().predict(X, return_std, y_std=y_std)
             return plain
-        mean, variance = self._healed_moments(at)
+        mean, variance = self._healed_moments(X)
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
         if not check_flag("return_std", return_std):
             return mean
         return mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance)
-
-    def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        extra_basis: ArrayLike | None = None,
-    ) -> float:
-        """Return R^2 of the predictions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-        extra_basis : array-like of shape (n, p), optional
-            As for ``predict``.
-
-        Returns
-        -------
-        float
-            1 is best; 0 is as good as the mean of y.
-        """
-        return float(super().score(_with(X, extra_basis), y, sample_weight))
 
     def _healed_moments(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Return mean and variance of the function at these rows, each (n, n_outputs)."""
@@ -185,8 +142,7 @@ class KernelRegression(KernelBasis):
     def _at_training_rows(self, kept: _Kept) -> Iterator[Fitted]:
         """Yield the fitted model of each output as arrays."""
         training, mus = kept.training, self._output_weights()
-        extra = self._training_extra(training) if kept.extra is None else kept.extra
-        Phi = self._functions(training.X, extra)
+        Phi = self._functions(training.X, self._training_extra(training))
         for mu, sigma, beta, target in zip(
             mus,
             np.broadcast_to(self.sigma_, (len(mus), *self.sigma_.shape[-2:])),
@@ -226,119 +182,3 @@ class KernelRegression(KernelBasis):
                 "with keep_rows=True if the model is to have a copy of its own"
             )
         return kept
-
-
-class KernelClassification(KernelBasis):
-    """Classification on kernels: every prediction with extra columns."""
-
-    def decision_function(self, X: ArrayLike, *, extra_basis: ArrayLike | None = None) -> FloatArray:
-        r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
-            n_samples).
-        extra_basis : array-like of shape (n, p), optional
-            The extra columns at these rows; needed if, and only if, the constructor got them as an array.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_classes)
-            Two classes: the log odds of the second. More: one column per class, of that class against the
-            rest.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            If X is no finite numeric matrix with the columns that ``fit`` saw; likewise ``extra_basis``.
-        """
-        values: FloatArray = super().decision_function(_with(X, extra_basis))
-        return values
-
-    def predict_proba(
-        self, X: ArrayLike, *, moderate: bool = True, extra_basis: ArrayLike | None = None
-    ) -> FloatArray:
-        r"""Return class probabilities.
-
-        Uncertainty about the weights draws probabilities towards one half: with m and v the posterior mean
-        and variance of the linear predictor, :math:`\sigma(\kappa m)` with :math:`\kappa = (1 + \pi v /
-        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
-            n_samples).
-        moderate : bool, default=True
-            False: the plain sigmoid of the mode, :math:`\sigma(m)`.
-        extra_basis : array-like of shape (n, p), optional
-            As for ``decision_function``.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            Columns as in ``classes_``; rows sum to 1.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            As for ``decision_function``.
-        """
-        values: FloatArray = super().predict_proba(_with(X, extra_basis), moderate=moderate)
-        return values
-
-    def predict(self, X: ArrayLike, *, extra_basis: ArrayLike | None = None) -> NDArray[Any]:
-        """Predict the most probable class, as `predict_proba` sees it.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
-            n_samples).
-        extra_basis : array-like of shape (n, p), optional
-            As for ``decision_function``.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Labels out of ``classes_``.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            As for ``decision_function``.
-        """
-        labels: NDArray[Any] = super().predict(_with(X, extra_basis))
-        return labels
-
-    def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        extra_basis: ArrayLike | None = None,
-    ) -> float:
-        """Return the fraction of labels that `predict` gets right.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-        extra_basis : array-like of shape (n, p), optional
-            As for ``decision_function``.
-
-        Returns
-        -------
-        float
-            Between 0 and 1.
-        """
-        return float(super().score(_with(X, extra_basis), y, sample_weight))

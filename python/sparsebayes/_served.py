@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import SparseBayesEstimator
 from ._basis import ColumnBasis, KernelBasis
 from ._eigen_machine import EigenMachine
-from ._extra import is_array
 from ._multinomial import weights_in_order
 from ._probit_machine import ProbitMachine
 from ._resolve import is_precomputed
@@ -269,11 +268,10 @@ def _(est: ColumnBasis) -> list[Block]:
 @_blocks_of_basis.register
 def _(est: KernelBasis) -> list[Block]:
     extra = est._active_extra()
-    if np.any(extra >= 0) and not (isinstance(est.extra_basis_, str) and not is_array(est.extra_basis_)):
+    if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
         raise ValueError(
-            "extra_basis can be exported only where it is 'linear': an array, a callable or a transformer is "
-            "evaluated by Python. Compute the columns yourself and use SparseBayesRegressor or "
-            "SparseBayesClassifier"
+            "extra_basis can be exported only where it is 'linear': a callable or a transformer is evaluated "
+            "by Python. Compute the columns yourself and use SparseBayesRegressor or SparseBayesClassifier"
         )
     kernels = (est.active_ >= 0) & (extra < 0)
     blocks = _bias(est.active_)

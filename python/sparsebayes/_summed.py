@@ -97,7 +97,7 @@ class Kernels:
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
         """Add checked rows; kernels of the core are evaluated strip by strip."""
         X = np.ascontiguousarray(X)
-        extra = columns_at(self.extra, X, None, self.n_extra)
+        extra = columns_at(self.extra, X, self.n_extra)
         if self._cores is not None:
             beside = np.asfortranarray(extra) if self.n_extra else None
             stats._core.update_kernel(

@@ -24,8 +24,8 @@ KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
 #: What ``kernel=`` takes: one kernel, or several for a multi-kernel dictionary.
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
-#: What ``extra_basis=`` takes: "linear", a transformer, a callable, or an array; None: nothing.
-ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | ArrayLike | None"
+#: What ``extra_basis=`` takes: "linear", a transformer, or a callable; None: nothing.
+ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
 
 #: What ``fit`` takes: arrays; chunks of rows; a path, or a data set of Arrow, with the names of two columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"

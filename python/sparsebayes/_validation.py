@@ -343,10 +343,7 @@ def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | No
             columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
             columns = check_finite(name, columns, PLAIN)
         if len(columns) != n_rows:
-            raise ValueError(
-                f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}. In a "
-                "cross-validation, which splits X alone, give a callable or a transformer"
-            )
+            raise ValueError(f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}")
         if n_columns is not None and columns.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, as in fit; got {columns.shape[1]}")
         return columns

@@ -254,10 +254,9 @@ class RVC(KernelClasses, _Classification):
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
         classes are the same model either way.
-    extra_basis : {"linear"}, transformer, callable or array, optional
+    extra_basis : {"linear"}, transformer or callable, optional
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
-        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
-        (n_samples, p), whose like predictions then have to be given too.
+        scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.
     scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
         MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All
@@ -355,7 +354,7 @@ class RVC(KernelClasses, _Classification):
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1 or n_classes, p)
         Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
-    extra_basis_ : transformer, callable, "linear", "array" or None
+    extra_basis_ : transformer, callable, "linear" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     candidates_ : ndarray of shape (n_candidates, n_features)
         The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where

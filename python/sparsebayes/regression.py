@@ -207,10 +207,9 @@ class RVR(KernelSums, _Regression):
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level (the multiple-measurement-vector model;
         gamma-MAP in M/EEG source localisation) in place of one each.
-    extra_basis : {"linear"}, transformer, callable or array, optional
+    extra_basis : {"linear"}, transformer or callable, optional
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
-        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
-        (n_samples, p), whose like predictions then have to be given too.
+        scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.
     keep_rows : bool, default=False
         Whether the model has a copy of the training rows, which its pickles then carry; predictions with
         ``healed=True`` need the rows. False: it refers to those given to ``fit``, until it is pickled.
@@ -300,7 +299,7 @@ class RVR(KernelSums, _Regression):
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1, p)
         Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
-    extra_basis_ : transformer, callable, "linear", "array" or None
+    extra_basis_ : transformer, callable, "linear" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     candidates_ : ndarray of shape (n_candidates, n_features)
         The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
@@ -350,7 +349,7 @@ class RVR(KernelSums, _Regression):
     with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
     looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
     sample smaller). y has one column; learned kernels, ``keep_rows``, and an ``extra_basis``
-    that is an array or a transformer need rows in memory. A row group of Parquet has to fit
+    that is a transformer need rows in memory. A row group of Parquet has to fit
     beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the
     action ``"read"``; returning True there ends with a model of the rows read so far.
 

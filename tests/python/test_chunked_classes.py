@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import RVC, SparseBayesClassifier
 from sparsebayes.inspection import certificate
@@ -99,7 +100,7 @@ def test_what_cannot_be_read_part_by_part():
         (RVC(candidates=5, optimize_kernel=True), "optimize_kernel=True"),
         (RVC(candidates=5, multi_class="softmax"), "multi_class='softmax' needs the rows in memory"),
         (RVC(candidates=5, scheme="variational"), "scheme='variational' needs the rows in memory"),
-        (RVC(candidates=5, extra_basis=X), "extra_basis must be"),
+        (RVC(candidates=5, extra_basis=StandardScaler()), "extra_basis must be"),
         (RVC(candidates=5, checkpoint="state"), "checkpoint must be None for a classification"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -186,17 +186,6 @@ def test_weights_count_rows(sinc):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-def test_columns_given_as_arrays_are_needed_and_used(surface):
-    X, y = surface
-    model, same = RVR(WIDE, extra_basis=squares(X)).fit(X, y), RVR(WIDE, extra_basis=squares).fit(X, y)
-    new = X[:10] + 0.2
-    np.testing.assert_array_equal(
-        model.predict(new, healed=True, extra_basis=squares(new)), same.predict(new, healed=True)
-    )
-    with pytest.raises(ValueError, match=r"extra_basis.*array of shape"):
-        model.predict(new, healed=True)
-
-
 # --- where the training rows are --------------------------------------------------------------------
 
 

@@ -182,7 +182,6 @@ def test_no_rows():
     ("model", "match"),
     [
         (RVR(lambda a, b: a @ b.T, noise_variance=0.05), "evaluated by Python"),
-        (RVR(extra_basis=Y[:, np.newaxis], noise_variance=0.05), "extra_basis"),
         (RVR(extra_basis=np.exp, noise_variance=0.01), "extra_basis"),
     ],
 )
