@@ -122,7 +122,7 @@ class OnDask(KernelBasis):
             )
         settings = check_settings(self)
         _check_supported(self)
-        for name in ("feature_names_in_", "_kept", "_statistics"):
+        for name in ("feature_names_in_", "_statistics"):
             self.__dict__.pop(name, None)  # of an earlier fit
         engine = Engine(self.client)
         parts = self._held_parts(
@@ -150,10 +150,6 @@ class OnDask(KernelBasis):
 
     def _learn_from_facts(self, known: Facts) -> None:
         """Learn from the facts what the kind of target needs."""
-
-    def _publish_basis(self, training: Training) -> None:
-        # Without a copy of the training rows, which are elsewhere.
-        KernelBasis._publish_basis(self, training)
 
     def _sample_of_workers(self, engine: Engine, parts: list[Delayed], known: Facts) -> Training:
         """Return the rows that centres are chosen from, as `_candidates` takes them from rows in memory."""

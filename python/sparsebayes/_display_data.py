@@ -215,7 +215,8 @@ class PredictiveBandDisplay(Display):
         margin : float, default=0.1
             How far the picture reaches beyond the data, in parts of their range.
         healed : bool, default=False
-            Whether error bars are to grow away from the data: see ``RVR.predict``.
+            Whether error bars are to grow away from the data: see ``RVR.predict``. Needs an ``RVR`` that was
+            fitted with ``keep_rows=True``.
         ax : matplotlib Axes, optional
             Where to draw. None: a new figure.
         **kwargs

@@ -111,9 +111,7 @@ class FixedCentres(KernelBasis):
         return self._layout(_stand_in(np.empty((0, n_features)), n_samples))
 
     def _publish_sums(self, n_samples: int) -> None:
-        # The rows that `KernelRegression` would keep are gone.
-        KernelBasis._publish_basis(self, _stand_in(np.empty((0, self.n_features_in_)), n_samples))
-        self.__dict__.pop("_kept", None)
+        self._publish_basis(_stand_in(np.empty((0, self.n_features_in_)), n_samples))
 
 
 class KernelSums(FixedCentres, OnSums, KernelRegression):

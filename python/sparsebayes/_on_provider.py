@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from . import _candidates, _core, _outputs
 from ._arguments import check_flag, check_integer, check_settings, learning_argument
 from ._base import SparseBayesEstimator
-from ._basis import ColumnBasis, KernelBasis
+from ._basis import KernelBasis
 from ._design import Layout
 from ._endings import Seen
 from ._multinomial import check_multi_class
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
 #: Left by fits of rows that were here.
-_OF_ROWS: Final = ("feature_names_in_", "_kept", "_statistics")
+_OF_ROWS: Final = ("feature_names_in_", "_statistics")
 
 
 class ProviderRegression(SparseBayesEstimator):
@@ -58,7 +58,8 @@ class ProviderRegression(SparseBayesEstimator):
         ------
         TypeError, ValueError
             If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``extra_basis`` or other candidates.
+            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``keep_rows=True``, ``extra_basis`` or other
+            candidates.
         NumericalError, KeyboardInterrupt
             As for ``fit``. What the provider raises comes through as it is.
 
@@ -152,9 +153,8 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
         estimator.__dict__.pop(attribute, None)
     estimator._publish_offset(shift + offset_of(posteriors, estimator._n_columns()))
     estimator._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, Seen(n_samples))
-    kind = KernelBasis if isinstance(estimator, KernelBasis) else ColumnBasis
     nothing = np.empty((0, estimator.n_features_in_))
-    kind._publish_basis(estimator, Training(nothing, nothing[:, 0], None, np.arange(0), n_samples or 0))
+    estimator._publish_basis(Training(nothing, nothing[:, 0], None, np.arange(0), n_samples or 0))
 
 
 def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any], FloatArray | float]:
@@ -289,6 +289,8 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
         raise ValueError(f"{argument} needs rows; learn a kernel on some, and give kernel_")
     if estimator.extra_basis is not None:
         raise ValueError("extra_basis needs rows; take SparseBayes* on columns of both kinds")
+    if check_flag("keep_rows", getattr(estimator, "keep_rows", False)):
+        raise ValueError("keep_rows must be False where rows are not here; got True")
     candidates: Any = estimator.candidates
     if np.ndim(candidates) != 2:
         raise ValueError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -19,35 +18,19 @@ from ._types import FloatArray
 from ._validation import Training
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """The training rows, for predictions that need them; X may be the caller's own array."""
-
-    training: Training
-    #: Tells whether X is still what it was.
-    checksum: int
-
-
 class KernelRegression(KernelBasis):
     """Regression on kernels, whose error bars can be healed."""
 
     if TYPE_CHECKING:
         keep_rows: bool
+        #: The training rows, where the estimator keeps them.
+        _kept: Training | None
         beta_: float
         noise_variance_: float
 
     def _publish_basis(self, training: Training) -> None:
         super()._publish_basis(training)
-        X, weights = training.X, training.weights
-        if check_flag("keep_rows", self.keep_rows):
-            X = X.copy()
-        own = replace(training, X=X, weights=None if weights is None else weights.copy())
-        self._kept = _Kept(own, zlib.crc32(X.data))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: not the training rows, unless they are to be kept."""
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_kept" or self.keep_rows}
+        self._kept = deepcopy(training) if check_flag("keep_rows", self.keep_rows) else None
 
     @overload
     def predict(
@@ -97,8 +80,7 @@ class KernelRegression(KernelBasis):
             being the harmonic mean of its squares.
         healed : bool, default=False
             Whether to add a function at each row. Takes about N (n_active + n_features) operations for a row,
-            and the training rows: the arrays given to ``fit`` must be unchanged, and a pickled model has to
-            be fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
+            and needs a model that was fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
 
         Returns
         -------
@@ -111,8 +93,8 @@ class KernelRegression(KernelBasis):
         NotFittedError
             Before ``fit``.
         TypeError, ValueError
-            If X is no finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the
-            training rows are not there, or changed.
+            If X is no finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the model
+            has no training rows.
         """
         if not check_flag("healed", healed):
             plain: FloatArray | tuple[FloatArray, FloatArray]
@@ -128,20 +110,20 @@ class KernelRegression(KernelBasis):
     def _healed_moments(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Return mean and variance of the function at these rows, each (n, n_outputs)."""
         check_is_fitted(self)
-        kept = self._training_rows()
+        training = self._training_rows()
         means, variances = self._moments(X, variance=True)
         assert variances is not None
         values, extra = self._rows(X)
         phi, n_threads = self._functions(values, extra), check_n_jobs(self.n_jobs)
-        for output, model in enumerate(self._at_training_rows(kept)):
+        for output, model in enumerate(self._at_training_rows(training)):
             mean, variance = changes(model, values, phi, n_threads)
             means[:, output] += mean
             variances[:, output] += variance
         return means, variances
 
-    def _at_training_rows(self, kept: _Kept) -> Iterator[Fitted]:
+    def _at_training_rows(self, training: Training) -> Iterator[Fitted]:
         """Yield the fitted model of each output as arrays."""
-        training, mus = kept.training, self._output_weights()
+        mus = self._output_weights()
         Phi = self._functions(training.X, self._training_extra(training))
         for mu, sigma, beta, target in zip(
             mus,
@@ -163,22 +145,15 @@ class KernelRegression(KernelBasis):
                 kernels=self._kernels(),
             )
 
-    def _training_rows(self) -> _Kept:
+    def _training_rows(self) -> Training:
         if is_precomputed(self.kernel_):
             raise ValueError(
                 "healed=True puts a kernel function at each row of X, which takes kernel values that "
                 "kernel='precomputed' has not; give the kernel as an object or a callable"
             )
-        kept: _Kept | None = getattr(self, "_kept", None)
-        if kept is None:
+        if self._kept is None:
             raise ValueError(
-                "healed=True needs the training rows, which pickles and copies of a model leave out, and so "
-                "do fits of rows read part by part; fit rows in memory, with keep_rows=True to have them "
-                "carried along"
+                "healed=True needs the training rows, and this model has none: fit it with keep_rows=True to "
+                "rows in memory"
             )
-        if zlib.crc32(kept.training.X.data) != kept.checksum:
-            raise ValueError(
-                "healed=True needs the training rows, and X has been changed in place since fit; fit again, "
-                "with keep_rows=True if the model is to have a copy of its own"
-            )
-        return kept
+        return self._kept

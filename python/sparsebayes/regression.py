@@ -211,8 +211,8 @@ class RVR(KernelSums, _Regression):
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
         scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.
     keep_rows : bool, default=False
-        Whether the model has a copy of the training rows, which its pickles then carry; predictions with
-        ``healed=True`` need the rows. False: it refers to those given to ``fit``, until it is pickled.
+        Whether the model has a copy of the training rows, which its pickles then hold too. Predictions with
+        ``healed=True`` need it.
     scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
         MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All

@@ -18,7 +18,7 @@ BASIS = np.polynomial.legendre.legvander(X[:, 0] / 5, 9)
 AT = np.linspace(-6, 6, 30)[:, np.newaxis]
 
 FITS = {
-    "kernel": (RVR(Gaussian(2.0)), X),
+    "kernel": (RVR(Gaussian(2.0), keep_rows=True), X),
     "scale": (RVR(), X),
     "candidates": (RVR(Gaussian(2.0), candidates=20, random_state=0), X),
     "precomputed": (RVR("precomputed"), Gaussian(2.0)(X, X)),

@@ -509,7 +509,7 @@ def test_healed_error_bars_are_those_of_each_output(shared_noise):
     rng = np.random.default_rng(0)
     X = rng.uniform(-5.0, 5.0, (60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-    one = RVR(Gaussian(1.5), shared_noise=shared_noise).fit(X, np.c_[y, y])
+    one = RVR(Gaussian(1.5), shared_noise=shared_noise, keep_rows=True).fit(X, np.c_[y, y])
     far = np.array([[0.0], [30.0]])
     plain, healed = (one.predict(far, return_std=True, healed=which)[1] for which in (False, True))
     assert healed.shape == (2, 2)
