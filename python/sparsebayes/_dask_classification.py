@@ -228,7 +228,7 @@ class DaskRVC(OnDask, RVC):
             Between 0 and 1.
         """
         if not is_dask_collection(X):
-            return super().score(X, y, sample_weight)
+            return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
         weight, hits = of_all_rows(self, X, y, sample_weight, Hits(self._nameless()), added)
         return float(hits / weight)

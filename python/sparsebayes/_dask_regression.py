@@ -206,7 +206,7 @@ class DaskRVR(OnDask, RVR):
             1 is best; 0 is as good as the mean of y.
         """
         if not is_dask_collection(X):
-            return super().score(X, y, sample_weight)
+            return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
         measured = of_all_rows(self, X, y, sample_weight, Squares(self._nameless()), joined_squares)
         _, _, squares, left = measured

@@ -58,8 +58,8 @@ class ProviderRegression(SparseBayesEstimator):
         ------
         TypeError, ValueError
             If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``keep_rows=True``, ``extra_basis`` or other
-            candidates.
+            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``keep_rows=True``, ``extra_basis`` or
+            other candidates.
         NumericalError, KeyboardInterrupt
             As for ``fit``. What the provider raises comes through as it is.
 

@@ -25,7 +25,7 @@ FITS = {
     "fixed noise": (RVR(Gaussian(2.0), noise_variance=0.01), X),
     "noise prior": (RVR(Gaussian(2.0), noise_prior=(3.0, 0.05)), X),
     "mackay": (RVR(Gaussian(2.0), scheme="mackay"), X),
-    "variational": (RVR(Gaussian(2.0), scheme="variational", noise_prior=(1.0, 0.01)), X),
+    "variational": (RVR(Gaussian(2.0), scheme="variational", noise_prior=(1.0, 0.01), keep_rows=True), X),
     "columns": (SparseBayesRegressor(), BASIS),
     "intercept": (SparseBayesRegressor(fit_intercept=True), BASIS),
 }
