@@ -137,7 +137,7 @@ ci: ## Everything CI runs
 bench: ## Run the Rust benchmarks
 	cargo bench --locked
 
-bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/benchmarks.md)
+bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/notebook/peers.md)
 	$(BIN)/python benches/python/bench_peers.py
 
 bench-grid: install ## Time beside libsvm over rows and inputs

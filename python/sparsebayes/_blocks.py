@@ -11,7 +11,7 @@ from ._types import FloatArray, Likelihood, Settings
 if TYPE_CHECKING:
     from ._design import CoreCallback, KernelDesign
 
-#: Dictionaries of more functions go in blocks. Measured: see DESIGN.md.
+#: Dictionaries of more functions go in blocks. Measured: docs/notebook/large-data.md.
 _MOST_WHOLE: Final = 30_000
 #: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds
 #: that search; None: those of the core.

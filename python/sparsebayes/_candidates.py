@@ -27,7 +27,8 @@ _KINDS: Final = (
     "None (every training row), an integer of at least 1 (that many training rows), or an array of centres, "
     "(n_candidates, n_features)"
 )
-#: How many rows the choice looks at: at least so many, and so many for each centre. Measured: see DESIGN.md.
+#: How many rows the choice looks at: at least so many, and so many for each centre. Measured:
+#: docs/notebook/large-data.md.
 _ROWS: Final = 1 << 15
 _ROWS_PER_CENTRE: Final = 20
 

@@ -14,7 +14,7 @@ from ._types import FloatArray
 if TYPE_CHECKING:
     from .kernels import Kernel
 
-#: L-BFGS iterations. Measured: see DESIGN.md, "How are kernel parameters learned?".
+#: L-BFGS iterations. Measured: docs/notebook/kernel-learning.md.
 _ITERATIONS: Final = 40
 #: How far the logs of variances may go from where they start.
 _VARIANCE_RANGE: Final = 12.0
