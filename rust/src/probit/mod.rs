@@ -66,7 +66,7 @@ impl Default for Probit {
 
 impl Probit {
     /// Nodes that make probabilities and expectations of up to 14 classes exact to 1e-6, whatever the scores:
-    /// docs/theory/probit-quadrature.md has the errors.
+    /// `docs/theory/probit-quadrature.md` has the errors.
     pub const NODES: usize = 16;
     /// The same for up to 30 classes.
     const NODES_OF_MANY: usize = 24;
