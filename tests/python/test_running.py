@@ -138,6 +138,20 @@ def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
         np.testing.assert_array_equal(result, expected)
 
 
+def test_a_callback_can_fit_and_predict(surface):
+    X, y = surface
+    expected = RVR(n_jobs=1).fit(X, y)
+    inner = []
+
+    def work(record):
+        if record.iteration == 3:
+            inner.append(RVR(n_jobs=1).fit(X, y).mu_)
+            expected.predict(np.tile(X, (50, 1)))
+
+    np.testing.assert_array_equal(RVR(n_jobs=1, callback=work).fit(X, y).mu_, expected.mu_)
+    np.testing.assert_array_equal(inner, [expected.mu_])
+
+
 def test_a_fit_that_fails_leaves_the_model_that_was_there(surface):
     X, y = surface
     model = RVR(Gaussian(1.0)).fit(X, y)
