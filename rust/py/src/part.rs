@@ -13,7 +13,6 @@ use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::provider::PyCancelled;
 use crate::room::{Size, reserve_numbers};
 
@@ -58,7 +57,6 @@ impl PyRowPart {
         likelihood: &str,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
-        return_soon();
         // What the questions of a sequential fit take here.
         let size = Size {
             n_rows: design.n_rows(),

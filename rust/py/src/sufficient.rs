@@ -15,7 +15,6 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::to_python;
 use crate::fit::rules;
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::posterior::PyPosterior;
 use crate::room::{Size, reserve_numbers, square};
 use crate::watcher::run;
@@ -37,7 +36,6 @@ pub(crate) struct PySufficientStatistics {
 
 impl PySufficientStatistics {
     fn holding(sums: SufficientStatistics) -> Self {
-        return_soon();
         Self {
             n_basis: sums.n_basis(),
             sums: Mutex::new(Arc::new(sums)),
