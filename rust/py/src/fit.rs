@@ -12,7 +12,7 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
-use crate::room::Size;
+use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
 /// Functions of a model to set out from, their precisions, and that of the noise, as Python gives them.
@@ -51,16 +51,13 @@ impl<'a> Task<'a> {
         })
     }
 
-    fn size(&self, design: &dyn Design) -> Size {
-        Size {
-            n_rows: design.n_rows(),
-            n_basis: design.n_basis(),
-            n_predictors: match self.kind {
-                Kind::Of(_) => 1,
-                Kind::Classes => n_classes(self.target),
-            },
-            scheme: self.rules.scheme,
-        }
+    fn check_room(&self, design: &dyn Design) -> Result<(), Error> {
+        let n_predictors = match self.kind {
+            Kind::Of(_) => 1,
+            Kind::Classes => n_classes(self.target),
+        };
+        let shape = [design.n_rows(), design.n_basis()];
+        check_fit(shape, n_predictors, self.rules.scheme)
     }
 
     fn solve(
@@ -72,7 +69,7 @@ impl<'a> Task<'a> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
-        self.size(design).check()?;
+        self.check_room(design)?;
         match self.kind {
             Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
