@@ -9,7 +9,6 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::{Kind, Task, rules};
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::posterior::PyPosterior;
 use crate::watcher::{Line, run_kept};
 
@@ -53,7 +52,6 @@ pub(crate) fn fit_kernel_in_blocks(
     keep: Option<Bound<'_, PyAny>>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    return_soon();
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(
         noise_variance,

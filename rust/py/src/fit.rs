@@ -12,7 +12,7 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
-use crate::room::Size;
+use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
 /// What the rows are: a target of one linear predictor each, or a class out of several.
@@ -48,23 +48,20 @@ impl<'a> Task<'a> {
         })
     }
 
-    fn size(&self, design: &dyn Design) -> Size {
-        Size {
-            n_rows: design.n_rows(),
-            n_basis: design.n_basis(),
-            n_predictors: match self.kind {
-                Kind::Of(_) => 1,
-                Kind::Classes => n_classes(self.target),
-            },
-            scheme: self.rules.scheme,
-        }
+    fn check_room(&self, design: &dyn Design) -> Result<(), Error> {
+        let n_predictors = match self.kind {
+            Kind::Of(_) => 1,
+            Kind::Classes => n_classes(self.target),
+        };
+        let shape = [design.n_rows(), design.n_basis()];
+        check_fit(shape, n_predictors, self.rules.scheme)
     }
 
     fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
-        self.size(design).check()?;
+        self.check_room(design)?;
         match self.kind {
             Kind::Of(likelihood) => {
                 let target = self.target.to_vec();

@@ -13,9 +13,8 @@ use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::provider::PyCancelled;
-use crate::room::{Size, reserve_numbers};
+use crate::room::{check_fit, reserve};
 
 type Columns<'py> = Bound<'py, PyArray1<f64>>;
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -58,16 +57,11 @@ impl PyRowPart {
         likelihood: &str,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
-        return_soon();
-        // What the questions of a sequential fit take here.
-        let size = Size {
-            n_rows: design.n_rows(),
-            n_basis: design.n_basis(),
-            n_predictors: 1,
-            scheme: Scheme::Sequential,
-        };
-        size.check().map_err(|error| to_python(&error))?;
-        let (n_basis, weights) = (design.n_basis(), weights.map(<[f64]>::to_vec));
+        let n_basis = design.n_basis();
+        // A sequential fit asks for sums that take as much memory here.
+        check_fit([design.n_rows(), n_basis], 1, Scheme::Sequential)
+            .map_err(|error| to_python(&error))?;
+        let weights = weights.map(<[f64]>::to_vec);
         let part = Part::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
             .map_err(|error| to_python(&error))?;
         Ok(Self {
@@ -114,8 +108,8 @@ fn side_by_side(
         }
         n_basis += width;
     }
-    reserve_numbers(
-        &[n_rows, n_basis],
+    reserve(
+        &[n_rows.saturating_mul(n_basis)],
         "a copy of Phi",
         "fewer rows or columns take less",
     )

@@ -15,7 +15,7 @@ use sparsebayes::{
 use crate::errors::{invalid, is_refusal};
 use crate::fit::{one_predictor, rules};
 use crate::posterior::PyPosterior;
-use crate::room::Size;
+use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
 /// [`RowSums`] of a Python object: an exception there comes through as [`Error::Provider`].
@@ -311,7 +311,7 @@ pub(crate) fn fit_provider(
     let name: String = provider.bind(py).getattr("likelihood")?.extract()?;
     let likelihood = one_predictor(&name)?;
     let posterior = run(py, n_threads, callback.as_ref(), |line| {
-        Size::of_dictionary(n_basis, rules.scheme).check()?;
+        check_fit([n_basis, n_basis], 1, rules.scheme)?;
         have_listen(&provider, line)?;
         let rows = Provider {
             object: &provider,

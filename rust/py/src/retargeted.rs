@@ -13,7 +13,7 @@ use crate::arrays::{class_numbers, columns, vector};
 use crate::errors::{invalid, to_python};
 use crate::outputs::PyOutputPosterior;
 use crate::probit::{probit, table};
-use crate::room::{OutputSize, reserve_numbers, square};
+use crate::room::{check_output_fit, reserve, square};
 use crate::watcher::run;
 
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -43,7 +43,7 @@ fn places(name: &str, indices: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize
 
 /// Asks for room for copies of a design and what a fit of it takes beside them.
 fn check_room(parts: &[usize]) -> PyResult<()> {
-    reserve_numbers(parts, "the fit", "fewer candidates or rows take less")
+    reserve(parts, "the fit", "fewer candidates or rows take less")
         .map_err(|error| to_python(&error))
 }
 
@@ -80,12 +80,7 @@ impl PyRetargetedFit {
         let values = columns("Phi", &Phi)?;
         check_room(&[values.len()])?;
         let values = values.to_vec();
-        let size = OutputSize {
-            n_rows,
-            n_basis,
-            n_outputs,
-        };
-        size.check().map_err(|error| to_python(&error))?;
+        check_output_fit([n_rows, n_basis], n_outputs).map_err(|error| to_python(&error))?;
         let target_values = columns("targets", &targets)?.to_vec();
         let weights = weights
             .as_ref()

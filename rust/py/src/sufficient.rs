@@ -15,9 +15,8 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::to_python;
 use crate::fit::rules;
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::posterior::PyPosterior;
-use crate::room::{Size, reserve_numbers, square};
+use crate::room::{check_fit, reserve, square};
 use crate::watcher::run;
 
 /// Products that take a moment: above this a thread of its own listens for Ctrl-C, and several share the work.
@@ -37,7 +36,6 @@ pub(crate) struct PySufficientStatistics {
 
 impl PySufficientStatistics {
     fn holding(sums: SufficientStatistics) -> Self {
-        return_soon();
         Self {
             n_basis: sums.n_basis(),
             sums: Mutex::new(Arc::new(sums)),
@@ -71,7 +69,7 @@ impl PySufficientStatistics {
         // Sums of these rows, in two parts; and rows on their way into them, three times.
         let rows = target.len().min(ROWS).saturating_mul(3 * self.n_basis);
         let parts = [rows, square(self.n_basis).saturating_mul(2)];
-        reserve_numbers(&parts, "adding rows", "fewer basis functions take less")
+        reserve(&parts, "adding rows", "fewer basis functions take less")
             .map_err(|error| to_python(&error))?;
         let chunk = run(py, n_threads, None, |line| {
             source.show(|design| {
@@ -103,7 +101,7 @@ impl PySufficientStatistics {
     /// Asks for room for a few square matrices of the functions, those of the constant and the targets among them.
     fn reserve(&self, n_squares: usize, what: &str) -> Result<(), Error> {
         let all = square(self.n_basis.saturating_add(2)).saturating_mul(n_squares);
-        reserve_numbers(&[all], what, "fewer basis functions take less")
+        reserve(&[all], what, "fewer basis functions take less")
     }
 }
 
@@ -305,7 +303,7 @@ impl PySufficientStatistics {
         )?;
         let sums = self.now();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {
-            Size::of_dictionary(self.n_basis, rules.scheme).check()?;
+            check_fit([self.n_basis, self.n_basis], 1, rules.scheme)?;
             let summary = Summary::new(&sums, bias, n_centred)?;
             let means = summary.means();
             let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));

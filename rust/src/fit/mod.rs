@@ -16,7 +16,6 @@ mod fixed_point;
 mod inner;
 mod joint;
 mod laplace;
-mod largest;
 mod leap;
 mod modal_pools;
 mod mode;

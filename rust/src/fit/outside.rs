@@ -2,7 +2,6 @@
 
 use super::action::Factors;
 use super::inner::Proposal;
-use super::largest::Largest;
 use super::pool::Pool;
 use super::prior::Priors;
 use super::ranking::ranked;
@@ -16,7 +15,7 @@ use crate::linalg::parallel::fill_pieces;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::symmetric::Symmetric;
 
-/// Gains that differ by less than this fraction are the same.
+/// Gains that differ by less than this fraction are ties, and the first of them wins: round-off must not choose the model.
 pub(super) const TIE: f64 = 1e-7;
 
 /// Members whose S is found by one thread at a time, and members times active functions squared from which there are several.
@@ -30,8 +29,8 @@ const MANY_PRODUCTS: usize = 2_000_000;
 pub(super) struct Outside {
     s: Aligned,
     q: Aligned,
-    /// 1 for members that may enter, 0 for those in the model and those that are kept out.
-    open: Aligned,
+    /// Whether a member may enter: not those in the model and those that are kept out.
+    open: Vec<bool>,
     entries: Vec<u8>,
     priors: Priors,
     /// One value for each member.
@@ -43,7 +42,7 @@ impl Outside {
         let mut this = Self {
             s: Aligned::zeros(pool.len()),
             q: Aligned::zeros(pool.len()),
-            open: Aligned::zeros(pool.len()),
+            open: vec![false; pool.len()],
             entries: vec![0; pool.len()],
             priors: pool.priors.clone(),
             work: Aligned::zeros(pool.len()),
@@ -94,13 +93,7 @@ impl Outside {
         if !self.priors.are_flat() {
             return self.best_addition_of_all(state, least);
         }
-        // Gains rise with q^2 / s, so no logarithm is needed to rank them.
-        let best = dispatch(Largest {
-            s: &self.s,
-            q: &self.q,
-            open: &self.open,
-            resolved: ALIGNED * state.beta,
-        })?;
+        let best = largest_ratio(&self.s, &self.q, &self.open, ALIGNED * state.beta)?;
         let gain = self.gain(best);
         if gain <= LEAST_GAIN.max(least) {
             return None;
@@ -185,19 +178,18 @@ impl Outside {
 
     /// Whether member `i` is outside and has not been kept there.
     pub(super) fn may_enter(&self, i: usize) -> bool {
-        self.open[i] > 0.0
+        self.open[i]
     }
 
     /// Says that member `i` is outside and may enter, unless it is kept out, or that it is inside.
     fn set_open(&mut self, i: usize, outside: bool) {
-        let open = outside && self.entries[i] < MOST_ENTRIES;
-        self.open[i] = f64::from(u8::from(open));
+        self.open[i] = outside && self.entries[i] < MOST_ENTRIES;
     }
 
     /// Keeps member `i` outside.
     pub(super) fn keep_out(&mut self, i: usize) {
         self.entries[i] = MOST_ENTRIES;
-        self.open[i] = 0.0;
+        self.open[i] = false;
     }
 
     /// Adds member `i` with the alpha that is best for it: appendix A.2.
@@ -329,6 +321,20 @@ impl Outside {
     }
 }
 
+/// The member with the largest q^2 / s, if that is more than 1, among those that may enter and whose s exceeds `resolved`.
+///
+/// Under flat priors gains rise with q^2 / s. Ratios are compared by products: neither logarithms nor divisions are needed.
+fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], resolved: f64) -> Option<usize> {
+    let (mut best, mut best_square, mut best_s) = (None, 1.0, 1.0);
+    for (i, ((&s, &q), &open)) in s.iter().zip(q).zip(open).enumerate() {
+        let square = q * q;
+        if open && s > resolved && square * best_s > (1.0 + TIE) * best_square * s {
+            (best, best_square, best_s) = (Some(i), square, s);
+        }
+    }
+    best
+}
+
 /// Columns of the Gram matrix that [`Shift`] takes at a time.
 const COLUMNS: usize = 8;
 
@@ -386,5 +392,27 @@ impl WithSimd for Shift<'_> {
             *s += c * (w * w);
             *q += d * w;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_the_largest_ratios_is_found() {
+        let find = |s: &[f64], q: &[f64], open: &[bool]| largest_ratio(s, q, open, 0.1);
+        assert_eq!(find(&[], &[], &[]), None);
+        let (mut s, mut q, mut open) = (vec![2.0; 9], vec![1.0; 9], vec![true; 9]);
+        assert_eq!(find(&s, &q, &open), None);
+        (q[3], q[4], q[7]) = (-5.0, 5.0 * (1.0 + 0.4 * TIE), 5.0);
+        assert_eq!(find(&s, &q, &open), Some(3));
+        q[7] = 5.0 * (1.0 + TIE);
+        assert_eq!(find(&s, &q, &open), Some(7));
+        open[7] = false;
+        assert_eq!(find(&s, &q, &open), Some(3));
+        // The model explains all of these but for round-off.
+        (s[0], q[0], s[8], q[8]) = (-1e-9, 9.0, 0.05, 9.0);
+        assert_eq!(find(&s, &q, &open), Some(3));
     }
 }

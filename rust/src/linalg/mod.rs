@@ -8,8 +8,6 @@ pub mod blas;
 mod cholesky;
 #[cfg(feature = "fit")]
 pub(crate) mod combination;
-#[cfg(feature = "parallel")]
-mod crews;
 #[cfg(feature = "fit")]
 pub(crate) mod gram;
 #[cfg(feature = "fit")]
@@ -17,13 +15,9 @@ pub(crate) mod lanes;
 #[cfg(feature = "fit")]
 mod lower;
 pub(crate) mod parallel;
-#[cfg(feature = "parallel")]
-mod placement;
 #[cfg(feature = "fit")]
 pub(crate) mod product;
 pub(crate) mod simd;
-#[cfg(feature = "parallel")]
-mod standby;
 #[cfg(feature = "fit")]
 pub(crate) mod symmetric;
 #[cfg(feature = "fit")]

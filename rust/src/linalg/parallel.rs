@@ -3,14 +3,20 @@
 //! Pieces are cut by size alone, each piece is computed by one thread in one fixed order, and results come back in
 //! the order of the pieces. So the same input gives the same bits, however many threads there are.
 
+#[cfg(feature = "parallel")]
+use std::collections::BTreeMap;
 use std::ops::Range;
+#[cfg(feature = "parallel")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(any(feature = "fit", feature = "parallel"))]
+use std::sync::Mutex;
+#[cfg(feature = "fit")]
+use std::sync::PoisonError;
 #[cfg(all(feature = "fit", feature = "parallel"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(feature = "fit")]
-use std::sync::{Mutex, PoisonError};
 
 #[cfg(feature = "parallel")]
-use super::{crews::CREWS, standby};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Cuts `0..len` into pieces of `size`, the last one shorter.
 pub(crate) fn pieces(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
@@ -28,7 +34,6 @@ pub(crate) fn map_pieces<T: Send>(
     #[cfg(feature = "parallel")]
     if len > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
-        standby::call();
         let ranges: Vec<_> = pieces(len, size).collect();
         return ranges.into_par_iter().map(f).collect();
     }
@@ -45,7 +50,6 @@ pub(crate) fn fill_pieces<T: Send>(
     #[cfg(feature = "parallel")]
     if values.len() > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
-        standby::call();
         let pieces = values.par_chunks_mut(size).enumerate();
         pieces.for_each(|(piece, values)| f(piece * size, values));
         return;
@@ -54,7 +58,7 @@ pub(crate) fn fill_pieces<T: Send>(
 }
 
 #[cfg(feature = "fit")]
-/// Some ten microseconds of multiplications: a thread that sleeps takes longer to wake, one that stands by a tenth of it.
+/// About ten microseconds of multiplications: waking a thread takes longer than less work.
 const WORTH_A_CALL: usize = 1 << 18;
 
 #[cfg(feature = "fit")]
@@ -92,7 +96,6 @@ pub(crate) fn run_jobs<J: Send>(
 ) {
     #[cfg(feature = "parallel")]
     if rayon::current_num_threads() > 1 {
-        standby::call();
         let idle = AtomicUsize::new(rayon::current_num_threads());
         rayon::scope(|scope| hand_out(scope, &idle, &next, &run));
         return;
@@ -148,9 +151,38 @@ pub(crate) fn each_of<T: Send>(
     run_jobs(next, |(number, part)| f(number, part));
 }
 
+/// Idle thread pools, at most one per thread count (`None`: one thread per core).
+///
+/// Each call takes a pool out, so that concurrent calls share no threads: a fit may block its thread until a callback
+/// returns, or hold a lock while it waits for parallel work. The process id is part of the key because a forked process
+/// inherits the pools of its parent without their threads.
+#[cfg(feature = "parallel")]
+static IDLE_POOLS: Mutex<BTreeMap<(u32, Option<usize>), ThreadPool>> = Mutex::new(BTreeMap::new());
+
+/// Calls `f` with an idle pool of `n_threads` threads, or with a new one, and keeps the pool for the next call.
+#[cfg(feature = "parallel")]
+fn with_pool<T>(n_threads: Option<usize>, f: impl FnOnce(&ThreadPool) -> T) -> crate::Result<T> {
+    let key = (std::process::id(), n_threads);
+    // Never `lock`: after a fork the mutex may be held by a thread that the child does not have.
+    let idle = IDLE_POOLS.try_lock().ok();
+    let pool = match idle.and_then(|mut pools| pools.remove(&key)) {
+        Some(pool) => pool,
+        None => ThreadPoolBuilder::new()
+            .num_threads(n_threads.unwrap_or(0))
+            .build()
+            .map_err(|e| crate::Error::Provider(Box::new(e)))?,
+    };
+    let out = f(&pool);
+    if let Ok(mut pools) = IDLE_POOLS.try_lock() {
+        pools.insert(key, pool);
+    }
+    Ok(out)
+}
+
 /// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).
 ///
-/// Threads wait for the next call when one has ended, and calls at the same time have threads of their own.
+/// Thread pools are cached, and concurrent calls have different pools. Inside a rayon pool with `n_threads` threads, or with
+/// `None` inside any rayon pool, `f` runs in that pool.
 ///
 /// # Errors
 /// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads.
@@ -160,7 +192,12 @@ pub fn with_threads<T: Send>(
 ) -> crate::Result<T> {
     #[cfg(feature = "parallel")]
     {
-        CREWS.with(n_threads, f)
+        let is_inside = rayon::current_thread_index().is_some()
+            && n_threads.is_none_or(|n| n == rayon::current_num_threads());
+        if is_inside {
+            return Ok(f());
+        }
+        with_pool(n_threads, |pool| pool.install(f))
     }
     #[cfg(not(feature = "parallel"))]
     {
@@ -169,11 +206,12 @@ pub fn with_threads<T: Send>(
     }
 }
 
-/// Runs `f` on another thread, [with as many](with_threads) at its disposal, and `meanwhile` on this one.
-/// Returns when both have ended: what a panic of `f` carried is returned, one of `meanwhile` goes on.
+/// Runs `f` on another thread, with at most `n_threads` threads at its disposal, and `meanwhile` on this thread.
+///
+/// Returns when both have ended. A panic of `f` is returned as an error; a panic of `meanwhile` is resumed.
 ///
 /// # Errors
-/// As [`with_threads`]; neither has run then.
+/// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads; then neither function was called.
 pub fn beside<T: Send, M>(
     n_threads: Option<usize>,
     f: impl FnOnce() -> T + Send,
@@ -181,7 +219,18 @@ pub fn beside<T: Send, M>(
 ) -> crate::Result<(std::thread::Result<T>, M)> {
     #[cfg(feature = "parallel")]
     {
-        CREWS.beside(n_threads, f, meanwhile)
+        let (out, met) = with_pool(n_threads, |pool| {
+            let mut out = None;
+            let met = pool.in_place_scope(|scope| {
+                // The caller gets the payload of a panic, and `f` leaves nothing else behind.
+                scope.spawn(|_| out = Some(catch_unwind(AssertUnwindSafe(f))));
+                meanwhile()
+            });
+            (out, met)
+        })?;
+        let out =
+            out.ok_or_else(|| crate::Error::Provider("a thread did not run its job".into()))?;
+        Ok((out, met))
     }
     #[cfg(not(feature = "parallel"))]
     {
@@ -193,6 +242,77 @@ pub fn beside<T: Send, M>(
             let met = meanwhile();
             Ok((other.join(), met))
         })
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "parallel")]
+mod pool_tests {
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+    use std::thread::{self, ThreadId, current};
+
+    use super::*;
+
+    fn thread_ids() -> HashSet<ThreadId> {
+        rayon::broadcast(|_| current().id()).into_iter().collect()
+    }
+
+    fn ids_of(n_threads: usize) -> HashSet<ThreadId> {
+        with_threads(Some(n_threads), thread_ids).unwrap()
+    }
+
+    #[test]
+    fn pools_are_reused() {
+        // No other test has pools of 5 and 6 threads. A pool is lost where another test has the lock on the map.
+        let reused = (0..100).any(|_| {
+            let first = ids_of(5);
+            assert_eq!(first.len(), 5);
+            assert!(!first.contains(&current().id()));
+            assert_eq!(ids_of(6).len(), 6);
+            let (leader, ()) = beside(Some(5), || current().id(), || ()).unwrap();
+            first.contains(&leader.unwrap()) && ids_of(5) == first
+        });
+        assert!(reused);
+    }
+
+    #[test]
+    fn concurrent_calls_share_no_thread() {
+        let both = Barrier::new(2);
+        let ids = || {
+            both.wait();
+            let ids = thread_ids();
+            both.wait();
+            ids
+        };
+        let (one, other) = thread::scope(|scope| {
+            let other = scope.spawn(|| with_threads(Some(2), ids).unwrap());
+            (with_threads(Some(2), ids).unwrap(), other.join().unwrap())
+        });
+        assert!(one.is_disjoint(&other));
+    }
+
+    #[test]
+    fn a_nested_call_stays_on_its_thread() {
+        let place = || (current().id(), rayon::current_num_threads());
+        with_threads(Some(2), || {
+            assert_eq!(with_threads(Some(2), place).unwrap(), place());
+            assert_eq!(with_threads(None, place).unwrap(), place());
+            let (id, n_threads) = with_threads(Some(1), place).unwrap();
+            assert!(id != current().id() && n_threads == 1);
+        })
+        .unwrap();
+    }
+
+    #[test]
+    #[allow(clippy::panic)]
+    fn panics_reach_the_caller() {
+        let (out, met) = beside(Some(2), || -> usize { panic!("expected") }, || 5).unwrap();
+        assert_eq!(*out.unwrap_err().downcast::<&str>().unwrap(), "expected");
+        assert_eq!(met, 5);
+        let panicking = || with_threads(Some(2), || -> usize { panic!("expected") });
+        assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
+        assert_eq!(with_threads(Some(2), || 7).unwrap(), 7);
     }
 }
 
