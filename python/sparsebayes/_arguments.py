@@ -11,7 +11,7 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from ._types import Laplace, Likelihood, Scheme, Settings
+from ._types import Likelihood, Scheme, Settings
 
 #: What Python and NumPy take for numbers; spans of time are integers to NumPy.
 NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
@@ -121,7 +121,6 @@ def check_settings(estimator: Any) -> Settings:
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
         scheme=scheme,
-        laplace=_laplace(estimator, scheme),
         alpha_prior=alpha_prior,
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
         share_alpha=share_alpha,
@@ -202,21 +201,6 @@ def _share_alpha(estimator: Any, scheme: Scheme, alpha_prior: tuple[float, float
     if missing:
         raise ValueError(f"share_alpha=True needs {' and '.join(missing)}; or set share_alpha=False")
     return True
-
-
-def _laplace(estimator: Any, scheme: Scheme) -> Laplace:
-    value = getattr(estimator, "laplace", "classic")
-    if not isinstance(value, str) or value not in get_args(Laplace):
-        raise ValueError(f"laplace must be 'classic' or 'exact', got {value!r}")
-    remedies = {
-        "likelihood='poisson'": getattr(estimator, "likelihood", "poisson") == "poisson",
-        "scheme 'sequential', 'mackay' or 'em'": scheme != "variational",
-        "share_alpha=False": not getattr(estimator, "share_alpha", False),
-    }
-    missing = [remedy for remedy, given in remedies.items() if not given]
-    if value == "exact" and missing:
-        raise ValueError(f"laplace='exact' needs {' and '.join(missing)}; or set laplace='classic'")
-    return cast(Laplace, value)
 
 
 def _scheme(value: object) -> Scheme:

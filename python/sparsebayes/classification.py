@@ -23,7 +23,6 @@ from ._types import (
     FloatArray,
     IntArray,
     KernelSpec,
-    Laplace,
     Likelihood,
     Scheme,
     Search,
@@ -301,11 +300,6 @@ class RVC(KernelClasses, _Classification):
         at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
         approximation, without restarts. A few exchanges are tried anyway where there are at most 20
         functions.
-    laplace : {"classic", "exact"}, default="classic"
-        What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
-        counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation
-        itself, whose weights move with the mode: an evidence no lower, and higher by hundredths of a nat as a
-        rule. Not with ``scheme="variational"`` or ``share_alpha=True``. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -385,14 +379,9 @@ class RVC(KernelClasses, _Classification):
 
     Notes
     -----
-    What is certified at the end is the classic fixed point, which treats the weights B of the Laplace
-    approximation as constants in :math:`\alpha`; it is close to, and not exactly, a stationary point of the
-    approximation itself. ``laplace="exact"`` goes on to one, along the gradient through the mode; functions
-    that should leave or enter by that gradient do so where the evidence, computed anew, does not fall, and it
-    is that gradient which ``inspection.certificate`` certifies then. (With an ``alpha_prior`` it is the log
-    posterior that does not fall.) A higher evidence need not predict better: where the kernel is so narrow
-    that nearly every row could be explained, predictors and weights grow until the approximation means
-    nothing, and with it the gain. Such a fit is never made in blocks.
+    A fit ends at a fixed point of the updates (Tipping & Faul 2003, section 2.2), which treat the weights B
+    of the Laplace approximation as constants in :math:`\alpha`. The fixed point is close to a stationary
+    point of the approximation, but not equal to one.
 
     With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
     process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
@@ -485,7 +474,6 @@ class RVC(KernelClasses, _Classification):
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -509,7 +497,6 @@ class RVC(KernelClasses, _Classification):
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -530,7 +517,7 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
     multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
-    laplace, tol, max_iter, n_jobs, verbose, callback
+    tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -585,7 +572,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -601,7 +587,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
 
-from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
 from ._figures import last_step, plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
@@ -67,10 +66,6 @@ class Certificate:
         where it is below 1e-3 with a Gaussian likelihood, and for `MRVM1` in the evidence of its auxiliary
         targets. With others an exchange that seems to gain may have been tried, and lost when the mode was
         found anew.
-    max_log_alpha_gradient : float or None
-        After a fit with ``laplace="exact"`` the largest size of the derivative of the Laplace evidence in the
-        log of a precision in the model, the motion of the mode and of its curvature included; None after
-        others.
     """
 
     max_log_alpha_change: float
@@ -81,7 +76,6 @@ class Certificate:
     n_active: int
     n_basis: int
     max_gain_exchange: float | None = None
-    max_log_alpha_gradient: float | None = None
 
 
 def certificate(
@@ -131,9 +125,7 @@ def certificate(
     For likelihoods other than the Gaussian what is certified is the fixed point of the classic algorithm: a
     maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
-    so that this is close to a stationary point of the Laplace approximation itself, but not quite one. With
-    ``laplace="exact"`` such a stationary point is what was looked for, and what is certified: conditions and
-    gains are those of the whole slope, to first order in the motion of the mode.
+    so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
 
     After ``scheme="variational"`` a fixed point of the updates of Bishop & Tipping (2000) is certified, with
     q(w) and the bounds of Jaakkola & Jordan (2000) found anew. Gains are gains of the lower bound.
@@ -174,13 +166,7 @@ def certificate(
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
         max_gain_exchange=max(gains, default=None),
-        max_log_alpha_gradient=_worst([fit.max_log_alpha_gradient for fit in fits]),
     )
-
-
-def _worst(values: list[float | None]) -> float | None:
-    given = [value for value in values if value is not None]
-    return max(given) if given else None
 
 
 @dataclass(frozen=True)
@@ -227,11 +213,6 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         "none": 0.0,
     }
     active, prior = problem.active, problem.alpha_prior
-    gradient = None
-    if problem.exact:
-        U = answers(problem, Phi, t, w, fit.mean)
-        gradient = largest_gradient(S[active], Q[active], U[active], problem.alpha, prior)
-        Q = whole_slope(Q, U)
     if problem.share_alpha:
         # Made of the parts of this module, which is why it cannot be imported above.
         from ._certify_shared import shared_conditions
@@ -253,7 +234,6 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
         max_gain_exchange=_exchanges(problem, exchanges, fit, (S, Q), (Phi, t, w)),
-        max_log_alpha_gradient=gradient,
     )
 
 

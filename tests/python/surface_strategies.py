@@ -278,7 +278,6 @@ ARGUMENTS = {
     ),
     "checkpoint": ([None], []),  # the tests add paths
     "search": (["greedy", "greedy", "exchange", "thorough"], ["all"]),
-    "laplace": (["classic", "classic", "exact"], ["approximate"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
     "share_alpha": ([False, False, True], [2, "yes"]),
     "likelihood": (["gaussian", "gaussian", "poisson"], ["bernoulli", "multinomial"]),

@@ -1,6 +1,6 @@
 //! Arbitrary small problems: which kind, which way to the rows, which settings.
 
-use sparsebayes::{Laplace, Search};
+use sparsebayes::Search;
 
 use crate::numbers::{kernels, targets, values, weights};
 use crate::problem::{Kind, Problem, Way};
@@ -14,7 +14,7 @@ impl Problem {
         let mut this = Self::any(random);
         if matches!(this.way, Way::Blocks { .. }) && !random.one_in(20) {
             // All else is refused.
-            (this.scheme, this.search, this.laplace) = (0, Search::Greedy, Laplace::Classic);
+            (this.scheme, this.search) = (0, Search::Greedy);
         }
         if matches!(this.kind, Kind::TopDown | Kind::BottomUp) {
             // Where rounding keeps them from their tolerance the machines take all steps that they are given.
@@ -60,7 +60,6 @@ impl Problem {
             scheme,
             search: some_search(scheme, share_alpha, random),
             seed: if random.one_in(2) { 0 } else { random.next() },
-            laplace: some_laplace(kind, scheme, share_alpha, random),
             noise: sometimes(random, |random| {
                 let n = if several { 1 + random.below(3) } else { 1 };
                 (0..n).map(|_| some_noise(random)).collect()
@@ -162,16 +161,6 @@ fn some_search(scheme: u8, share_alpha: bool, random: &mut Random) -> Search {
         Search::Exchange,
         Search::Thorough,
     ])
-}
-
-fn some_laplace(kind: Kind, scheme: u8, share_alpha: bool, random: &mut Random) -> Laplace {
-    let has_one = matches!(kind, Kind::Bernoulli | Kind::Poisson | Kind::Classes);
-    let takes_it = has_one && scheme != 3 && !share_alpha;
-    if random.one_in(if takes_it { 2 } else { 100 }) {
-        Laplace::Exact
-    } else {
-        Laplace::Classic
-    }
 }
 
 fn some_rows(random: &mut Random) -> usize {

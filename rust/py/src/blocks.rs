@@ -60,7 +60,6 @@ pub(crate) fn fit_kernel_in_blocks(
         tol,
         max_iter,
         scheme,
-        "classic",
         alpha_prior,
         noise_prior,
         share_alpha,

@@ -3,8 +3,8 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
-    Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme,
-    Search, Settings, Warm, fit, fit_from,
+    Design, Error, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme, Search,
+    Settings, Warm, fit, fit_from,
 };
 
 use crate::arrays::{BasisValues, vector};
@@ -104,7 +104,6 @@ pub(crate) fn rules(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -116,7 +115,6 @@ pub(crate) fn rules(
         tol,
         max_iter,
         scheme: self::scheme(scheme)?,
-        laplace: self::laplace(laplace)?,
         alpha_prior,
         noise_prior,
         share_alpha,
@@ -160,16 +158,6 @@ fn search(name: &str) -> PyResult<Search> {
     }
 }
 
-fn laplace(name: &str) -> PyResult<Laplace> {
-    match name {
-        "classic" => Ok(Laplace::Classic),
-        "exact" => Ok(Laplace::Exact),
-        _ => Err(invalid(format!(
-            "laplace must be 'classic' or 'exact', got {name:?}"
-        ))),
-    }
-}
-
 fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
         "gaussian" => Ok(Kind::Of(Likelihood::Gaussian)),
@@ -197,7 +185,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
+    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
     share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
@@ -214,7 +202,6 @@ pub(crate) fn fit_dense(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -229,7 +216,6 @@ pub(crate) fn fit_dense(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
         share_alpha,
@@ -250,7 +236,7 @@ pub(crate) fn fit_dense(
 /// `start`: functions of a model to set out from, their precisions, and that of the noise.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
+    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
     noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, start=None, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
@@ -272,7 +258,6 @@ pub(crate) fn fit_kernel(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     share_alpha: bool,
@@ -288,7 +273,6 @@ pub(crate) fn fit_kernel(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
         share_alpha,

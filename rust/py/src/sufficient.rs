@@ -296,7 +296,6 @@ impl PySufficientStatistics {
             tol,
             max_iter,
             scheme,
-            "classic",
             alpha_prior,
             noise_prior,
             share_alpha,

@@ -10,7 +10,6 @@ mod conditional;
 mod creep;
 mod damping;
 mod dictionary;
-mod exact;
 mod exchange;
 mod fixed_point;
 mod inner;
@@ -51,7 +50,7 @@ pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
 pub use outputs::{Ascent, Exchange, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
-pub use settings::{Blocks, Laplace, Noise, Rules, Scheme, Search, Settings};
+pub use settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use joint::NoiseRange;
 use prior::{Gamma, Priors};
@@ -130,11 +129,6 @@ fn run(
     watch: &mut Watch<'_>,
 ) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let gaussian = stats.is_linear();
-    let exact = rules.laplace == Laplace::Exact;
-    if exact && gaussian {
-        return Err(exact::no_laplace());
-    }
     let mut state = Setting::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
@@ -154,10 +148,6 @@ fn run(
     } else {
         let limits = (rules, range);
         one_by_one(start, stats, &mut state, &priors, limits, &mut recorder)
-    };
-    let outcome = match outcome {
-        Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),
-        outcome => outcome,
     };
     let status = if variational {
         status(stats, &state, outcome)?

@@ -215,7 +215,7 @@ fn sharpened(stats: &mut dyn Statistics, state: &mut State, good: &mut State) ->
 }
 
 /// One Newton step to the mode, in full: from where the mode was found there is no telling by the likelihood whether it rises.
-pub(super) fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     let (m, mu) = (state.len(), state.mu.clone());
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
@@ -295,17 +295,13 @@ pub(super) fn solve(
 /// everything is smooth through zero: `1/alpha - dx/alpha` is the same step to first order. One that would pass zero
 /// stops short of it.
 fn moved(alpha: f64, s: f64, dx: f64) -> f64 {
-    bounded(stepped(alpha, s, dx), s)
-}
-
-/// [`moved`] without its bounds.
-pub(super) fn stepped(alpha: f64, s: f64, dx: f64) -> f64 {
     const MOST_GROWTH: f64 = 10.0;
-    if alpha < s {
+    let next = if alpha < s {
         alpha * dx.clamp(-LONGEST, LONGEST).exp()
     } else {
         alpha / (1.0 - dx).max(1.0 / MOST_GROWTH)
-    }
+    };
+    bounded(next, s)
 }
 
 /// Goes along Newton's direction as far as brings R closer to zero, with so many lengths tried, each half the last;

@@ -31,7 +31,6 @@ mod row_sums;
 mod rows;
 mod scaled;
 mod screen;
-mod skew;
 mod softmax;
 mod softmax_sums;
 mod subset;
@@ -54,7 +53,6 @@ pub use row_major::RowMajorDesign;
 pub use row_sums::{Among, RowSums};
 pub use scaled::Scaled;
 pub use screen::{Glance, Screen};
-use skew::by_drifts;
 pub(crate) use subset::Subset;
 pub use sufficient::SufficientStatistics;
 pub use summary::Summary;
@@ -169,23 +167,6 @@ pub trait Statistics {
     /// # Errors
     /// As [`Statistics::deviance`].
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>>;
-
-    /// Dictionary-wide, right after [`Statistics::sweep`] at the same `mu`: how the log determinant of a Hessian answers
-    /// to moves of the linear predictor along each function. With T = `Phi_A` F, F being the m x m `factor` of a covariance
-    /// F F^T, it is `sum_n skew_n |T_n|^2 phi_ni` for every i; where a row has several linear predictors, the third
-    /// derivative of its log-likelihood, negated, applied to `T_nj, T_nj` and the function, summed over j. Nothing is
-    /// promised of functions in `active`.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn skew_projections(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        factor: &DMatrix<f64>,
-    ) -> Result<Vec<f64>> {
-        by_drifts(self, active, mu, factor)
-    }
 
     /// Dictionary-wide: one pass that brings the Gram columns of `wanted`, diagonal and gradient of all K.
     ///
