@@ -133,8 +133,6 @@ class Settings:
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: Whether the classes of a softmax share the alpha of each function.
-    share_alpha: bool
     #: What is tried after the sequential scheme, and the seed of its restarts.
     search: Search
     seed: int
@@ -185,8 +183,6 @@ class Problem:
     log_evidence: float
     #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
     variational: bool = False
-    #: Whether the classes of a softmax share the alpha of each function.
-    share_alpha: bool = False
     #: Whether the certificate looks at exchanges too.
     exchanges: bool = False
     #: What the log evidence has beside that of the weights, where these are known precisions.

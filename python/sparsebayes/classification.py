@@ -267,10 +267,6 @@ class RVC(KernelClasses, _Classification):
         Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
         posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
         from its peak.
-    share_alpha : bool, default=False
-        Of ``multi_class="softmax"``: whether a function has one prior precision for its weights in all
-        classes, so that it serves all of them or none. Only with ``scheme="sequential"`` and a flat
-        ``alpha_prior``. Two classes are one logit with one precision either way.
     candidates : int or array-like of shape (n_candidates, n_features), optional
         Centres of the kernel functions in the dictionary. None: every training row. An int: that many
         training rows, or all where there are no more, spread over the inputs by k-means++ (distinct rows of
@@ -324,8 +320,7 @@ class RVC(KernelClasses, _Classification):
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
         not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
-        model with :math:`\alpha / 2`, and that is what is published.) With ``share_alpha=True`` all columns
-        are equal.
+        model with :math:`\alpha / 2`, and that is what is published.)
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
@@ -467,7 +462,6 @@ class RVC(KernelClasses, _Classification):
         extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
-        share_alpha: bool = False,
         candidates: Candidates = None,
         generate: bool = False,
         random_state: int | np.random.RandomState | None = None,
@@ -490,7 +484,6 @@ class RVC(KernelClasses, _Classification):
         self.extra_basis = extra_basis
         self.scheme = scheme
         self.alpha_prior = alpha_prior
-        self.share_alpha = share_alpha
         self.candidates = candidates
         self.generate = generate
         self.random_state = random_state
@@ -516,8 +509,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         Whether the model has a constant function, the intercept. The columns are then centred by their
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
-    tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, memory_limit, checkpoint, random_state, search, tol, max_iter, n_jobs,
+    verbose, callback
         As for `RVC`.
 
     Attributes
@@ -567,7 +560,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         multi_class: str = "ovr",
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
-        share_alpha: bool = False,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -582,7 +574,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.multi_class = multi_class
         self.scheme = scheme
         self.alpha_prior = alpha_prior
-        self.share_alpha = share_alpha
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
         self.random_state = random_state

@@ -34,8 +34,8 @@ _BLOCK = 512
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
-    Several outputs of a regression share their precisions, as do the classes of a softmax with
-    ``share_alpha=True``: there changes and gains are those of a function with all its weights.
+    Several outputs of a regression share their precisions: there changes and gains are those of a function
+    with all its weights.
 
     Attributes
     ----------
@@ -106,8 +106,8 @@ def certificate(
         The standard deviations of the targets, if the fit had them.
     exchanges : bool, optional
         Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
-        other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own,
-        ``share_alpha=True`` and variational models have no such number.
+        other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own
+        and variational models have no such number.
 
     Returns
     -------
@@ -213,19 +213,11 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         "none": 0.0,
     }
     active, prior = problem.active, problem.alpha_prior
-    if problem.share_alpha:
-        # Made of the parts of this module, which is why it cannot be imported above.
-        from ._certify_shared import shared_conditions
-
-        max_change, max_gain = shared_conditions(SoftmaxRows.of(problem, Phi, t, w), fit, Q)
-    else:
-        gaussian = problem.likelihood == "gaussian"
-        inside = _factors_inside(fit, problem.alpha) if gaussian else (S[active], Q[active])
-        max_change = _max_log_alpha_change(*inside, problem.alpha, prior)
-        max_gain = _max_gain(np.delete(S, active), np.delete(Q, active), problem)
+    gaussian = problem.likelihood == "gaussian"
+    inside = _factors_inside(fit, problem.alpha) if gaussian else (S[active], Q[active])
     return Certificate(
-        max_log_alpha_change=max_change,
-        max_gain_outside=max_gain,
+        max_log_alpha_change=_max_log_alpha_change(*inside, problem.alpha, prior),
+        max_gain_outside=_max_gain(np.delete(S, active), np.delete(Q, active), problem),
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence
@@ -246,7 +238,7 @@ def _exchanges(
 ) -> float | None:
     """Return the largest gain of an exchange, None if that is not wanted or there is no such thing."""
     wanted = problem.exchanges if asked is None else asked
-    if not wanted or problem.share_alpha or problem.variational:
+    if not wanted or problem.variational:
         return None
     # Made of the parts of this module, which is why it cannot be imported above.
     from ._certify_exchange import max_gain_exchange

@@ -45,22 +45,6 @@ fn settings_out_of_range_are_refused() {
         ),
         (
             Settings {
-                share_alpha: true,
-                scheme: Scheme::Em,
-                ..good
-            },
-            "share_alpha",
-        ),
-        (
-            Settings {
-                share_alpha: true,
-                alpha_prior: [0.0, 1.0],
-                ..good
-            },
-            "share_alpha",
-        ),
-        (
-            Settings {
                 search: Search::Exchange,
                 scheme: Scheme::MacKay,
                 ..good

@@ -90,7 +90,6 @@ pub(crate) struct Problem {
     #[serde(with = "bits")]
     pub(crate) tol: Vec<f64>,
     pub(crate) max_iter: usize,
-    pub(crate) share_alpha: bool,
     /// The watcher ends the fit at this step; 0: never.
     #[serde(default)]
     pub(crate) stop_after: usize,
@@ -129,7 +128,6 @@ impl Problem {
             scheme: schemes[usize::from(self.scheme) % 4],
             alpha_prior: [prior(0), prior(1)],
             noise_prior: [prior(2), prior(3)],
-            share_alpha: self.share_alpha,
             search: self.search,
             seed: self.seed,
         }

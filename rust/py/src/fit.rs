@@ -106,7 +106,6 @@ pub(crate) fn rules(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
 ) -> PyResult<Rules> {
@@ -117,7 +116,6 @@ pub(crate) fn rules(
         scheme: self::scheme(scheme)?,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search: self::search(search)?,
         seed,
     }
@@ -186,7 +184,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -204,7 +202,6 @@ pub(crate) fn fit_dense(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
     n_threads: Option<usize>,
@@ -218,7 +215,6 @@ pub(crate) fn fit_dense(
         scheme,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
         seed,
     )?;
@@ -237,7 +233,7 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, start=None, n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], search="greedy", seed=0, start=None, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -260,7 +256,6 @@ pub(crate) fn fit_kernel(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
     start: Option<Start>,
@@ -275,7 +270,6 @@ pub(crate) fn fit_kernel(
         scheme,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
         seed,
     )?;

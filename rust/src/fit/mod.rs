@@ -34,13 +34,10 @@ mod sequential;
 mod settings;
 mod settled;
 mod shared;
-mod shared_candidates;
-mod shared_classes;
 mod stand_ins;
 mod state;
 mod stationary;
 mod swap;
-mod together;
 mod top_down;
 mod trials;
 mod variational;
@@ -181,9 +178,6 @@ fn one_by_one(
             sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?
         };
         return exchange::go_on(found, stats, state, priors, limits, recorder);
-    }
-    if rules.share_alpha && stats.n_predictors() > 1 {
-        return shared_classes::maximise(stats, state, rules, recorder);
     }
     let found = if let Some(start) = start {
         warm::maximise(start, stats, state, priors, limits, recorder)?

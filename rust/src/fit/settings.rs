@@ -28,8 +28,6 @@ pub struct Settings {
     pub alpha_prior: [f64; 2],
     /// Shape c and rate d of the Gamma prior of beta.
     pub noise_prior: [f64; 2],
-    /// One alpha for each basis function, whatever the class; of no effect where rows have one linear predictor.
-    pub share_alpha: bool,
     /// What is tried once the sequential scheme has come to an optimum.
     pub search: Search,
     /// Seed of the restarts of these.
@@ -71,7 +69,6 @@ impl Default for Settings {
             scheme: Scheme::Sequential,
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
-            share_alpha: false,
             search: Search::Greedy,
             seed: 0,
         }
@@ -108,25 +105,14 @@ impl Settings {
                         infinite precisions; got a rate of 0";
             return Err(Error::Invalid { what: what.into() });
         }
-        check_sharing(&self)?;
         check_search(&self)?;
         Ok(Rules { settings: self })
     }
 }
 
-fn check_sharing(settings: &Settings) -> Result<()> {
-    let flat = settings.alpha_prior.iter().all(|&v| v == 0.0);
-    if settings.share_alpha && (settings.scheme != Scheme::Sequential || !flat) {
-        let what = "share_alpha needs the sequential scheme and a flat alpha_prior";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
 fn check_search(settings: &Settings) -> Result<()> {
-    let sequential = settings.scheme == Scheme::Sequential && !settings.share_alpha;
-    if settings.search != Search::Greedy && !sequential {
-        let what = "search other than 'greedy' needs the sequential scheme, and no share_alpha";
+    if settings.search != Search::Greedy && settings.scheme != Scheme::Sequential {
+        let what = "search other than 'greedy' needs the sequential scheme";
         return Err(Error::Invalid { what: what.into() });
     }
     Ok(())

@@ -174,16 +174,6 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
 
-    /// Dictionary-wide, right after [`Statistics::sweep`] at the same `mu`: for every two predictors c < d, in the order
-    /// (0, 1), (0, 2), ..., (1, 2), ..., phi_i^T `W_cd` phi_i of each basis function i. What several classes that share an
-    /// alpha need beside [`Sweep::diag`]; nothing where a row has one linear predictor.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
-        Ok(Vec::new())
-    }
-
     /// Shows `see` these statistics and those of one row in `share`, spread evenly over all of them, as if these were all
     /// there are. Not if that makes fewer than `least` rows, and a provider need not at all.
     ///

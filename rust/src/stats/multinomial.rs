@@ -311,18 +311,6 @@ impl Statistics for Multinomial<'_> {
         })
     }
 
-    fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
-        let pairs = (0..self.n_classes).flat_map(|c| (c + 1..self.n_classes).map(move |d| (c, d)));
-        let mut weights = Vec::new();
-        for (c, d) in pairs.clone() {
-            let both = self.rows.p(c).iter().zip(self.rows.weighted(d));
-            weights.extend(both.map(|(p, w)| -p * w));
-        }
-        let sums = self.pass((&weights, pairs.count()), &[])?;
-        let twice = |squares: &Vec<f64>| self.scaled(&self.scaled(squares));
-        Ok(sums.diag.iter().map(twice).collect())
-    }
-
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
@@ -455,16 +443,6 @@ mod tests {
                 for (column, &j) in sweep.gram.iter().zip(active) {
                     let b = all.len() - 1 - j;
                     assert!((column[i] - gram[(a, b)]).abs() < 1e-12);
-                }
-            }
-            let between = stats.between_predictors().unwrap();
-            let pairs = [(0, 1), (0, 2), (1, 2)];
-            assert_eq!(between.len(), pairs.len());
-            for (products, (c, d)) in between.iter().zip(pairs) {
-                for (i, product) in products.iter().enumerate() {
-                    let (a, b) = (c * K + i, d * K + i);
-                    let expected = gram[(all.len() - 1 - a, all.len() - 1 - b)];
-                    assert!((product - expected).abs() < 1e-12);
                 }
             }
         }
