@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
-	bench-friedman1 bench-widths bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-widths bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
@@ -176,9 +176,6 @@ bench-widths: install ## Learned widths on real tables; SPARSEBAYES_DATA names t
 
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
-
-bench-laplace: install ## The Laplace evidence itself beside the classic fixed point; SPARSEBAYES_DATA as above
-	$(BIN)/python benches/python/bench_laplace.py
 
 bench-dask: install ## What a second worker brings to a Dask cluster on this machine
 	$(BIN)/python benches/python/bench_dask.py

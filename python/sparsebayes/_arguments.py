@@ -11,7 +11,7 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from ._types import Laplace, Likelihood, Scheme, Settings
+from ._types import Likelihood, Scheme, Settings
 
 #: What Python and NumPy take for numbers; spans of time are integers to NumPy.
 NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
@@ -112,19 +112,16 @@ def check_settings(estimator: Any) -> Settings:
     # Late, as this knows scikit-learn.
     from ._search import check_search, seed_for
 
-    scheme, alpha_prior = _scheme(estimator.scheme), _alpha_prior(estimator.alpha_prior)
-    share_alpha = _share_alpha(estimator, scheme, alpha_prior)
-    search = check_search(estimator, scheme, share_alpha=share_alpha)
+    scheme = _scheme(estimator.scheme)
+    search = check_search(estimator, scheme)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
         scheme=scheme,
-        laplace=_laplace(estimator, scheme),
-        alpha_prior=alpha_prior,
+        alpha_prior=_alpha_prior(estimator.alpha_prior),
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
-        share_alpha=share_alpha,
         search=search,
         seed=seed_for(estimator, search),
         n_threads=check_n_jobs(estimator.n_jobs),
@@ -184,39 +181,6 @@ def learning_argument(estimator: Any) -> str:
     if is_learned(gamma):
         return f"gamma={gamma!r}"
     return "optimize_kernel=True" if optimize_kernel else ""
-
-
-def _share_alpha(estimator: Any, scheme: Scheme, alpha_prior: tuple[float, float]) -> bool:
-    share = check_flag("share_alpha", getattr(estimator, "share_alpha", False))
-    if not share:
-        return False
-    remedies = {
-        "multi_class='softmax'": str(estimator.multi_class) == "softmax",
-        "scheme='sequential'": scheme == "sequential",
-        "alpha_prior=(0, 0)": alpha_prior == (0.0, 0.0),
-        "given kernel parameters (optimize_kernel=False, gamma a number, 'scale' or 'auto')": (
-            not learning_argument(estimator)
-        ),
-    }
-    missing = [remedy for remedy, given in remedies.items() if not given]
-    if missing:
-        raise ValueError(f"share_alpha=True needs {' and '.join(missing)}; or set share_alpha=False")
-    return True
-
-
-def _laplace(estimator: Any, scheme: Scheme) -> Laplace:
-    value = getattr(estimator, "laplace", "classic")
-    if not isinstance(value, str) or value not in get_args(Laplace):
-        raise ValueError(f"laplace must be 'classic' or 'exact', got {value!r}")
-    remedies = {
-        "likelihood='poisson'": getattr(estimator, "likelihood", "poisson") == "poisson",
-        "scheme 'sequential', 'mackay' or 'em'": scheme != "variational",
-        "share_alpha=False": not getattr(estimator, "share_alpha", False),
-    }
-    missing = [remedy for remedy, given in remedies.items() if not given]
-    if value == "exact" and missing:
-        raise ValueError(f"laplace='exact' needs {' and '.join(missing)}; or set laplace='classic'")
-    return cast(Laplace, value)
 
 
 def _scheme(value: object) -> Scheme:

@@ -310,8 +310,6 @@ class SparseBayesEstimator(Trainable):
         self._variational = settings.scheme == "variational"
         self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
         self._y_variance = None
-        self._laplace_is_exact = settings.laplace == "exact"
-        self._shares_alpha = settings.share_alpha and likelihood == "multinomial"
         self._publish_record(posteriors)
         self._publish_posteriors(posteriors, layout)
         self._offset = offset
@@ -497,9 +495,7 @@ class SparseBayesEstimator(Trainable):
                 noise_prior=(shape, rate * variance),
                 variational=getattr(self, "_variational", False),
                 log_evidence=evidence,
-                share_alpha=self._shares_alpha,
                 exchanges=getattr(self, "search", "greedy") != "greedy",
-                exact=getattr(self, "_laplace_is_exact", False),
                 log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
             )
 

@@ -21,7 +21,6 @@ _SIZES: Final[tuple[int, int, int, int, int] | None] = None
 def are_due(n_basis: int, likelihood: Likelihood, settings: Settings) -> bool:
     """Tell whether a fit is to go in blocks."""
     plain = settings.scheme == "sequential" and settings.search == "greedy"
-    plain = plain and settings.laplace == "classic"
     possible = plain and likelihood in ("gaussian", "bernoulli")
     return possible and n_basis > _MOST_WHOLE
 

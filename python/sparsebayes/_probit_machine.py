@@ -110,7 +110,7 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         tol = check_real("tol", self.tol, positive=True)
         max_iter = check_integer("max_iter", self.max_iter, least=1)
         n_threads = check_n_jobs(self.n_jobs)
-        search = check_search(self, "sequential", share_alpha=False)
+        search = check_search(self, "sequential")
         training = check_training(self, X, y, sample_weight, labels=True)
         self.classes_ = learn_classes(training.y)
         composite, layout = self._composite(training, n_threads)

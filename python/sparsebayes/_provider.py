@@ -201,7 +201,7 @@ class PyStatistics(ABC):
         active : ndarray of shape (m,), int
         mu : ndarray of shape (m,)
         sigma : ndarray of shape (m, m)
-            Covariance of the weights; or, for ``laplace="exact"``, another matrix, which is not symmetric.
+            Covariance of the weights; where the fit centres columns another matrix, which is not symmetric.
 
         Returns
         -------

@@ -11,15 +11,13 @@ from ._types import Scheme, Search
 from ._validation import naming
 
 
-def check_search(estimator: Any, scheme: Scheme, *, share_alpha: bool) -> Search:
+def check_search(estimator: Any, scheme: Scheme) -> Search:
     """Return ``search``; ValueError if it is none, or the other arguments have no such thing."""
     search = getattr(estimator, "search", "greedy")
     if not isinstance(search, str) or search not in get_args(Search):
         raise ValueError(f"search must be 'greedy', 'exchange' or 'thorough', got {search!r}")
-    if search != "greedy" and (scheme != "sequential" or share_alpha):
-        raise ValueError(
-            f"search={search!r} needs scheme='sequential' and share_alpha=False; or take search='greedy'"
-        )
+    if search != "greedy" and scheme != "sequential":
+        raise ValueError(f"search={search!r} needs scheme='sequential'; or take search='greedy'")
     return cast(Search, search)
 
 

@@ -18,7 +18,6 @@ IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
 Search: TypeAlias = Literal["greedy", "exchange", "thorough"]
-Laplace: TypeAlias = Literal["classic", "exact"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
@@ -131,13 +130,9 @@ class Settings:
     tol: float
     max_iter: int
     scheme: Scheme
-    #: Whether the Laplace evidence is maximised with its curvature held, or itself.
-    laplace: Laplace
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: Whether the classes of a softmax share the alpha of each function.
-    share_alpha: bool
     #: What is tried after the sequential scheme, and the seed of its restarts.
     search: Search
     seed: int
@@ -158,9 +153,6 @@ class Settings:
         """Return the keywords of a fit of one target."""
         keywords = dict(vars(self))
         del keywords["noise_variances"]
-        if self.laplace == "classic":
-            # Not all fits know of another.
-            del keywords["laplace"]
         return keywords
 
 
@@ -191,12 +183,8 @@ class Problem:
     log_evidence: float
     #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
     variational: bool = False
-    #: Whether the classes of a softmax share the alpha of each function.
-    share_alpha: bool = False
     #: Whether the certificate looks at exchanges too.
     exchanges: bool = False
-    #: Whether the fit maximised the Laplace evidence itself.
-    exact: bool = False
     #: What the log evidence has beside that of the weights, where these are known precisions.
     log_evidence_of_weights: float = 0.0
 

@@ -23,7 +23,6 @@ from ._types import (
     FloatArray,
     IntArray,
     KernelSpec,
-    Laplace,
     Likelihood,
     Scheme,
     Search,
@@ -267,10 +266,6 @@ class RVC(KernelClasses, _Classification):
         Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
         posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
         from its peak.
-    share_alpha : bool, default=False
-        Of ``multi_class="softmax"``: whether a function has one prior precision for its weights in all
-        classes, so that it serves all of them or none. Only with ``scheme="sequential"`` and a flat
-        ``alpha_prior``. Two classes are one logit with one precision either way.
     candidates : int or array-like of shape (n_candidates, n_features), optional
         Centres of the kernel functions in the dictionary. None: every training row. An int: that many
         training rows, or all where there are no more, spread over the inputs by k-means++ (distinct rows of
@@ -293,11 +288,6 @@ class RVC(KernelClasses, _Classification):
         at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
         approximation, without restarts. A few exchanges are tried anyway where there are at most 20
         functions.
-    laplace : {"classic", "exact"}, default="classic"
-        What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
-        counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation
-        itself, whose weights move with the mode: an evidence no lower, and higher by hundredths of a nat as a
-        rule. Not with ``scheme="variational"`` or ``share_alpha=True``. See Notes.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -322,8 +312,7 @@ class RVC(KernelClasses, _Classification):
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
         not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
-        model with :math:`\alpha / 2`, and that is what is published.) With ``share_alpha=True`` all columns
-        are equal.
+        model with :math:`\alpha / 2`, and that is what is published.)
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
@@ -373,14 +362,9 @@ class RVC(KernelClasses, _Classification):
 
     Notes
     -----
-    What is certified at the end is the classic fixed point, which treats the weights B of the Laplace
-    approximation as constants in :math:`\alpha`; it is close to, and not exactly, a stationary point of the
-    approximation itself. ``laplace="exact"`` goes on to one, along the gradient through the mode; functions
-    that should leave or enter by that gradient do so where the evidence, computed anew, does not fall, and it
-    is that gradient which ``inspection.certificate`` certifies then. (With an ``alpha_prior`` it is the log
-    posterior that does not fall.) A higher evidence need not predict better: where the kernel is so narrow
-    that nearly every row could be explained, predictors and weights grow until the approximation means
-    nothing, and with it the gain. Such a fit is never made in blocks.
+    A fit ends at a fixed point of the updates (Tipping & Faul 2003, section 2.2), which treat the weights B
+    of the Laplace approximation as constants in :math:`\alpha`. The fixed point is close to a stationary
+    point of the approximation, but not equal to one.
 
     With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
     process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
@@ -458,13 +442,11 @@ class RVC(KernelClasses, _Classification):
         extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
-        share_alpha: bool = False,
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -481,13 +463,11 @@ class RVC(KernelClasses, _Classification):
         self.extra_basis = extra_basis
         self.scheme = scheme
         self.alpha_prior = alpha_prior
-        self.share_alpha = share_alpha
         self.candidates = candidates
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -507,8 +487,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         Whether the model has a constant function, the intercept. The columns are then centred by their
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, random_state, search, laplace, tol,
-    max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, memory_limit, random_state, search, tol, max_iter, n_jobs, verbose,
+    callback
         As for `RVC`.
 
     Attributes
@@ -558,11 +538,9 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         multi_class: str = "ovr",
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
-        share_alpha: bool = False,
         memory_limit: int | str | None = None,
         random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -573,11 +551,9 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.multi_class = multi_class
         self.scheme = scheme
         self.alpha_prior = alpha_prior
-        self.share_alpha = share_alpha
         self.memory_limit = memory_limit
         self.random_state = random_state
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

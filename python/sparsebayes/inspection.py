@@ -14,7 +14,6 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
 
-from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
 from ._figures import last_step, plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
@@ -35,8 +34,8 @@ _BLOCK = 512
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
-    Several outputs of a regression share their precisions, as do the classes of a softmax with
-    ``share_alpha=True``: there changes and gains are those of a function with all its weights.
+    Several outputs of a regression share their precisions: there changes and gains are those of a function
+    with all its weights.
 
     Attributes
     ----------
@@ -67,10 +66,6 @@ class Certificate:
         where it is below 1e-3 with a Gaussian likelihood, and for `MRVM1` in the evidence of its auxiliary
         targets. With others an exchange that seems to gain may have been tried, and lost when the mode was
         found anew.
-    max_log_alpha_gradient : float or None
-        After a fit with ``laplace="exact"`` the largest size of the derivative of the Laplace evidence in the
-        log of a precision in the model, the motion of the mode and of its curvature included; None after
-        others.
     """
 
     max_log_alpha_change: float
@@ -81,7 +76,6 @@ class Certificate:
     n_active: int
     n_basis: int
     max_gain_exchange: float | None = None
-    max_log_alpha_gradient: float | None = None
 
 
 def certificate(
@@ -112,8 +106,8 @@ def certificate(
         The standard deviations of the targets, if the fit had them.
     exchanges : bool, optional
         Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
-        other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own,
-        ``share_alpha=True`` and variational models have no such number.
+        other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own
+        and variational models have no such number.
 
     Returns
     -------
@@ -131,9 +125,7 @@ def certificate(
     For likelihoods other than the Gaussian what is certified is the fixed point of the classic algorithm: a
     maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
     2.2), whose working weights B are taken for constants. They do depend on the precisions, through the mode,
-    so that this is close to a stationary point of the Laplace approximation itself, but not quite one. With
-    ``laplace="exact"`` such a stationary point is what was looked for, and what is certified: conditions and
-    gains are those of the whole slope, to first order in the motion of the mode.
+    so that this is close to a stationary point of the Laplace approximation itself, but not quite one.
 
     After ``scheme="variational"`` a fixed point of the updates of Bishop & Tipping (2000) is certified, with
     q(w) and the bounds of Jaakkola & Jordan (2000) found anew. Gains are gains of the lower bound.
@@ -174,13 +166,7 @@ def certificate(
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
         max_gain_exchange=max(gains, default=None),
-        max_log_alpha_gradient=_worst([fit.max_log_alpha_gradient for fit in fits]),
     )
-
-
-def _worst(values: list[float | None]) -> float | None:
-    given = [value for value in values if value is not None]
-    return max(given) if given else None
 
 
 @dataclass(frozen=True)
@@ -227,24 +213,11 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         "none": 0.0,
     }
     active, prior = problem.active, problem.alpha_prior
-    gradient = None
-    if problem.exact:
-        U = answers(problem, Phi, t, w, fit.mean)
-        gradient = largest_gradient(S[active], Q[active], U[active], problem.alpha, prior)
-        Q = whole_slope(Q, U)
-    if problem.share_alpha:
-        # Made of the parts of this module, which is why it cannot be imported above.
-        from ._certify_shared import shared_conditions
-
-        max_change, max_gain = shared_conditions(SoftmaxRows.of(problem, Phi, t, w), fit, Q)
-    else:
-        gaussian = problem.likelihood == "gaussian"
-        inside = _factors_inside(fit, problem.alpha) if gaussian else (S[active], Q[active])
-        max_change = _max_log_alpha_change(*inside, problem.alpha, prior)
-        max_gain = _max_gain(np.delete(S, active), np.delete(Q, active), problem)
+    gaussian = problem.likelihood == "gaussian"
+    inside = _factors_inside(fit, problem.alpha) if gaussian else (S[active], Q[active])
     return Certificate(
-        max_log_alpha_change=max_change,
-        max_gain_outside=max_gain,
+        max_log_alpha_change=_max_log_alpha_change(*inside, problem.alpha, prior),
+        max_gain_outside=_max_gain(np.delete(S, active), np.delete(Q, active), problem),
         log_beta_residual=change[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence
@@ -253,7 +226,6 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
         max_gain_exchange=_exchanges(problem, exchanges, fit, (S, Q), (Phi, t, w)),
-        max_log_alpha_gradient=gradient,
     )
 
 
@@ -266,7 +238,7 @@ def _exchanges(
 ) -> float | None:
     """Return the largest gain of an exchange, None if that is not wanted or there is no such thing."""
     wanted = problem.exchanges if asked is None else asked
-    if not wanted or problem.share_alpha or problem.variational:
+    if not wanted or problem.variational:
         return None
     # Made of the parts of this module, which is why it cannot be imported above.
     from ._certify_exchange import max_gain_exchange

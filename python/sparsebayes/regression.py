@@ -23,7 +23,6 @@ from ._types import (
     ExtraBasis,
     FloatArray,
     KernelSpec,
-    Laplace,
     Likelihood,
     Scheme,
     Search,
@@ -487,14 +486,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         Only with a Gaussian likelihood.
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level in place of one each.
-    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, random_state, search
-        As for `RVR`.
-    laplace : {"classic", "exact"}, default="classic"
-        Only with a Poisson likelihood. What is maximised: the evidence of the problem linearised at the
-        posterior mode, its working weights counting as constants (Tipping & Faul 2003, section 2.2); or, from
-        there on, the Laplace approximation itself, whose weights move with the mode, for an evidence no
-        lower. Not with ``scheme="variational"``. As for `RVC`.
-    tol, max_iter, n_jobs, verbose, callback
+    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, random_state, search, tol, max_iter, n_jobs,
+    verbose, callback
         As for `RVR`.
 
     Attributes
@@ -503,8 +496,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         Functions in the model, ascending: the column of X, and -1 for the bias.
     alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
         As for `RVR`. With a Poisson likelihood the log evidence is its Laplace approximation (Tipping 2001),
-        and the end is a fixed point of its classic updates, which treat the working weights as constants, or
-        with ``laplace="exact"`` a stationary point of the approximation itself.
+        and the end is a fixed point of its updates, which treat the working weights as constants.
     beta_, noise_variance_ : float
         Noise precision and its inverse; not with a Poisson likelihood.
     coef_ : ndarray of shape (n_features,)
@@ -565,7 +557,6 @@ class SparseBayesRegressor(Streaming, _Regression):
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -583,7 +574,6 @@ class SparseBayesRegressor(Streaming, _Regression):
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -207,64 +207,6 @@ fn a_softmax_of_two_classes_is_the_bernoulli_model() {
     }
 }
 
-/// One alpha for both classes leaves the difference of their weights a prior variance of 2 / alpha, and nothing else counts.
-#[test]
-fn a_softmax_of_two_classes_with_one_alpha_is_the_bernoulli_model() {
-    for seed in 0..6 {
-        let problem = labels(80, 12, seed);
-        let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
-        let settings = Settings::default();
-        let (one, _) = fit_design(&design, Likelihood::Bernoulli, &problem.t, None, settings);
-        let two = fit_shared(&design, &problem.t);
-        assert!((two.log_evidence - one.log_evidence).abs() < 1e-6);
-        let m = one.active.len();
-        assert_eq!(two.active[..m], one.active);
-        for (j, mu) in one.mu.iter().enumerate() {
-            assert!((two.mu[m + j] - 0.5 * mu).abs() < 1e-4);
-            assert!((two.alpha[j] / one.alpha[j] - 2.0).abs() < 1e-4);
-        }
-    }
-}
-
-#[test]
-fn functions_with_one_alpha_serve_all_classes_alike() {
-    for seed in 0..6 {
-        let (problem, mut random) = (columns(120, 15, seed), Uniform(seed + 7));
-        let class = |t: &f64| match t + 0.6 * random.next().unwrap() {
-            v if v < -0.7 => 2.0,
-            v if v < 0.4 => 0.0,
-            v if v < 1.1 => 3.0,
-            _ => 1.0,
-        };
-        let target: Vec<f64> = problem.t.iter().map(class).collect();
-        let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
-        let model = fit_shared(&design, &target);
-        let m = model.active.len() / 4;
-        assert!(m > 0 && model.active.len() == 4 * m);
-        for j in 0..m {
-            let weights = (0..4).map(|c| model.mu[c * m + j]);
-            assert!(weights.sum::<f64>().abs() < 1e-8);
-            for c in 0..4 {
-                assert_eq!(model.active[c * m + j], c * problem.k + model.active[j]);
-                assert_eq!(model.alpha[c * m + j].to_bits(), model.alpha[j].to_bits());
-            }
-        }
-    }
-}
-
-/// Fits classes that share the alpha of each function; in debug builds every gain promised is held against the one achieved.
-fn fit_shared(design: &DenseDesign<'_>, target: &[f64]) -> Posterior {
-    let settings = Settings {
-        share_alpha: true,
-        ..Settings::default()
-    };
-    let mut stats = Multinomial::new(design, target, None).unwrap();
-    let go_on = &mut |_: &_| ControlFlow::Continue(());
-    let posterior = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
-    assert_eq!(posterior.status, Status::Converged);
-    posterior
-}
-
 /// Sums of these rows of a row-major matrix.
 fn sums_of(
     phi: &[f64],

@@ -1,8 +1,8 @@
 //! What cannot be fitted is refused, with a word on what to do.
 
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Laplace, Likelihood, Multinomial, Noise,
-    Observations, Scheme, Search, Settings, Statistics, fit,
+    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Multinomial, Noise, Observations, Scheme,
+    Search, Settings, Statistics, fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -45,22 +45,6 @@ fn settings_out_of_range_are_refused() {
         ),
         (
             Settings {
-                share_alpha: true,
-                scheme: Scheme::Em,
-                ..good
-            },
-            "share_alpha",
-        ),
-        (
-            Settings {
-                share_alpha: true,
-                alpha_prior: [0.0, 1.0],
-                ..good
-            },
-            "share_alpha",
-        ),
-        (
-            Settings {
                 search: Search::Exchange,
                 scheme: Scheme::MacKay,
                 ..good
@@ -69,25 +53,6 @@ fn settings_out_of_range_are_refused() {
         ),
     ] {
         assert!(bad.check().err().unwrap().to_string().contains(word));
-    }
-}
-
-#[test]
-fn an_exact_laplace_evidence_has_its_conditions() {
-    let exact = Settings {
-        laplace: Laplace::Exact,
-        ..Settings::default()
-    };
-    let variational = Settings {
-        scheme: Scheme::Variational,
-        ..exact
-    };
-    let shared = Settings {
-        share_alpha: true,
-        ..exact
-    };
-    for bad in [variational, shared] {
-        assert!(bad.check().err().unwrap().to_string().contains("laplace"));
     }
 }
 

@@ -277,9 +277,7 @@ ARGUMENTS = {
     ),
     "checkpoint": ([None], []),  # the tests add paths
     "search": (["greedy", "greedy", "exchange", "thorough"], ["all"]),
-    "laplace": (["classic", "classic", "exact"], ["approximate"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
-    "share_alpha": ([False, False, True], [2, "yes"]),
     "likelihood": (["gaussian", "gaussian", "poisson"], ["bernoulli", "multinomial"]),
     "convergence": (["conv1", "conv2", "convA", "convN"], ["conv3"]),
     "min_iter_factor": ([1, 0.5, 2.0], [1e300, 1e-300, 1e9]),

@@ -254,12 +254,10 @@ def test_a_search_is_refused_where_there_is_none(settings):
         SparseBayesRegressor(search="exchange", **settings).fit(X, y)
 
 
-def test_a_search_is_refused_for_several_outputs_and_shared_precisions():
+def test_a_search_is_refused_for_several_outputs():
     X, y = columns(30, 5)
     with pytest.raises(ValueError, match="search must be 'greedy' where y has several columns"):
         SparseBayesRegressor(fit_intercept=False, search="exchange").fit(X, np.column_stack([y, -y]))
-    with pytest.raises(ValueError, match="share_alpha=False"):
-        RVC(multi_class="softmax", share_alpha=True, search="thorough").fit(X, np.arange(30) % 3)
 
 
 def test_restarts_are_those_of_the_random_state():

@@ -45,15 +45,10 @@ CLASSIFIERS = {
     "RVC-mackay": RVC(scheme="mackay"),
     "RVC-exchange": RVC(search="exchange"),
     "RVC-thorough": RVC(search="thorough", random_state=0),
-    "RVC-exact": RVC(laplace="exact"),
     "SparseBayesClassifier": SparseBayesClassifier(fit_intercept=True),
     "SparseBayesClassifier-exchange": SparseBayesClassifier(fit_intercept=True, search="exchange"),
     "SparseBayesClassifier-thorough": SparseBayesClassifier(
         fit_intercept=True, search="thorough", random_state=0
-    ),
-    "SparseBayesClassifier-exact": SparseBayesClassifier(fit_intercept=True, laplace="exact"),
-    "SparseBayesClassifier-exact-exchange": SparseBayesClassifier(
-        fit_intercept=True, laplace="exact", search="exchange"
     ),
     "MRVM1": MRVM1(),
     "MRVM2": MRVM2(),
@@ -70,7 +65,6 @@ LIMITS = {
     "max_gain_outside": 1e-6,
     "log_beta_residual": 1e-5,
     "max_gain_exchange": 1e-3,
-    "max_log_alpha_gradient": 1e-5,
 }
 
 

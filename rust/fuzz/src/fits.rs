@@ -1,8 +1,8 @@
 //! Fits of arbitrary problems: a model in finite numbers, or a reason.
 
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Laplace, Likelihood, Multinomial,
-    Observations, OutputObservations, Part, Result, RowMajorDesign, Rules, Scaled, Scheme, Search,
+    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Multinomial, Observations,
+    OutputObservations, Part, Result, RowMajorDesign, Rules, Scaled, Scheme, Search,
     SufficientStatistics, Summary, fit, fit_outputs,
 };
 
@@ -53,17 +53,12 @@ impl Target for Fits {
             (_, Way::Blocks { .. }) => return "blocks",
             _ => {}
         }
-        let exact = problem.laplace == Laplace::Exact;
         let settings = problem.settings();
-        match (settings.search, exact) {
-            _ if settings.scheme != Scheme::Sequential && exact => "full basis, exact",
+        match settings.search {
             _ if settings.scheme != Scheme::Sequential => "full basis",
-            (Search::Greedy, false) => "greedy",
-            (Search::Greedy, true) => "greedy, exact",
-            (Search::Exchange, false) => "exchange",
-            (Search::Exchange, true) => "exchange, exact",
-            (Search::Thorough, false) => "thorough",
-            (Search::Thorough, true) => "thorough, exact",
+            Search::Greedy => "greedy",
+            Search::Exchange => "exchange",
+            Search::Thorough => "thorough",
         }
     }
 

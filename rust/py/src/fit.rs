@@ -3,8 +3,8 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
-    Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme,
-    Search, Settings, fit,
+    Design, Error, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme, Search,
+    Settings, fit,
 };
 
 use crate::arrays::{BasisValues, vector};
@@ -90,10 +90,8 @@ pub(crate) fn rules(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
 ) -> PyResult<Rules> {
@@ -102,10 +100,8 @@ pub(crate) fn rules(
         tol,
         max_iter,
         scheme: self::scheme(scheme)?,
-        laplace: self::laplace(laplace)?,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search: self::search(search)?,
         seed,
     }
@@ -146,16 +142,6 @@ fn search(name: &str) -> PyResult<Search> {
     }
 }
 
-fn laplace(name: &str) -> PyResult<Laplace> {
-    match name {
-        "classic" => Ok(Laplace::Classic),
-        "exact" => Ok(Laplace::Exact),
-        _ => Err(invalid(format!(
-            "laplace must be 'classic' or 'exact', got {name:?}"
-        ))),
-    }
-}
-
 fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
         "gaussian" => Ok(Kind::Of(Likelihood::Gaussian)),
@@ -183,8 +169,8 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
+    search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -200,10 +186,8 @@ pub(crate) fn fit_dense(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
     n_threads: Option<usize>,
@@ -215,10 +199,8 @@ pub(crate) fn fit_dense(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
         seed,
     )?;
@@ -235,8 +217,8 @@ pub(crate) fn fit_dense(
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
+    noise_prior=[0.0, 0.0], search="greedy", seed=0, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -257,10 +239,8 @@ pub(crate) fn fit_kernel(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
     n_threads: Option<usize>,
@@ -272,10 +252,8 @@ pub(crate) fn fit_kernel(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
         seed,
     )?;

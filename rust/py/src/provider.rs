@@ -275,7 +275,7 @@ fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
 /// `sparsebayes.providers.PyStatistics`. Its last `n_centred` columns are centred, after a constant function in column 0.
 #[pyfunction]
 #[pyo3(signature = (provider, *, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-    laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy",
+    alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy",
     seed=0, n_threads=None, callback=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
@@ -286,10 +286,8 @@ pub(crate) fn fit_provider(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
     seed: u64,
     n_threads: Option<usize>,
@@ -300,10 +298,8 @@ pub(crate) fn fit_provider(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
         seed,
     )?;

@@ -20,7 +20,7 @@ use super::mode::find_mode;
 use super::prior::Priors;
 use super::record::{Halt, Recorder, Watch};
 use super::sequential::{self, Start};
-use super::settings::{Blocks, Laplace, Rules, Scheme, Search};
+use super::settings::{Blocks, Rules, Scheme, Search};
 use super::state::State;
 use super::{Setting, Status, laplace};
 use crate::model::Posterior;
@@ -74,11 +74,10 @@ pub fn fit_in_blocks(
     keep: &mut Keep<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<Posterior> {
-    let classic = rules.scheme == Scheme::Sequential && rules.laplace == Laplace::Classic;
-    let plain = classic && rules.search == Search::Greedy;
+    let plain = rules.scheme == Scheme::Sequential && rules.search == Search::Greedy;
     if !plain || stats.n_predictors() > 1 {
-        let what = "a fit in blocks takes scheme='sequential', search='greedy', laplace='classic' and one linear \
-                    predictor";
+        let what =
+            "a fit in blocks takes scheme='sequential', search='greedy' and one linear predictor";
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;

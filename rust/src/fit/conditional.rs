@@ -10,8 +10,8 @@ use super::state::State;
 ///
 /// `overlap` is phi_i^T C^-1 phi_j among the members (S on its diagonal), `q` is phi_i^T C^-1 t.
 pub(super) struct Conditional {
-    pub(super) overlap: DMatrix<f64>,
-    pub(super) q: Vec<f64>,
+    overlap: DMatrix<f64>,
+    q: Vec<f64>,
     open: Vec<bool>,
 }
 
@@ -66,13 +66,8 @@ impl Conditional {
         let Some(alpha) = factors.optimal_alpha() else {
             return;
         };
-        self.let_in(c, alpha, factors.s, factors.q);
-    }
-
-    /// Takes the share of member `c`, which enters with this alpha, out of the others.
-    pub(super) fn let_in(&mut self, c: usize, alpha: f64, s: f64, q: f64) {
-        let variance = 1.0 / (alpha + s);
-        let mean = variance * q;
+        let variance = 1.0 / (alpha + factors.s);
+        let mean = variance * factors.q;
         let column = self.overlap.column(c).clone_owned();
         self.overlap.ger(-variance, &column, &column, 1.0);
         for (q, overlap) in self.q.iter_mut().zip(column.iter()) {

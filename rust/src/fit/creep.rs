@@ -22,13 +22,13 @@ pub(super) fn creep(
     const ROUNDS: usize = 150;
     const FIRST: f64 = 0.5;
     find_mode(stats, state)?;
-    let mut steps = vec![(FIRST, 0.0); state.n_alphas()];
+    let mut steps = vec![(FIRST, 0.0); state.len()];
     for round in 0..ROUNDS {
         let here = Residual::of(state);
         if here.distance(state) <= near || here.is_rounding(state) {
             return Ok(round > 0);
         }
-        let mut alphas = Vec::with_capacity(state.n_alphas());
+        let mut alphas = Vec::with_capacity(state.len());
         for (k, ((step, last), &r)) in steps.iter_mut().zip(&here.values).enumerate() {
             *step = if *last * r < 0.0 {
                 *step * 0.5
@@ -36,9 +36,8 @@ pub(super) fn creep(
                 (*step * 1.3).min(LONGEST)
             };
             *last = r;
-            let from = state.together(k);
             let way = if r == 0.0 { 0.0 } else { step.copysign(r) };
-            alphas.push(bounded(from.alpha * way.exp(), from.s));
+            alphas.push(bounded(state.alpha[k] * way.exp(), state.sparsity(k)));
         }
         state.set_alphas(&alphas)?;
         find_mode(stats, state)?;

@@ -217,11 +217,6 @@ impl Dictionary {
         self.gram[&j][i]
     }
 
-    /// phi_i^T of the working residual at the last pass.
-    pub(super) fn gradient_of(&self, i: usize) -> f64 {
-        self.gradient[i]
-    }
-
     /// Whether each function is a candidate: outside the model and not a zero column.
     pub(super) fn outside(&self, state: &State) -> Vec<bool> {
         let mut outside: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();

@@ -195,7 +195,7 @@ fn look(
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.
-pub(super) fn settle(
+fn settle(
     stats: &mut dyn Statistics,
     state: &mut State,
     tol: f64,

@@ -32,14 +32,14 @@ pub(super) fn leap_closer(
     let most = if here.norm() < NEAR {
         1
     } else {
-        at_the_cost_of_many(MOST_LEAPS, state.n_alphas(), 2)
+        at_the_cost_of_many(MOST_LEAPS, state.len(), 2)
     };
     let before = state.clone();
     for step in leaps(jacobian_here, here).take(most) {
-        let alphas: Vec<f64> = (0..before.n_alphas())
+        let alphas: Vec<f64> = (0..before.len())
             .map(|k| {
-                let from = before.together(k);
-                bounded(from.alpha / (1.0 - step[k]).max(0.0), from.s)
+                let alpha = before.alpha[k] / (1.0 - step[k]).max(0.0);
+                bounded(alpha, before.sparsity(k))
             })
             .collect();
         if state.set_alphas(&alphas).is_ok() {

@@ -10,7 +10,6 @@ mod conditional;
 mod creep;
 mod damping;
 mod dictionary;
-mod exact;
 mod exchange;
 mod fixed_point;
 mod inner;
@@ -34,13 +33,10 @@ mod sequential;
 mod settings;
 mod settled;
 mod shared;
-mod shared_candidates;
-mod shared_classes;
 mod stand_ins;
 mod state;
 mod stationary;
 mod swap;
-mod together;
 mod top_down;
 mod trials;
 mod variational;
@@ -49,7 +45,7 @@ pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
 pub use outputs::{Ascent, Exchange, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
-pub use settings::{Blocks, Laplace, Noise, Rules, Scheme, Search, Settings};
+pub use settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use joint::NoiseRange;
 use prior::{Gamma, Priors};
@@ -104,11 +100,6 @@ impl Status {
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let gaussian = stats.is_linear();
-    let exact = rules.laplace == Laplace::Exact;
-    if exact && gaussian {
-        return Err(exact::no_laplace());
-    }
     let mut state = Setting::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
@@ -128,10 +119,6 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     } else {
         let limits = (rules, range);
         one_by_one(stats, &mut state, &priors, limits, &mut recorder)
-    };
-    let outcome = match outcome {
-        Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),
-        outcome => outcome,
     };
     let status = if variational {
         status(stats, &state, outcome)?
@@ -160,9 +147,6 @@ fn one_by_one(
     if stats.is_linear() {
         let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
         return exchange::go_on(found, stats, state, priors, limits, recorder);
-    }
-    if rules.share_alpha && stats.n_predictors() > 1 {
-        return shared_classes::maximise(stats, state, rules, recorder);
     }
     let found = laplace::maximise(stats, state, priors, rules, recorder)?;
     exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)

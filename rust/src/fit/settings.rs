@@ -24,14 +24,10 @@ pub struct Settings {
     pub max_iter: usize,
     /// How the precisions are found.
     pub scheme: Scheme,
-    /// Which stationary point of the Laplace approximation is looked for; the Gaussian likelihood has no such choice.
-    pub laplace: Laplace,
     /// Shape a and rate b of the Gamma prior of each alpha; zeros: uniform in ln alpha.
     pub alpha_prior: [f64; 2],
     /// Shape c and rate d of the Gamma prior of beta.
     pub noise_prior: [f64; 2],
-    /// One alpha for each basis function, whatever the class; of no effect where rows have one linear predictor.
-    pub share_alpha: bool,
     /// What is tried once the sequential scheme has come to an optimum.
     pub search: Search,
     /// Seed of the restarts of these.
@@ -64,17 +60,6 @@ pub enum Search {
     Thorough,
 }
 
-/// What a fit of a likelihood that is not Gaussian maximises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Laplace {
-    /// The evidence of the problem linearised at the mode, whose working weights count as constants: Tipping & Faul (2003),
-    /// section 2.2.
-    #[default]
-    Classic,
-    /// From there on the Laplace evidence itself, whose working weights move with the mode.
-    Exact,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -82,10 +67,8 @@ impl Default for Settings {
             tol: 1e-6,
             max_iter: 100_000,
             scheme: Scheme::Sequential,
-            laplace: Laplace::Classic,
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
-            share_alpha: false,
             search: Search::Greedy,
             seed: 0,
         }
@@ -122,35 +105,14 @@ impl Settings {
                         infinite precisions; got a rate of 0";
             return Err(Error::Invalid { what: what.into() });
         }
-        check_sharing(&self)?;
         check_search(&self)?;
-        check_laplace(&self)?;
         Ok(Rules { settings: self })
     }
 }
 
-fn check_sharing(settings: &Settings) -> Result<()> {
-    let flat = settings.alpha_prior.iter().all(|&v| v == 0.0);
-    if settings.share_alpha && (settings.scheme != Scheme::Sequential || !flat) {
-        let what = "share_alpha needs the sequential scheme and a flat alpha_prior";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
 fn check_search(settings: &Settings) -> Result<()> {
-    let sequential = settings.scheme == Scheme::Sequential && !settings.share_alpha;
-    if settings.search != Search::Greedy && !sequential {
-        let what = "search other than 'greedy' needs the sequential scheme, and no share_alpha";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
-fn check_laplace(settings: &Settings) -> Result<()> {
-    let exact = settings.laplace == Laplace::Exact;
-    if exact && (settings.scheme == Scheme::Variational || settings.share_alpha) {
-        let what = "laplace='exact' needs a scheme other than 'variational', and no share_alpha";
+    if settings.search != Search::Greedy && settings.scheme != Scheme::Sequential {
+        let what = "search other than 'greedy' needs the sequential scheme";
         return Err(Error::Invalid { what: what.into() });
     }
     Ok(())

@@ -1,10 +1,9 @@
 //! The active set and its posterior.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DMatrix;
 
 use super::action::{ALPHA_FLOOR, Factors, LEAST_DETERMINED};
 use super::prior::{Gamma, Priors};
@@ -30,8 +29,6 @@ use crate::stats::Statistics;
 pub(crate) struct State {
     pub(crate) active: Vec<usize>,
     pub(crate) alpha: Vec<f64>,
-    /// How many neighbours have the same alpha: see `together.rs`.
-    pub(super) sharing: usize,
     /// The prior of each alpha.
     pub(super) priors: Vec<Gamma>,
     pub(crate) beta: f64,
@@ -73,7 +70,6 @@ impl Clone for State {
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
-            sharing: self.sharing,
             priors: self.priors.clone(),
             beta: self.beta,
             noise_prior: self.noise_prior,
@@ -98,7 +94,6 @@ impl State {
         Self {
             active: Vec::new(),
             alpha: Vec::new(),
-            sharing: 1,
             priors: Vec::new(),
             beta,
             noise_prior,
@@ -170,6 +165,11 @@ impl State {
         self.project(&self.as_entrant(k)).1.left_out(alpha)
     }
 
+    /// [`State::factors`] s, not less than the least positive number.
+    pub(super) fn sparsity(&self, k: usize) -> f64 {
+        self.factors(k).s.max(f64::MIN_POSITIVE)
+    }
+
     /// Active function `k` as one that is about to enter. Its projection says what S and Q are with it in the model.
     fn as_entrant(&self, k: usize) -> Entrant<'_> {
         Entrant {
@@ -179,17 +179,6 @@ impl State {
             gradient: self.gradient[k],
             prior: self.priors[k],
         }
-    }
-
-    /// `Phi^T C^-1 Phi` and `Phi^T C^-1 t` of active functions: equations (24) and (25) for several at once.
-    pub(super) fn totals(&self, these: Range<usize>) -> (DMatrix<f64>, DVector<f64>) {
-        let (first, n) = (these.start, these.len());
-        let projected: Vec<_> = these.map(|k| self.project(&self.as_entrant(k))).collect();
-        let sparsity = DMatrix::from_fn(n, n, |i, j| {
-            let product = self.beta * self.gram[(first + i, first + j)];
-            product - dot(&projected[i].0, &projected[j].0)
-        });
-        (sparsity, DVector::from_fn(n, |k, _| projected[k].1.q))
     }
 
     /// Where the function is that costs least to take out; none in an empty model.
@@ -409,6 +398,11 @@ impl State {
         axpy(-c * mean, &self.work, &mut self.offset);
     }
 
+    /// Sets all alphas at once and recomputes.
+    pub(super) fn set_alphas(&mut self, alpha: &[f64]) -> Result<()> {
+        self.set_hyperparameters(alpha, self.beta)
+    }
+
     /// Sets all hyperparameters at once and recomputes.
     pub(super) fn set_hyperparameters(&mut self, alpha: &[f64], beta: f64) -> Result<()> {
         self.alpha.copy_from_slice(alpha);
@@ -488,7 +482,7 @@ impl Recorded for State {
     }
 
     fn n_active(&self) -> usize {
-        self.n_alphas()
+        self.len()
     }
 
     fn noise_precision(&self) -> f64 {

@@ -8,8 +8,6 @@
 //! * d Sigma_jj / d x_k = -alpha_k Sigma_jk^2 + alpha_k mu_k D_jk, the second part because B moves with the mode;
 //!   D is [`Statistics::variance_drift`].
 //!
-//! Where functions share an alpha, gamma_j, mu_j^2 and their derivatives are sums over those that do.
-//!
 //! A Gamma prior of shape a and rate b makes it `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
 //!
 //! As alpha_j grows without bound R_j tends to ln(s / q^2), which vanishes only on the border of relevance: unlike the
@@ -23,7 +21,6 @@ use super::leap::leap_closer;
 use super::mode::find_mode;
 use super::record::{Action, Halt, Recorder};
 use super::state::State;
-use super::together::Together;
 use crate::stats::{Statistics, check_flag};
 use crate::{Error, Result};
 
@@ -60,14 +57,10 @@ impl Residual {
             held: Vec::new(),
             leaving: Vec::new(),
         };
-        for k in 0..state.n_alphas() {
-            let Together {
-                alpha,
-                s,
-                gamma,
-                mu,
-            } = state.together(k);
-            let prior = state.priors[k * state.sharing];
+        for k in 0..state.len() {
+            let (alpha, factors, prior) = (state.alpha[k], state.factors(k), state.priors[k]);
+            let s = factors.s.max(f64::MIN_POSITIVE);
+            let (gamma, mu) = (s / (alpha + s), mean_size(state, k));
             let value = if prior.is_flat() {
                 gamma.ln() - 2.0 * mu.ln() - alpha.ln()
             } else {
@@ -77,7 +70,10 @@ impl Residual {
             let held = value < 0.0 && alpha <= ALPHA_FLOOR;
             this.values.push(if held { 0.0 } else { value });
             this.held.push(held);
-            this.leaving.push(departed || state.better_without(k));
+            // Under a prior a stationary point may be worth less than nothing.
+            let worthless =
+                !prior.is_flat() && alpha >= factors.s && factors.optimal_alpha().is_none();
+            this.leaving.push(departed || worthless);
         }
         this
     }
@@ -112,7 +108,7 @@ impl Residual {
     /// Largest |change in ln alpha| that re-estimation would make to a function that stays.
     pub(super) fn distance(&self, state: &State) -> f64 {
         self.positions()
-            .map(|k| state.change_of(k))
+            .map(|k| state.factors(k).change_from(state.alpha[k]))
             .fold(0.0, f64::max)
     }
 
@@ -196,11 +192,8 @@ fn sharpened(stats: &mut dyn Statistics, state: &mut State, good: &mut State) ->
         let Some(direction) = solve(&jacobian, &here.values, &here.staying(), 0.0) else {
             break;
         };
-        let alphas: Vec<f64> = (0..state.n_alphas())
-            .map(|k| {
-                let Together { alpha, s, .. } = state.together(k);
-                moved(alpha, s, direction[k])
-            })
+        let alphas: Vec<f64> = (0..state.len())
+            .map(|k| moved(state.alpha[k], state.sparsity(k), direction[k]))
             .collect();
         state.set_alphas(&alphas)?;
         step_to_mode(stats, state)?;
@@ -215,7 +208,7 @@ fn sharpened(stats: &mut dyn Statistics, state: &mut State, good: &mut State) ->
 }
 
 /// One Newton step to the mode, in full: from where the mode was found there is no telling by the likelihood whether it rises.
-pub(super) fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     let (m, mu) = (state.len(), state.mu.clone());
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
@@ -230,36 +223,39 @@ fn remove(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     for k in (0..marked.len()).rev().filter(|&k| marked[k]) {
-        let j = state.active[state.members(k).start];
-        let gain = state.gain_of_leaving(k);
-        state.delete_together(k);
+        let j = state.active[k];
+        let gain = state.factors(k).gain_of_deleting(state.alpha[k]);
+        state.delete(k);
         recorder.step(Action::Delete(j), Some(gain), state)?;
     }
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)
 }
 
-/// dR / dx of all alphas; where functions share one, its share of each is added up.
+/// |mu_k|, not less than the least positive number.
+fn mean_size(state: &State, k: usize) -> f64 {
+    state.mu[k].abs().max(f64::MIN_POSITIVE)
+}
+
+/// dR / dx.
 pub(super) fn jacobian(stats: &mut dyn Statistics, state: &State) -> Result<DMatrix<f64>> {
     let drift = stats.variance_drift(&state.active, &state.sigma)?;
-    let (mu, sigma, n) = (&state.mu, &state.sigma, state.n_alphas());
-    let of_each: Vec<Together> = (0..n).map(|k| state.together(k)).collect();
-    Ok(DMatrix::from_fn(n, n, |a, b| {
-        let (here, there) = (&of_each[a], &of_each[b]);
-        let (mut d_variance, mut own, mut d_mu) = (0.0, 0.0, 0.0);
-        for j in state.members(a) {
-            for k in state.members(b) {
-                d_variance += there.alpha * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
-                // Along the vector of means.
-                d_mu -= mu[j] / here.mu * there.alpha * mu[k] * sigma[(j, k)];
-            }
-            own += if a == b { sigma[(j, j)] } else { 0.0 };
-        }
-        let prior = state.priors[a * state.sharing];
-        let d_ln_gamma = -here.alpha * (own + d_variance) / (here.gamma + 2.0 * prior.shape);
-        // d ln(mu^2 + 2 b) = 2 mu d mu / (mu^2 + 2 b)
-        let d_ln_square = 2.0 * d_mu / (here.mu + 2.0 * prior.rate / here.mu);
-        d_ln_gamma - d_ln_square - if a == b { 1.0 } else { 0.0 }
+    let (alpha, mu, sigma, m) = (&state.alpha, &state.mu, &state.sigma, state.len());
+    // Free of the cancellation in 1 - alpha Sigma.
+    let gamma_of = |k: usize| {
+        let s = state.sparsity(k);
+        s / (alpha[k] + s)
+    };
+    let gamma: Vec<f64> = (0..m).map(gamma_of).collect();
+    Ok(DMatrix::from_fn(m, m, |j, k| {
+        let (size, prior) = (mean_size(state, j), state.priors[j]);
+        let own = if j == k { sigma[(j, j)] } else { 0.0 };
+        let d_variance = alpha[k] * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
+        let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma[j] + 2.0 * prior.shape);
+        // d ln(mu^2 + 2 b) = 2 |mu| d |mu| / (mu^2 + 2 b)
+        let d_size = -mu[j] / size * alpha[k] * mu[k] * sigma[(j, k)];
+        let d_ln_square = 2.0 * d_size / (size + 2.0 * prior.rate / size);
+        d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 }
     }))
 }
 
@@ -295,17 +291,13 @@ pub(super) fn solve(
 /// everything is smooth through zero: `1/alpha - dx/alpha` is the same step to first order. One that would pass zero
 /// stops short of it.
 fn moved(alpha: f64, s: f64, dx: f64) -> f64 {
-    bounded(stepped(alpha, s, dx), s)
-}
-
-/// [`moved`] without its bounds.
-pub(super) fn stepped(alpha: f64, s: f64, dx: f64) -> f64 {
     const MOST_GROWTH: f64 = 10.0;
-    if alpha < s {
+    let next = if alpha < s {
         alpha * dx.clamp(-LONGEST, LONGEST).exp()
     } else {
         alpha / (1.0 - dx).max(1.0 / MOST_GROWTH)
-    }
+    };
+    bounded(next, s)
 }
 
 /// Goes along Newton's direction as far as brings R closer to zero, with so many lengths tried, each half the last;
@@ -321,12 +313,11 @@ pub(super) fn advance(
         return Ok(false);
     };
     let before = state.clone();
-    let from: Vec<Together> = (0..before.n_alphas()).map(|k| before.together(k)).collect();
+    let sparsities: Vec<f64> = (0..before.len()).map(|k| before.sparsity(k)).collect();
     let mut length = 1.0;
     for _ in 0..lengths {
-        let pairs = from.iter().zip(&direction);
-        let alphas: Vec<f64> = pairs
-            .map(|(t, d)| moved(t.alpha, t.s, length * d))
+        let alphas: Vec<f64> = (0..before.len())
+            .map(|k| moved(before.alpha[k], sparsities[k], length * direction[k]))
             .collect();
         if state.set_alphas(&alphas).is_ok() {
             find_mode(stats, state)?;
@@ -340,4 +331,58 @@ pub(super) fn advance(
     // The provider's weights belong to the last mode tried; bring them back.
     find_mode(stats, state)?;
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::prior::{Gamma, Priors};
+    use super::*;
+    use crate::stats::{DenseDesign, Multinomial};
+
+    const N: usize = 60;
+    const K: usize = 4;
+    const CLASSES: usize = 3;
+
+    fn wave(i: usize, frequency: f64) -> f64 {
+        (frequency * (i as f64 + 0.5)).sin()
+    }
+
+    /// A column of four for each of three classes, and one more, at the mode that belongs to these alphas.
+    fn at(stats: &mut Multinomial<'_>, alphas: &[f64]) -> State {
+        let deviance = stats.deviance(&[], &[]).unwrap();
+        let mut state = State::empty(1.0, Gamma::FLAT, deviance, 0.0);
+        state.fill(&[0, K + 2, 2 * K + 3, 3], 1.0, &Priors::default(), None);
+        find_mode(stats, &mut state).unwrap();
+        state.set_alphas(alphas).unwrap();
+        find_mode(stats, &mut state).unwrap();
+        state
+    }
+
+    #[test]
+    fn the_jacobian_is_how_the_residual_answers_to_ln_alpha() {
+        let values = (0..N * K).map(|i| wave(i, 0.37) + 0.3 * wave(i * i, 0.11));
+        let design = DenseDesign::new(values.collect::<Vec<f64>>(), N, K).unwrap();
+        let target: Vec<f64> = (0..N).map(|i| ((i * i + i / 7) % CLASSES) as f64).collect();
+        let mut stats = Multinomial::new(&design, &target, None).unwrap();
+        let alphas = [0.5, 2.0, 8.0, 1.0];
+        let state = at(&mut stats, &alphas);
+        let expected = jacobian(&mut stats, &state).unwrap();
+        let h: f64 = 1e-4;
+        for b in 0..alphas.len() {
+            let mut moved = |factor: f64| {
+                let mut there = alphas;
+                there[b] *= factor;
+                Residual::of(&at(&mut stats, &there)).values
+            };
+            let (up, down) = (moved(h.exp()), moved((-h).exp()));
+            for a in 0..alphas.len() {
+                let slope = (up[a] - down[a]) / (2.0 * h);
+                assert!(
+                    (expected[(a, b)] - slope).abs() < 1e-5 * (1.0 + slope.abs()),
+                    "{a} {b}: {} {slope}",
+                    expected[(a, b)]
+                );
+            }
+        }
+    }
 }

@@ -31,7 +31,6 @@ mod row_sums;
 mod rows;
 mod scaled;
 mod screen;
-mod skew;
 mod softmax;
 mod softmax_sums;
 mod subset;
@@ -54,7 +53,6 @@ pub use row_major::RowMajorDesign;
 pub use row_sums::{Among, RowSums};
 pub use scaled::Scaled;
 pub use screen::{Glance, Screen};
-use skew::by_drifts;
 pub(crate) use subset::Subset;
 pub use sufficient::SufficientStatistics;
 pub use summary::Summary;
@@ -170,38 +168,11 @@ pub trait Statistics {
     /// As [`Statistics::deviance`].
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>>;
 
-    /// Dictionary-wide, right after [`Statistics::sweep`] at the same `mu`: how the log determinant of a Hessian answers
-    /// to moves of the linear predictor along each function. With T = `Phi_A` F, F being the m x m `factor` of a covariance
-    /// F F^T, it is `sum_n skew_n |T_n|^2 phi_ni` for every i; where a row has several linear predictors, the third
-    /// derivative of its log-likelihood, negated, applied to `T_nj, T_nj` and the function, summed over j. Nothing is
-    /// promised of functions in `active`.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn skew_projections(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        factor: &DMatrix<f64>,
-    ) -> Result<Vec<f64>> {
-        by_drifts(self, active, mu, factor)
-    }
-
     /// Dictionary-wide: one pass that brings the Gram columns of `wanted`, diagonal and gradient of all K.
     ///
     /// # Errors
     /// As [`Statistics::deviance`].
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
-
-    /// Dictionary-wide, right after [`Statistics::sweep`] at the same `mu`: for every two predictors c < d, in the order
-    /// (0, 1), (0, 2), ..., (1, 2), ..., phi_i^T `W_cd` phi_i of each basis function i. What several classes that share an
-    /// alpha need beside [`Sweep::diag`]; nothing where a row has one linear predictor.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
-        Ok(Vec::new())
-    }
 
     /// Shows `see` these statistics and those of one row in `share`, spread evenly over all of them, as if these were all
     /// there are. Not if that makes fewer than `least` rows, and a provider need not at all.

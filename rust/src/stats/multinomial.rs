@@ -18,13 +18,12 @@ use super::columns::{Columns, columns_into, lengths};
 use super::design::Design;
 use super::observations::GRAM_ROWS;
 use super::rows::check_rows;
-use super::skew::row_squares;
 use super::softmax::{Rows, labels};
 use super::softmax_sums::Pass;
 use super::{Statistics, Sweep, check_flag};
 use crate::linalg::aligned::Aligned;
 use crate::linalg::blas::{axpy, column_dot};
-use crate::linalg::parallel::{map_pieces, pieces};
+use crate::linalg::parallel::pieces;
 use crate::linalg::product::{Tall, add_transpose_product};
 use crate::{Error, Result};
 
@@ -172,16 +171,16 @@ impl<'a> Multinomial<'a> {
         sums.iter().zip(&self.norms).map(unit).collect()
     }
 
-    /// `T_ck - E T_k` of some rows for each class c, an N x m matrix: T = `Phi_A` F, and the mean E is under p.
-    fn moves(&self, rows: &Range<usize>, factor: &DMatrix<f64>) -> Vec<DMatrix<f64>> {
+    /// `T_ck - E T_k` of some rows for each class c, an N x m matrix: T = `Phi_A` Sigma, and the mean E is under p.
+    fn moves(&self, rows: &Range<usize>, sigma: &DMatrix<f64>) -> Vec<DMatrix<f64>> {
         let (n, m, height) = (self.n(), self.groups.len(), rows.len());
-        let factor = factor.view((0, 0), (m, m));
+        let sigma = sigma.view((0, 0), (m, m));
         let moved = |c: usize| {
             let group = self.groups.of(c);
             let phi = DMatrix::from_fn(height, group.len(), |i, k| {
                 self.packed[(group.start + k) * n + rows.start + i]
             });
-            phi * factor.select_rows(&self.groups.places()[group])
+            phi * sigma.select_rows(&self.groups.places()[group])
         };
         let mut moves: Vec<DMatrix<f64>> = (0..self.n_classes).map(moved).collect();
         let mut mean = DMatrix::zeros(height, m);
@@ -282,39 +281,6 @@ impl Statistics for Multinomial<'_> {
         }))
     }
 
-    /// With the variance V_k of `T_ck` under p_n, the third derivatives applied to `T_nk` twice and to class c are
-    /// `w_n p_c ((T_ck - E T_k)^2 - V_k)`.
-    fn skew_projections(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        factor: &DMatrix<f64>,
-    ) -> Result<Vec<f64>> {
-        self.move_to(active, mu)?;
-        let (n, classes) = (self.n(), self.n_classes);
-        let parts = map_pieces(n, ROW_BLOCK, |rows| {
-            let moves = self.moves(&rows, factor);
-            let squares: Vec<Vec<f64>> = moves.iter().map(row_squares).collect();
-            let p = |c: usize, i: usize| self.rows.p(c)[rows.start + i];
-            let variance =
-                |i: usize| -> f64 { (0..classes).map(|c| p(c, i) * squares[c][i]).sum() };
-            let variances: Vec<f64> = (0..rows.len()).map(variance).collect();
-            let tilt = |c: usize| {
-                let w = &self.rows.weighted(c)[rows.clone()];
-                let of_row = |i: usize| w[i] * (squares[c][i] - variances[i]);
-                (0..rows.len()).map(of_row).collect::<Vec<f64>>()
-            };
-            (rows.clone(), (0..classes).map(tilt).collect::<Vec<_>>())
-        });
-        let mut right = vec![0.0; classes * n];
-        for (rows, part) in parts {
-            for (c, tilt) in part.iter().enumerate() {
-                right[c * n + rows.start..c * n + rows.end].copy_from_slice(tilt);
-            }
-        }
-        Ok(self.scaled(&self.pass((&[], 0), &right)?.products.concat()))
-    }
-
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         if active.is_empty()
             && wanted.is_empty()
@@ -343,18 +309,6 @@ impl Statistics for Multinomial<'_> {
             gram,
             deviance,
         })
-    }
-
-    fn between_predictors(&mut self) -> Result<Vec<Vec<f64>>> {
-        let pairs = (0..self.n_classes).flat_map(|c| (c + 1..self.n_classes).map(move |d| (c, d)));
-        let mut weights = Vec::new();
-        for (c, d) in pairs.clone() {
-            let both = self.rows.p(c).iter().zip(self.rows.weighted(d));
-            weights.extend(both.map(|(p, w)| -p * w));
-        }
-        let sums = self.pass((&weights, pairs.count()), &[])?;
-        let twice = |squares: &Vec<f64>| self.scaled(&self.scaled(squares));
-        Ok(sums.diag.iter().map(twice).collect())
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
@@ -489,16 +443,6 @@ mod tests {
                 for (column, &j) in sweep.gram.iter().zip(active) {
                     let b = all.len() - 1 - j;
                     assert!((column[i] - gram[(a, b)]).abs() < 1e-12);
-                }
-            }
-            let between = stats.between_predictors().unwrap();
-            let pairs = [(0, 1), (0, 2), (1, 2)];
-            assert_eq!(between.len(), pairs.len());
-            for (products, (c, d)) in between.iter().zip(pairs) {
-                for (i, product) in products.iter().enumerate() {
-                    let (a, b) = (c * K + i, d * K + i);
-                    let expected = gram[(all.len() - 1 - a, all.len() - 1 - b)];
-                    assert!((product - expected).abs() < 1e-12);
                 }
             }
         }

@@ -8,7 +8,6 @@ use nalgebra::DMatrix;
 use super::super::blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
 use super::super::bound::{no_bound, tightest};
 use super::super::columns::{column_into, columns_into_strips, unit_columns};
-use super::super::skew::tilts;
 use super::super::thinned::Thinned;
 use super::super::{Statistics, Sweep, completed};
 use super::{GRAM_ROWS, Observations};
@@ -111,28 +110,6 @@ impl Statistics for Observations<'_> {
             let (a, b) = (Tall::new(a, height, m), Tall::new(b, height, m));
             add_transpose_product(a, b, height, out, m);
         }))
-    }
-
-    fn skew_projections(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        factor: &DMatrix<f64>,
-    ) -> Result<Vec<f64>> {
-        self.move_to(active, mu)?;
-        let tilts = tilts(&self.packed, factor, &self.skew);
-        let sums = over_blocks(
-            &*self.design,
-            1,
-            || self.check_cancel(),
-            |block, _, products| {
-                for (c, product) in products.iter_mut().enumerate() {
-                    let column = block.values.column(c, block.rows.len());
-                    *product += column_dot(column, &tilts[block.rows.clone()]);
-                }
-            },
-        )?;
-        Ok(unit_columns(sums, &self.norms, true, 0.0).gradient)
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
