@@ -24,7 +24,6 @@ mod outputs;
 mod outside;
 mod pool;
 mod prior;
-mod prospects;
 mod range;
 mod ranking;
 mod record;
