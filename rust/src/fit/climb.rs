@@ -1,16 +1,14 @@
 //! Tipping & Faul's loop over a pool: the single change that gains most, again and again.
 //!
 //! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step ([`Outside`]), by the
-//! update formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache. Only where columns
-//! are nearly at right angles are S and Q left to wait for several additions: see [`abreast`].
+//! update formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache.
 
-use super::abreast;
 use super::inner::{self, Proposal};
 use super::joint::NoiseRange;
 use super::outside::{Outside, TIE};
 use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{COARSE_GAIN, Effort};
+use super::settings::Effort;
 use super::state::State;
 use super::swap;
 use crate::Error;
@@ -51,28 +49,12 @@ pub(super) fn climb_from(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     let rough = effort.tol.max(ROUGHLY);
-    let (mut tol, mut abreast) = (rough, pool.is_spread);
-    let mut is_priced = true;
+    let mut tol = rough;
     loop {
-        let mut step = effort.step;
-        if abreast {
-            // What is left is done to all at once, which takes the time of a few steps.
-            step = step.max(COARSE_GAIN);
-        } else {
-            step_greedily(pool, state, outside, effort, recorder)?;
-        }
+        step_greedily(pool, state, outside, effort, recorder)?;
         let before = state.clone();
-        match inner::converge(
-            &mut &*pool,
-            state,
-            noise,
-            Effort {
-                step,
-                tol,
-                ..effort
-            },
-            recorder,
-        ) {
+        let settling = Effort { tol, ..effort };
+        match inner::converge(&mut &*pool, state, noise, settling, recorder) {
             Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
                 pool.check_cancel()?;
                 // Rounding rules here: what comes next sees more than the pool, or says so.
@@ -81,21 +63,10 @@ pub(super) fn climb_from(
             }
             outcome => outcome?,
         };
-        if !is_priced || (&state.alpha, state.beta) != (&before.alpha, before.beta) {
+        if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
             outside.refresh(pool, state);
-            is_priced = true;
         }
-        let added = if abreast {
-            let Some(added) = abreast::add_all(pool, state, outside, effort, &before, recorder)?
-            else {
-                abreast = false;
-                continue;
-            };
-            is_priced = added == 0;
-            added
-        } else {
-            add_several(pool, state, outside, effort, recorder)?
-        };
+        let added = add_several(pool, state, outside, effort, recorder)?;
         if added == 0 && tol <= effort.tol {
             return Ok(());
         }

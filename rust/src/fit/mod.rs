@@ -1,6 +1,5 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
-mod abreast;
 mod action;
 mod beyond;
 mod blocks;

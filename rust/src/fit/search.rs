@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::abreast::ALIKE;
 use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
 use super::outside::Outside;
@@ -19,6 +18,9 @@ use super::settings::{FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, ST
 use super::state::State;
 use super::trials::{self, Budget};
 use crate::Error;
+
+/// Squared cosine of two columns from which one function can do part of what the other does.
+const SUBSTITUTE_COS2: f64 = 0.04;
 
 /// What a search begins with.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +44,7 @@ pub(super) fn search(
     most_trials: usize,
     opening: Opening,
 ) -> Result<bool, Halt> {
-    // Where no function could stand in for another, settling is all there would be to it, and whoever goes on from here does that.
-    let settles = opening == Opening::Settling && pool.is_spread;
-    if state.len() == 0 || settles {
+    if state.len() == 0 {
         return Ok(false);
     }
     let before = state.log_posterior();
@@ -220,7 +220,7 @@ impl Pool {
     fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
         let diagonal = self.gram.diagonal();
         let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
-        let is_like = |g: &f64, own: &f64| g * g > ALIKE * own * diagonal[j];
+        let is_like = |g: &f64, own: &f64| g * g > SUBSTITUTE_COS2 * own * diagonal[j];
         products.any(|(i, (g, own))| is_like(g, own) && !active.contains(&i))
     }
 
