@@ -38,7 +38,6 @@ mod shared_classes;
 mod stand_ins;
 mod state;
 mod stationary;
-mod swap;
 mod together;
 mod top_down;
 mod trials;
