@@ -102,35 +102,6 @@ impl Factors {
         }
     }
 
-    /// No less than [`Factors::gain_of_moving`], and cheaper: ln(1 + x) is at most x.
-    pub(super) fn most_gain_of_moving(self, old: f64, new: f64) -> f64 {
-        let Self { s, q, prior } = self;
-        if !prior.is_flat() {
-            return f64::INFINITY;
-        }
-        let both = (new + s) * (old + s);
-        0.5 * (new - old) * (s / (old * (new + s)) - q * q / both)
-    }
-
-    /// No less than [`Factors::most_gain_of_moving`] to its optimal alpha, of a function in the model with a flat prior, by the
-    /// posterior alone; infinite where the function may have to leave, or the posterior does not tell.
-    ///
-    /// With g = 1 - alpha Sigma = s Sigma and D = mu^2 - g Sigma, which has the sign of q^2 - s: the new alpha is g^2 / D, and
-    /// what that bound says comes to (g - alpha mu^2)^2 / (2 alpha mu^2 g).
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code
-    pub(super) fn most_gain_by_posterior(alpha: f64, variance: f64, mean: f64) -> f64 {
-        /// What is nearer to leaving is looked at more closely.
-        const CLEAR: f64 = 1e-6;
-        let g = 1.0 - alpha * variance;
-        let square = mean * mean;
-        let part = alpha * square;
-        let slope = g - part;
-        let stays = g >= LEAST_DETERMINED && square > (1.0 + CLEAR) * g * variance;
-        let most = slope * slope / (2.0 * part * g);
-        if stays { most } else { f64::INFINITY }
-    }
-
     /// -l(alpha): the gain of deleting. Positive exactly where the function does not belong.
     pub(super) fn gain_of_deleting(self, alpha: f64) -> f64 {
         let gain = 0.5 * ((self.s / alpha).ln_1p() - self.q * self.q / (alpha + self.s));
@@ -241,25 +212,8 @@ mod tests {
                 let f = Factors { s, q, prior };
                 let slack = 1e-9 * (1.0 + q * q + 1e3 * rate);
                 prop_assert!((f.gain_of_moving(old, new) - (l(f, new) - l(f, old))).abs() < slack);
-                prop_assert!(f.most_gain_of_moving(old, new) >= f.gain_of_moving(old, new) - 1e-12 * slack);
                 prop_assert!((f.gain_of_deleting(old) + l(f, old)).abs() < slack);
             }
-        }
-
-        #[test]
-        fn moves_of_little_gain_show_in_the_posterior(
-            ln_alpha in -7.0..7.0_f64, gamma in 0.001..0.999_f64, ratio in 0.0..3.0_f64, ln_least in -15.0..3.0_f64,
-        ) {
-            let (alpha, least) = (ln_alpha.exp(), ln_least.exp());
-            let variance = (1.0 - gamma) / alpha;
-            // At a ratio of 1 alpha is where it would be; below the square root of 1 - gamma the function should leave.
-            let mean = ratio * (gamma / alpha).sqrt();
-            let f = Factors::from_posterior(alpha, variance, mean, Gamma::FLAT);
-            let little = Factors::most_gain_by_posterior(alpha, variance, mean) < least;
-            let most = f.optimal_alpha().map_or(f64::INFINITY, |new| f.most_gain_of_moving(alpha, new));
-            prop_assert!(!little || most < least * (1.0 + 1e-6));
-            let clear = mean * mean > 1.01 * gamma * variance;
-            prop_assert!(little || !clear || most > least * (1.0 - 1e-6));
         }
 
         #[test]

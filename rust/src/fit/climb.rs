@@ -1,18 +1,15 @@
 //! Tipping & Faul's loop over a pool: the single change that gains most, again and again.
 //!
 //! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step ([`Outside`]), by the
-//! update formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache. Only where columns
-//! are nearly at right angles are S and Q left to wait for several additions: see [`abreast`].
+//! update formulae of its appendix. On a [`Pool`] a step costs (members x active functions), all of it in the cache.
 
-use super::abreast;
 use super::inner::{self, Proposal};
 use super::joint::NoiseRange;
 use super::outside::{Outside, TIE};
 use super::pool::Pool;
 use super::record::{Action, Halt, Recorder};
-use super::settings::{COARSE_GAIN, Effort};
+use super::settings::Effort;
 use super::state::State;
-use super::swap;
 use crate::Error;
 
 /// Functions that come in together once single steps are over, and the part of the first one's gain that is the least of the others':
@@ -20,11 +17,8 @@ use crate::Error;
 const TOGETHER: usize = 32;
 const LEAST_SHARE: f64 = 0.03;
 
-/// Squared cosine of functions that want the same.
-const ALL_BUT_THE_SAME: f64 = 0.999_999;
-
-/// An addition that gains less than this is often the first step of an exchange, see [`swap`].
-const NEXT_TO_NOTHING: f64 = 0.01;
+/// Squared cosine of two columns from which the functions are duplicates.
+const DUPLICATE_COS2: f64 = 0.999_999;
 
 /// How close to their maxima hyperparameters are before functions come in together. What is left of the way they go with these.
 const ROUGHLY: f64 = 0.1;
@@ -51,28 +45,12 @@ pub(super) fn climb_from(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Halt> {
     let rough = effort.tol.max(ROUGHLY);
-    let (mut tol, mut abreast) = (rough, pool.is_spread);
-    let mut is_priced = true;
+    let mut tol = rough;
     loop {
-        let mut step = effort.step;
-        if abreast {
-            // What is left is done to all at once, which takes the time of a few steps.
-            step = step.max(COARSE_GAIN);
-        } else {
-            step_greedily(pool, state, outside, effort, recorder)?;
-        }
+        step_greedily(pool, state, outside, effort, recorder)?;
         let before = state.clone();
-        match inner::converge(
-            &mut &*pool,
-            state,
-            noise,
-            Effort {
-                step,
-                tol,
-                ..effort
-            },
-            recorder,
-        ) {
+        let settling = Effort { tol, ..effort };
+        match inner::converge(&mut &*pool, state, noise, settling, recorder) {
             Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
                 pool.check_cancel()?;
                 // Rounding rules here: what comes next sees more than the pool, or says so.
@@ -81,21 +59,10 @@ pub(super) fn climb_from(
             }
             outcome => outcome?,
         };
-        if !is_priced || (&state.alpha, state.beta) != (&before.alpha, before.beta) {
+        if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
             outside.refresh(pool, state);
-            is_priced = true;
         }
-        let added = if abreast {
-            let Some(added) = abreast::add_all(pool, state, outside, effort, &before, recorder)?
-            else {
-                abreast = false;
-                continue;
-            };
-            is_priced = added == 0;
-            added
-        } else {
-            add_several(pool, state, outside, effort, recorder)?
-        };
+        let added = add_several(pool, state, outside, effort, recorder)?;
         if added == 0 && tol <= effort.tol {
             return Ok(());
         }
@@ -176,24 +143,21 @@ fn add_several(
         let Some((i, gain)) = outside.best_addition(state, least) else {
             return Ok(added);
         };
-        // What its like has left to gain it shows once that is settled.
-        if added > 0 && pool.has_like(i, &state.active, ALL_BUT_THE_SAME) {
+        // A duplicate of an active function may gain nothing any more once that one has converged.
+        if added > 0 && pool.has_duplicate(i, &state.active) {
             return Ok(added);
         }
         least = least.max(LEAST_SHARE * gain);
-        if gain < NEXT_TO_NOTHING && swap::instead_of_adding(outside, pool, state, i, recorder)? {
-            continue;
-        }
         outside.add(pool, state, i, recorder)?;
     }
     Ok(TOGETHER)
 }
 
 impl Pool {
-    /// Whether the squared cosine of function `i` and one of these is more than `least`.
-    pub(super) fn has_like(&self, i: usize, active: &[usize], least: f64) -> bool {
+    /// Whether one of these functions is a duplicate of function `i`.
+    fn has_duplicate(&self, i: usize, active: &[usize]) -> bool {
         let (products, diagonal) = (self.gram.column(i), self.gram.diagonal());
-        let is_like = |j: usize| products[j].powi(2) > least * diagonal[i] * diagonal[j];
-        active.iter().any(|&j| is_like(j))
+        let limit = |j: usize| DUPLICATE_COS2 * diagonal[i] * diagonal[j];
+        active.iter().any(|&j| products[j].powi(2) > limit(j))
     }
 }

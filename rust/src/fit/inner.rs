@@ -1,14 +1,9 @@
 //! The inner loop: alphas and noise of the active set, to convergence. The dictionary is not touched.
 
-use std::cmp::Reverse;
-use std::ops::Range;
-
 use super::joint::{self, Coordinates, NoiseRange};
-use super::prospects::{TOGETHER, most_gains};
 use super::record::{Action, Halt, Recorder};
 use super::settings::Effort;
 use super::state::State;
-use crate::linalg::parallel::pieces;
 use crate::stats::Statistics;
 
 /// How the inner loop ended.
@@ -20,17 +15,6 @@ pub(super) enum Settled {
     Stalled,
 }
 
-/// What is left to do on the active set.
-#[derive(Default)]
-struct Outlook {
-    /// The move of one alpha that gains most.
-    best_move: Option<Proposal>,
-    /// The deletion that gains most.
-    best_deletion: Option<Proposal>,
-    /// Largest |change in ln alpha| (infinite for a deletion) and |change in ln beta|.
-    residual: f64,
-}
-
 /// A step on one function.
 #[derive(Clone, Copy)]
 pub(super) struct Proposal {
@@ -39,78 +23,6 @@ pub(super) struct Proposal {
     /// New alpha; infinite for a deletion.
     pub(super) alpha: f64,
     pub(super) gain: f64,
-}
-
-impl Proposal {
-    /// Of equals the first in the model wins.
-    fn keep_better(best: &mut Option<Self>, other: Self) {
-        let rank = |step: &Self| (step.gain, Reverse(step.k));
-        let is_better = |best: Self| rank(&other) > rank(&best);
-        if best.is_none_or(is_better) {
-            *best = Some(other);
-        }
-    }
-}
-
-impl Outlook {
-    /// Of the whole active set; moves that gain less than `least` do not count.
-    fn of(state: &State, least: f64) -> Self {
-        let (mut this, mut most) = (Self::default(), [0.0; TOGETHER]);
-        for these in pieces(state.len(), TOGETHER) {
-            most_gains(state, these.clone(), &mut most);
-            this.consider_all(state, these, &most, least);
-        }
-        this
-    }
-
-    /// Takes functions into account of which each gains at most so much by a move.
-    fn consider_all(&mut self, state: &State, these: Range<usize>, most: &[f64], least: f64) {
-        let enough = |this: &Self| this.best_move.map_or(least, |best| best.gain.max(least));
-        // What one gains that promises most is more than others promise, as a rule, and they need no logarithm.
-        let finite = these.clone().zip(most).filter(|(_, most)| most.is_finite());
-        let first = finite.max_by(|a, b| a.1.total_cmp(b.1)).map(|(k, _)| k);
-        let others = these.clone().filter(|&k| Some(k) != first);
-        for k in first.into_iter().chain(others) {
-            if most[k - these.start] >= enough(self) {
-                self.consider(state, k, least);
-            }
-        }
-    }
-
-    /// Takes function `k` into account.
-    fn consider(&mut self, state: &State, k: usize, least: f64) {
-        let (factors, old) = (state.factors(k), state.alpha[k]);
-        let (best, alpha, gain) = if let Some(alpha) = factors.optimal_alpha() {
-            // Most moves are small, and their logarithm is not worth taking.
-            let most = factors.most_gain_of_moving(old, alpha);
-            if most < least || self.best_move.is_some_and(|best| most < best.gain) {
-                return;
-            }
-            (
-                &mut self.best_move,
-                alpha,
-                factors.gain_of_moving(old, alpha),
-            )
-        } else {
-            (
-                &mut self.best_deletion,
-                f64::INFINITY,
-                factors.gain_of_deleting(old),
-            )
-        };
-        Proposal::keep_better(best, Proposal { k, alpha, gain });
-    }
-
-    /// The single-function step to take: moves too small to matter are left to the joint steps, deletions never.
-    fn coarse_step(&self, least: f64) -> Option<Proposal> {
-        match (
-            self.best_move.filter(|p| p.gain >= least),
-            self.best_deletion,
-        ) {
-            (Some(a), Some(b)) => Some(if a.gain > b.gain { a } else { b }),
-            (a, b) => a.or(b),
-        }
-    }
 }
 
 /// Rounds of nothing but rounding after which there is nothing more to gain.
@@ -156,11 +68,11 @@ pub(super) fn converge(
     loop {
         climb(stats, state, effort, recorder)?;
         move_noise(stats, state, noise, recorder)?;
-        let outlook = look(state, noise);
-        if outlook.best_deletion.is_some() {
+        // The move of the noise may leave functions that are better deleted.
+        if (0..state.len()).any(|k| state.factors(k).optimal_alpha().is_none()) {
             continue;
         }
-        if outlook.residual <= effort.tol {
+        if residual(state, noise) <= effort.tol {
             return Ok(Settled::Converged);
         }
         // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
@@ -179,14 +91,42 @@ pub(super) fn converge(
     }
 }
 
-/// Largest distance of a hyperparameter from its maximum, in logs.
+/// Largest |change in ln alpha| (infinite where a function should leave) or |change in ln beta| to the maximum.
 pub(super) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
-    look(state, noise).residual
+    let change = |k: usize| state.factors(k).change_from(state.alpha[k]);
+    let alphas = (0..state.len()).map(change).fold(0.0, f64::max);
+    match noise {
+        Some(range) if !joint::held_at_floor(state, range) => {
+            alphas.max((noise_fixed_point(state, range) / state.beta).ln().abs())
+        }
+        _ => alphas,
+    }
 }
 
-/// The single-function step on the active set that gains most, if any is worth the effort.
+/// The re-estimation or deletion on the active set that gains most. Re-estimations that gain less than `effort.step` are left to
+/// the joint steps, deletions never. Of equal gains the first in the model wins.
 pub(super) fn coarse_step(state: &State, effort: Effort) -> Option<Proposal> {
-    Outlook::of(state, effort.step).coarse_step(effort.step)
+    let mut best: Option<Proposal> = None;
+    for k in 0..state.len() {
+        let (factors, old) = (state.factors(k), state.alpha[k]);
+        let step = match factors.optimal_alpha() {
+            Some(alpha) => Proposal {
+                k,
+                alpha,
+                gain: factors.gain_of_moving(old, alpha),
+            },
+            None => Proposal {
+                k,
+                alpha: f64::INFINITY,
+                gain: factors.gain_of_deleting(old),
+            },
+        };
+        let is_worth_it = step.gain >= effort.step || step.alpha == f64::INFINITY;
+        if is_worth_it && best.is_none_or(|best| step.gain > best.gain) {
+            best = Some(step);
+        }
+    }
+    best
 }
 
 /// Single-function steps, greatest gain first, while they gain much or delete.
@@ -289,108 +229,5 @@ fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
         range.beta_max
     } else {
         degrees / residual
-    }
-}
-
-fn look(state: &State, noise: Option<NoiseRange>) -> Outlook {
-    // Of moves only the way they have to go is asked.
-    let mut outlook = Outlook::of(state, f64::INFINITY);
-    for k in 0..state.len() {
-        outlook.residual = outlook
-            .residual
-            .max(state.factors(k).change_from(state.alpha[k]));
-    }
-    if let Some(range) = noise
-        && !joint::held_at_floor(state, range)
-    {
-        outlook.residual = outlook
-            .residual
-            .max((noise_fixed_point(state, range) / state.beta).ln().abs());
-    }
-    outlook
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::pool::Pool;
-    use super::super::prior::{Gamma, Priors};
-    use super::super::settings::FREE;
-    use super::*;
-    use crate::stats::{DenseDesign, Observations};
-    use crate::{Likelihood, Result};
-
-    /// A model of so many functions on a hundred rows, all with an alpha of 1.
-    fn model(size: usize, prior: [f64; 2]) -> Result<State> {
-        let n = 100;
-        let value = |i: usize| ((i * 7919 % 1009) as f64 * 0.37).sin();
-        let values: Vec<f64> = (0..n * size).map(value).collect();
-        let target = (0..n).map(|i| (0.3 * i as f64).cos()).collect();
-        let design = DenseDesign::new(&values, n, size)?;
-        let mut stats = Observations::new(&design, Likelihood::Gaussian, target, None)?;
-        let deviance = stats.deviance(&[], &[])?;
-        let mut state = State::empty(30.0, Gamma::FLAT, deviance, stats.n_obs());
-        let priors = Priors::new(prior, stats.norms(), stats.target_scale());
-        let everything: Vec<usize> = (0..size).collect();
-        let pool = Pool::about(&mut stats, &mut state, &priors, &everything)?;
-        for i in 0..size {
-            let mut products = Vec::new();
-            let entrant = pool.entrant(i, &state, &mut products);
-            let projection = state.project(&entrant);
-            state.add(&entrant, projection, 1.0)?;
-        }
-        Ok(state)
-    }
-
-    /// [`coarse_step`] one by one.
-    fn best_of_all(state: &State, least: f64) -> Option<Proposal> {
-        let [mut moves, mut deletions] = [None, None];
-        for k in 0..state.len() {
-            let (factors, old) = (state.factors(k), state.alpha[k]);
-            let (best, alpha, gain) = match factors.optimal_alpha() {
-                Some(new) => (&mut moves, new, factors.gain_of_moving(old, new)),
-                None => (&mut deletions, f64::INFINITY, factors.gain_of_deleting(old)),
-            };
-            if !alpha.is_finite() || gain >= least {
-                Proposal::keep_better(best, Proposal { k, alpha, gain });
-            }
-        }
-        [moves, deletions]
-            .into_iter()
-            .flatten()
-            .max_by(|a: &Proposal, b| a.gain.total_cmp(&b.gain))
-    }
-
-    #[test]
-    fn the_step_that_gains_most_is_found_without_a_look_at_all() {
-        for (size, prior) in [
-            (1, [0.0; 2]),
-            (5, [0.0; 2]),
-            (5, [0.5, 0.1]),
-            (80, [0.0; 2]),
-        ] {
-            let mut state = model(size, prior).unwrap();
-            for round in 0..40 {
-                let alpha = |k: usize| 10_f64.powf(3.0 * ((k * 31 + round * 17) as f64).sin());
-                let alphas: Vec<f64> = (0..size).map(alpha).collect();
-                state.set_hyperparameters(&alphas, 30.0).unwrap();
-                let (found, best) = (coarse_step(&state, FREE), best_of_all(&state, FREE.step));
-                let step = |p: Proposal| (p.k, p.alpha, p.gain);
-                assert_eq!(found.map(step), best.map(step));
-            }
-        }
-    }
-
-    #[test]
-    fn of_steps_that_gain_the_same_the_first_in_the_model_is_taken() {
-        let step = |k: usize, gain: f64| Proposal {
-            k,
-            alpha: 1.0,
-            gain,
-        };
-        let mut best = None;
-        for (k, gain) in [(4, 1.0), (7, 1.0), (2, 1.0), (1, f64::NAN), (9, 0.5)] {
-            Proposal::keep_better(&mut best, step(k, gain));
-        }
-        assert_eq!(best.map(|best| best.k), Some(2));
     }
 }

@@ -1,6 +1,5 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
-mod abreast;
 mod action;
 mod beyond;
 mod blocks;
@@ -22,7 +21,6 @@ mod outputs;
 mod outside;
 mod pool;
 mod prior;
-mod prospects;
 mod range;
 mod ranking;
 mod record;
@@ -36,7 +34,6 @@ mod shared;
 mod stand_ins;
 mod state;
 mod stationary;
-mod swap;
 mod top_down;
 mod trials;
 mod variational;

@@ -4,7 +4,6 @@ use super::action::Factors;
 use super::inner::Proposal;
 use super::pool::Pool;
 use super::prior::Priors;
-use super::ranking::ranked;
 use super::record::{Action, Halt, Recorder};
 use super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::state::State;
@@ -105,31 +104,17 @@ impl Outside {
         Some((best, gain))
     }
 
-    /// Additions that gain `least` and at least that `share` of what the best one does, best first.
-    pub(super) fn best_additions(&self, state: &State, least: f64, share: f64) -> Vec<usize> {
-        let Some((_, most)) = self.best_addition(state, least) else {
-            return Vec::new();
-        };
-        let worth = self.additions(state, least.max(share * most));
-        ranked(worth.map(|(i, gain)| (gain, i)), self.s.len())
-    }
-
     /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
     fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
-        self.additions(state, least)
+        let resolved = ALIGNED * state.beta;
+        (0..self.s.len())
+            .filter(|&i| self.may_enter(i) && self.s[i] > resolved)
+            .map(|i| (i, self.gain(i)))
+            .filter(|&(i, gain)| gain > self.least_gain(i).max(least))
             .fold(None, |best: Option<(usize, f64)>, next| match best {
                 Some(best) if next.1 <= best.1 * (1.0 + TIE) => Some(best),
                 _ => Some(next),
             })
-    }
-
-    /// All that may enter and gains more than `least`, and how much.
-    fn additions(&self, state: &State, least: f64) -> impl Iterator<Item = (usize, f64)> {
-        let resolved = ALIGNED * state.beta;
-        (0..self.s.len())
-            .filter(move |&i| self.may_enter(i) && self.s[i] > resolved)
-            .map(|i| (i, self.gain(i)))
-            .filter(move |&(i, gain)| gain > self.least_gain(i).max(least))
     }
 
     /// What adding member `i` gains.
@@ -200,55 +185,23 @@ impl Outside {
         i: usize,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Halt> {
-        let Some(gain) = self.enter(pool, state, i, f64::NEG_INFINITY)? else {
-            // The updates had drifted so far as to have it wrong.
-            self.refresh(pool, state);
-            return Ok(());
-        };
-        let k = state.len() - 1;
-        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
-        state.recentre(&mut &*pool)?;
-        recorder.step(Action::Add(i), Some(gain), state)
-    }
-
-    /// The same if it still gains `least`; S and Q of the others are those from before, until [`Outside::refresh`].
-    pub(super) fn add_unpriced(
-        &mut self,
-        pool: &Pool,
-        state: &mut State,
-        (i, least): (usize, f64),
-        recorder: &mut Recorder<'_>,
-    ) -> Result<bool, Halt> {
-        let Some(gain) = self.enter(pool, state, i, least)? else {
-            return Ok(false);
-        };
-        state.recentre(&mut &*pool)?;
-        recorder.step(Action::Add(i), Some(gain), state)?;
-        Ok(true)
-    }
-
-    /// Puts member `i` into the model if it gains `least` beside the functions that are there now, whatever is noted of it here; what
-    /// it gains.
-    fn enter(
-        &mut self,
-        pool: &Pool,
-        state: &mut State,
-        i: usize,
-        least: f64,
-    ) -> Result<Option<f64>, Halt> {
         let mut products = Vec::with_capacity(state.len());
         let entrant = pool.entrant(i, state, &mut products);
         let projection = state.project(&entrant);
         let factors = projection.1;
         self.entries[i] = self.entries[i].saturating_add(1);
-        let gain = factors.gain_of_adding();
-        let Some(alpha) = factors.optimal_alpha().filter(|_| gain >= least) else {
-            return Ok(None);
+        let Some(alpha) = factors.optimal_alpha() else {
+            // The updates had drifted so far as to have it wrong.
+            self.refresh(pool, state);
+            return Ok(());
         };
         state.add(&entrant, projection, alpha)?;
         self.set_open(i, false);
-        Ok(Some(gain))
+        let k = state.len() - 1;
+        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
+        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
+        state.recentre(&mut &*pool)?;
+        recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)
     }
 
     /// Re-estimates or deletes an active function.

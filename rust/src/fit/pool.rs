@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use super::abreast;
 use super::prior::Priors;
 use super::record::{Halt, Recorder};
 use super::state::{Entrant, State};
@@ -30,8 +29,6 @@ pub(super) struct Pool {
     pub(super) priors: Priors,
     /// Ones: members are in the units of the fit.
     norms: Vec<f64>,
-    /// Whether no two members have much in common: see [`abreast`](super::abreast).
-    pub(super) is_spread: bool,
     /// Whether it is of a likelihood close to that of the rows, and not the same.
     is_near: bool,
     cancel: Option<Arc<AtomicBool>>,
@@ -95,12 +92,10 @@ impl Pool {
             n_obs: state.n_noise(),
             priors: priors.among(&members),
             norms: vec![1.0; members.len()],
-            is_spread: false,
             is_near,
             cancel: stats.cancel_flag(),
             members,
         };
-        pool.is_spread = stats.is_linear() && abreast::is_spread(&pool.gram, pool.len());
         // The residual holds what the model leaves; adding the model back gives the targets.
         for (&j, &r) in state.active.iter().zip(state.reference()) {
             axpy(r, pool.gram.column(pool.place(j)), &mut pool.projections);

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::abreast::ALIKE;
 use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
 use super::outside::Outside;
@@ -19,6 +18,9 @@ use super::settings::{FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, ST
 use super::state::State;
 use super::trials::{self, Budget};
 use crate::Error;
+
+/// Squared cosine of two columns from which one function can do part of what the other does.
+const SUBSTITUTE_COS2: f64 = 0.04;
 
 /// What a search begins with.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +44,7 @@ pub(super) fn search(
     most_trials: usize,
     opening: Opening,
 ) -> Result<bool, Halt> {
-    // Where no function could stand in for another, settling is all there would be to it, and whoever goes on from here does that.
-    let settles = opening == Opening::Settling && pool.is_spread;
-    if state.len() == 0 || settles {
+    if state.len() == 0 {
         return Ok(false);
     }
     let before = state.log_posterior();
@@ -220,7 +220,7 @@ impl Pool {
     fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
         let diagonal = self.gram.diagonal();
         let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
-        let is_like = |g: &f64, own: &f64| g * g > ALIKE * own * diagonal[j];
+        let is_like = |g: &f64, own: &f64| g * g > SUBSTITUTE_COS2 * own * diagonal[j];
         products.any(|(i, (g, own))| is_like(g, own) && !active.contains(&i))
     }
 
@@ -241,38 +241,30 @@ pub(super) mod tests {
     use crate::fit::prior::{Gamma, Priors};
     use crate::stats::{DenseDesign, Observations, Statistics};
 
-    pub(in super::super) const ROWS: usize = 4;
+    const ROWS: usize = 4;
 
-    /// Three columns at right angles, and one between the first two.
-    pub(in super::super) const COLUMNS: [[f64; ROWS]; 4] = [
+    /// Three orthogonal columns, and one between the first two.
+    const COLUMNS: [[f64; ROWS]; 4] = [
         [2.0, 0.0, 0.0, 0.0],
         [0.0, 1.0, 0.0, 0.0],
         [0.0, 0.0, 3.0, 0.0],
         [1.0, 0.5, 0.0, 0.0],
     ];
 
-    /// A pool of all columns, and a model of the three at right angles.
+    /// A pool of all columns, and a model of the three orthogonal ones.
     pub(in super::super) fn model_of_three() -> (Pool, Model) {
-        model_of(&COLUMNS, [3.0, -1.0, 2.0, 0.1], 3)
-    }
-
-    /// A pool of these columns, and a model of the `first` of them.
-    pub(in super::super) fn model_of(
-        columns: &[[f64; ROWS]],
-        target: [f64; ROWS],
-        first: usize,
-    ) -> (Pool, Model) {
-        let values = columns.concat();
-        let design = DenseDesign::new(&values, ROWS, columns.len()).unwrap();
+        let values = COLUMNS.concat();
+        let target = vec![3.0, -1.0, 2.0, 0.1];
+        let design = DenseDesign::new(&values, ROWS, COLUMNS.len()).unwrap();
         let kind = Likelihood::Gaussian;
-        let mut stats = Observations::new(&design, kind, target.to_vec(), None).unwrap();
+        let mut stats = Observations::new(&design, kind, target, None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
         let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.n_obs());
         let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
-        let everything: Vec<usize> = (0..columns.len()).collect();
+        let everything: Vec<usize> = (0..COLUMNS.len()).collect();
         let pool = Pool::about(&mut stats, &mut state, &priors, &everything).unwrap();
         let mut outside = Outside::new(&pool, &state);
-        for i in 0..first {
+        for i in 0..3 {
             let silent = &mut Recorder::silent();
             outside.add(&pool, &mut state, i, silent).unwrap();
         }

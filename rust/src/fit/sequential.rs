@@ -219,14 +219,7 @@ pub(super) fn rough(
     loop {
         let pool = Pool::about(stats, state, dictionary.priors(), &members)?;
         let is_all = dictionary.n_candidates() == pool.len();
-        if is_all && held && pool.is_spread {
-            // There is nothing to search for, and whoever goes on frees the noise.
-            pool.within(state, recorder, |state, recorder| {
-                climb(&pool, state, None, HELD, recorder)
-            })?;
-        } else {
-            first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
-        }
+        first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
         if is_all {
             // What candidates gain the pool says itself; the rows, what the model leaves of the targets.
             state.centre(stats)?;

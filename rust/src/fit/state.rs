@@ -303,13 +303,6 @@ impl State {
         (v, Factors { s, q, prior })
     }
 
-    /// `beta Sigma g`: how what is left of a function outside goes with each active one.
-    pub(super) fn shares_in(&self, entrant: &Entrant<'_>) -> Vec<f64> {
-        let mut shares: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
-        self.chol.solve_in_place(&mut shares);
-        shares
-    }
-
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
     /// The entrant comes with its [`State::project`], which whoever chose alpha has made.
     pub(super) fn add(

@@ -6,9 +6,9 @@ use std::ops::Range;
 use nalgebra::DMatrix;
 
 use super::design::{Block, Design};
-use crate::Result;
 use crate::linalg::blas::axpy;
-use crate::linalg::parallel::{map_pieces, pieces};
+use crate::linalg::parallel::{fill_pieces, map_pieces, pieces};
+use crate::{Error, Result};
 
 /// Rows handled at a time where every row is handled once.
 pub(super) const ROW_BLOCK: usize = 2048;
@@ -74,33 +74,52 @@ pub(super) fn over_blocks(
     Ok(sums)
 }
 
-/// All rows of some columns into `out`, `stride` apart. An error of `check`, asked now and then, ends it.
-pub(super) fn strip_into(
+/// All N x K values of a design, column-major. An error of `check`, which is asked now and then, ends it; it has to last.
+pub(super) fn values_of(
+    design: &dyn Design,
+    check: impl Fn() -> Result<()> + Sync + Send,
+) -> Result<Vec<f64>> {
+    let (n, k) = (design.n_rows(), design.n_basis());
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(n * k)
+        .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
+    values.resize(n * k, 0.0);
+    fill_pieces(&mut values, COLUMN_BLOCK * n, |start, out| {
+        let first = start / n;
+        evaluate(design, first..first + out.len() / n, &check, out);
+    });
+    check()?;
+    Ok(values)
+}
+
+/// All rows of some columns, one after another, until `check` fails.
+fn evaluate(
     design: &dyn Design,
     columns: Range<usize>,
     check: impl Fn() -> Result<()>,
     out: &mut [f64],
-    stride: usize,
-) -> Result<()> {
+) {
     /// Rows and columns between two questions: kernels of ten thousand inputs take a fraction of a second for so many.
-    const ROWS: usize = 1 << 13;
+    const ROWS: usize = 1 << 10;
     const COLUMNS: usize = 8;
     let n = design.n_rows();
     for part in pieces(columns.len(), COLUMNS) {
-        let out = &mut out[part.start * stride..];
+        let out = &mut out[part.start * n..];
         let part = columns.start + part.start..columns.start + part.end;
-        for rows in pieces(n, ROWS / COLUMNS) {
-            check()?;
+        for rows in pieces(n, ROWS) {
+            if check().is_err() {
+                return;
+            }
             BLOCK_BUFFER.with_borrow_mut(|buffer| {
                 let block = design.block(rows.clone(), part.clone(), buffer);
                 for c in 0..part.len() {
-                    out[c * stride + rows.start..][..rows.len()]
+                    out[c * n + rows.start..][..rows.len()]
                         .copy_from_slice(block.column(c, rows.len()));
                 }
             });
         }
     }
-    Ok(())
 }
 
 /// The m x m sum of what `add(rows, out)` adds to the share of each so many rows.

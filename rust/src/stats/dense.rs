@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::blocks::values_of;
 use super::design::{Block, Design};
 use crate::linalg::parallel::map_pieces;
 use crate::linalg::transpose::transpose;
@@ -41,6 +42,18 @@ impl<'a> DenseDesign<'a> {
 }
 
 impl DenseDesign<'static> {
+    /// The values of another design, finite or not. An error of `check` ends it: see [`values_of`].
+    pub(super) fn evaluated(
+        design: &dyn Design,
+        check: impl Fn() -> Result<()> + Sync + Send,
+    ) -> Result<Self> {
+        Ok(Self {
+            values: values_of(design, check)?.into(),
+            n_rows: design.n_rows(),
+            n_basis: design.n_basis(),
+        })
+    }
+
     /// Copies `rows`, N x K row-major, on as many threads as there are.
     ///
     /// # Errors

@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use super::blocks::{COLUMN_BLOCK, strip_into};
+use super::blocks::values_of;
 use super::check_flag;
 use super::dense::DenseDesign;
 use super::design::{Block, Design, Family};
 use crate::linalg::aligned::{room, stride};
-use crate::linalg::parallel::{map_pieces, pieces};
 use crate::{Error, Kernel, Points, Result};
 
 /// phi_i(x) = k_p(x, z_c) for each kernel p and centre c, after an optional constant function.
@@ -93,7 +92,7 @@ impl KernelDesign {
     /// # Errors
     /// As [`DenseDesign::new`]: a kernel value that is not finite; [`Error::Memory`]; [`Error::Interrupted`].
     pub fn materialise(&self, stop: Option<&AtomicBool>) -> Result<DenseDesign<'static>> {
-        let values = self.values_unless(stop)?;
+        let values = values_of(self, || check_flag(stop))?;
         DenseDesign::new(values, self.n_rows(), self.n_basis()).map_err(|error| match error {
             Error::NonFinite { .. } => {
                 let what = "a kernel value is not finite; rescale X or the kernel".into();
@@ -108,29 +107,7 @@ impl KernelDesign {
     /// # Errors
     /// [`Error::Memory`].
     pub fn values(&self) -> Result<Vec<f64>> {
-        self.values_unless(None)
-    }
-
-    fn values_unless(&self, stop: Option<&AtomicBool>) -> Result<Vec<f64>> {
-        // A few blocks at a time, so that the pieces never add up to a second copy.
-        const PIECES: usize = 16;
-        let (n, k) = (self.n_rows(), self.n_basis());
-        let mut values = Vec::new();
-        values
-            .try_reserve_exact(n * k)
-            .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
-        for batch in pieces(k, COLUMN_BLOCK * PIECES) {
-            let parts = map_pieces(batch.len(), COLUMN_BLOCK, |columns| -> Result<Vec<f64>> {
-                let columns = batch.start + columns.start..batch.start + columns.end;
-                let mut values = vec![0.0; columns.len() * n];
-                strip_into(self, columns, || check_flag(stop), &mut values, n)?;
-                Ok(values)
-            });
-            for part in parts {
-                values.extend_from_slice(&part?);
-            }
-        }
-        Ok(values)
+        values_of(self, || Ok(()))
     }
 
     /// Writes columns `stride` apart.

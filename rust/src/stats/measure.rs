@@ -6,12 +6,15 @@ use super::Statistics;
 use super::blocks::over_blocks;
 use super::columns::{lengths, squared_length, unit_columns};
 use super::compressed::Compressed;
+use super::dense::DenseDesign;
 use super::factor::Factor;
 use super::grade::Grade;
-use super::kept::Kept;
 use super::observations::Observations;
 use crate::Result;
 use crate::linalg::blas::column_dot;
+
+/// Lazy designs of at most so many values are stored: a fit makes about four passes over them.
+const STORED: usize = 3 << 19;
 
 impl Observations<'_> {
     /// One pass, where no features spare it.
@@ -20,8 +23,11 @@ impl Observations<'_> {
         if self.measure_by_factor(deviance)? || self.measure_nearly()? {
             return Ok(());
         }
-        if let Some(kept) = Kept::of(&self.design, || self.check_cancel())? {
-            self.design = Arc::new(kept);
+        let n_values = self.design.n_rows().saturating_mul(self.design.n_basis());
+        // Designs with families are lazy.
+        if n_values <= STORED && !self.design.families().is_empty() {
+            let stored = DenseDesign::evaluated(&*self.design, || self.check_cancel())?;
+            self.design = Arc::new(stored);
         }
         let sums = over_blocks(
             &*self.design,

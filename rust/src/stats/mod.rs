@@ -17,7 +17,6 @@ mod everywhere;
 mod factor;
 mod grade;
 mod joined;
-mod kept;
 mod kernel_design;
 mod measure;
 mod multinomial;

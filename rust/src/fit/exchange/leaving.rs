@@ -20,21 +20,18 @@ use crate::linalg::blas::dot;
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 
 /// Active functions about to leave together.
-pub(in super::super) struct Leaving {
+pub(super) struct Leaving {
     /// Of Sigma among them.
     chol: Cholesky,
     /// L^-1 of their means.
     means: Vec<f64>,
     /// What their leaving gains: mostly a loss.
-    pub(in super::super) gain: f64,
+    pub(super) gain: f64,
 }
 
 impl Leaving {
     /// The functions at these places of the active set.
-    pub(in super::super) fn new(
-        state: &State,
-        places: &[usize],
-    ) -> Result<Self, NotPositiveDefinite> {
+    pub(super) fn new(state: &State, places: &[usize]) -> Result<Self, NotPositiveDefinite> {
         let mut chol = Cholesky::with_capacity(places.len());
         chol.refactor(places.len(), |a, b| state.sigma[(places[a], places[b])])?;
         let mut means: Vec<f64> = places.iter().map(|&k| state.mu[k]).collect();
@@ -57,11 +54,7 @@ impl Leaving {
     }
 
     /// The factors of a function outside once they have left; `covariances`: u, which is used up.
-    pub(in super::super) fn factors_after(
-        &self,
-        outside: Factors,
-        covariances: &mut [f64],
-    ) -> Factors {
+    pub(super) fn factors_after(&self, outside: Factors, covariances: &mut [f64]) -> Factors {
         self.chol.solve_lower_in_place(covariances);
         Factors {
             s: outside.s + dot(covariances, covariances),

@@ -11,7 +11,6 @@ mod local;
 mod moves;
 mod restarts;
 
-pub(super) use self::leaving::Leaving;
 pub(super) use self::linearised::go_on_at_modes;
 
 use self::local::{Reach, improve};
