@@ -26,7 +26,7 @@ from ._types import FloatArray
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._watch import Watch
+    from ._progress import Watch
 
 _MAGIC: Final = b"sparsebayes journal\n"
 _VERSION: Final = 1
