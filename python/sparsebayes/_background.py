@@ -5,37 +5,35 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
-#: Seconds between two looks for signals.
-_INTERVAL = 0.05
+#: Seconds between two checks for signals.
+_INTERVAL: Final = 0.05
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the work any more."""
+    """The caller no longer waits for the work."""
 
 
 def in_background(
     work: Callable[[Callable[[], None]], Result], meanwhile: Callable[[int], None] | None = None
 ) -> Result:
-    """Return ``work(pulse)``, done on a thread of its own; errors come through.
+    """Return ``work(pulse)``, computed on a thread of its own; its errors are raised here.
 
-    ``meanwhile`` is called now and then, by this thread, with how often the work has called ``pulse``.
+    This thread calls ``meanwhile`` every 50 ms with the number of calls of ``pulse`` so far.
 
-    A signal is served while the work goes on, even inside a single long call of LAPACK. If that raises, as
-    Ctrl-C does, the caller is free at once; the work, which must have no effect but its result, ends in the
-    background when it next calls ``pulse``.
+    Signal handlers run while the work goes on, even during one long call of LAPACK. If a handler raises, as
+    Ctrl-C does, the caller is free at once; the work, which must have no effect but its result, ends at its
+    next call of ``pulse``.
     """
-    abandoned = threading.Event()
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
-
-    n_pulses = 0
+    abandoned, outcome, n_pulses = threading.Event(), Future[Result](), 0
 
     def pulse() -> None:
         nonlocal n_pulses
@@ -43,52 +41,50 @@ def in_background(
             raise _Abandoned
         n_pulses += 1
 
-    def labour() -> None:
+    def run() -> None:
         try:
             with one_blas_thread():
-                outcome.append(work(pulse))
+                outcome.set_result(work(pulse))
         except BaseException as error:
-            failure.append(error)
+            outcome.set_exception(error)
 
-    # NumPy keeps its error state in the context.
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(labour,), daemon=True)
+    # The context holds NumPy's error state.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
     try:
-        # Within: Ctrl-C may come while the thread starts, and the work would go on for ever.
+        # Inside the `try`: Ctrl-C may come while the thread starts, and the work would never end.
         thread.start()
-        while thread.is_alive():
-            thread.join(_INTERVAL)
+        while wait([outcome], _INTERVAL).not_done:
             if meanwhile is not None:
                 meanwhile(n_pulses)
     except BaseException:
         abandoned.set()
         raise
-    if failure:
-        raise failure[0]
-    result: Result = outcome[0]
-    return result
+    return outcome.result()
 
 
 class _Limit:
-    """The one limit of this process; several fits may run at once."""
+    """The one limit of this process, shared by all fits that run at the same time."""
 
     lock = threading.Lock()
     users = 0
-    controller: Any = None
     limiter: Any = None
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    # SciPy brings a BLAS of its own, which is found only once it is loaded. The search takes longer than a
+    # small fit.
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: sums of several threads differ in their last bits with the number of these."""
+    """Hold BLAS to one thread: the last bits of its sums depend on the number of threads."""
     with _Limit.lock:
         if _Limit.users == 0:
-            if _Limit.controller is None:
-                # SciPy has a BLAS of its own, which is only seen once it is there.
-                import scipy.linalg  # noqa: F401
-
-                # Looking for the libraries takes longer than a small fit.
-                _Limit.controller = ThreadpoolController()
-            _Limit.limiter = _Limit.controller.limit(limits=1, user_api="blas")
+            _Limit.limiter = _blas().limit(limits=1, user_api="blas")
         _Limit.users += 1
     try:
         yield

@@ -26,11 +26,10 @@ from ._chunks import located, release
 from ._design import Design, Layout
 from ._endings import REMEDIES, Seen, excess, is_flat, is_saturated, warning_of
 from ._numbers import check_predictions
-from ._screen import one_line
+from ._progress import Watch
 from ._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ._validation import KnownNoise, Training, check_training, check_X, check_y_std
 from ._variational import check_variational
-from ._watch import Watch
 from .predictor import Predictor
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
@@ -128,8 +127,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         """Have ``train`` fit, whole or not at all; warnings name the line two calls further out."""
         before = self.__dict__.copy()
         try:
-            with one_line():
-                train()
+            train()
         except BaseException:
             # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
             self.__dict__.clear()
@@ -353,13 +351,11 @@ class SparseBayesEstimator(Trainable):
         settings: Settings,
     ) -> list[Any]:
         watch = Watch(
-            type(self).__name__,
-            self.callback,
-            bool(self.verbose),
+            self,
             design.layout,
-            likelihood == "gaussian",
-            len(targets),
             design.n_basis,
+            has_noise=likelihood == "gaussian",
+            n_fits=len(targets),
             n_rows=training.n_samples,
             noise=training.noise,
         )

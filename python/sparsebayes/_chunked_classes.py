@@ -106,16 +106,13 @@ class Survey:
 
     def __init__(self, estimator: ChunkedClasses, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
-        verbose = bool(estimator.verbose)
-        self.reading = Reading(type(estimator).__name__, estimator.callback, verbose, chunks.n_rows)
+        self.reading = Reading(estimator, chunks.n_rows)
 
     def run(self) -> None:
         """Read all rows once."""
         self._labels: list[NDArray[Any]] = []
         self.n_rows, self.weight = 0, 0.0
-        self.reading.begin("looking at classes")
-        with self.reading:
-            self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
+        self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
         if not self._labels:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
@@ -123,17 +120,14 @@ class Survey:
         self._estimator.classes_ = learn_classes(np.unique(np.concatenate(self._labels)))
 
     def _passing(self) -> Iterator[Rows]:
-        chunk = 0
-        for block in self._chunks.blocks(_rows_at_a_time(self._chunks.n_features)):
+        blocks = self._chunks.blocks(_rows_at_a_time(self._chunks.n_features))
+        for block in self.reading.passing("looking at classes", blocks):
             counting = block.y if block.weights is None else block.y[block.weights > 0]
             self.weight += len(block) if block.weights is None else float(block.weights.sum())
             if len(counting) > 0:
                 self._labels.append(np.unique(counting))
+            self.n_rows += len(block)
             yield block
-            self.n_rows, chunk = self.n_rows + len(block), block.chunk
-            if self.reading.step(self.n_rows, chunk):
-                break
-        self.reading.end(self.n_rows, chunk)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from . import _encoding, _tables
-from ._news import LOG
+from ._progress import LOG
 from ._tables import Table, TableError, counted
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ._dask_parts import Facts
 from ._dask_predict import Hits, added, lazily, of_all_rows
 from ._dask_provider import Partitions, one_against_the_rest
 from ._on_provider import offset_of
+from ._progress import Watch
 from ._validation import learn_classes
-from ._watch import Watch
 from .classification import RVC
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ class DaskRVC(OnDask, RVC):
             )
         n_basis = int(bias) + setup.functions.n_basis
         labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        name, verbose = type(self).__name__, bool(self.verbose)
-        watch = Watch(name, self.callback, verbose, layout, False, len(labels), n_basis)
+        watch = Watch(self, layout, n_basis, has_noise=False, n_fits=len(labels))
         functions = shared(setup.functions)
 
         def fit(label: Any) -> Any:

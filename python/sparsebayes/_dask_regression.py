@@ -16,7 +16,7 @@ from ._dask_predict import Moments, Squares, joined_squares, lazily, of_all_rows
 from ._dask_rows import is_array
 from ._on_provider import offset_of
 from ._prediction import KernelRegression
-from ._watch import Watch
+from ._progress import Watch
 from .regression import RVR
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class DaskRVR(OnDask, RVR):
         tasks = on_each(sums, setup.parts, shared(setup.functions))
         statistics = setup.engine.result(brought_together(merged_sums, tasks))
         layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
-        watch = Watch(type(self).__name__, self.callback, bool(self.verbose), layout, True, 1, n_basis)
+        watch = Watch(self, layout, n_basis, has_noise=True)
         with watch.fit() as step:
             n_centred = self._n_extra if layout.bias else 0
             posterior = statistics._core.fit(

@@ -18,11 +18,10 @@ from ._eigen import Axes, Prior, Rules, Solution, axes
 from ._eigen_guard import check_axes, check_solution, in_range
 from ._eigen_modes import Pulse
 from ._endings import FEW, REMEDIES, Seen
-from ._news import LOG, News
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels, linear_in_x
+from ._progress import LOG, progress_bar, title
 from ._resolve import is_precomputed
-from ._screen import State, Work
 from ._types import FloatArray, IntArray
 from ._validation import Training, check_square, check_training, check_X, distinct_rows
 from .kernels import Linear
@@ -110,29 +109,15 @@ class EigenMachine(OnKernels):
         return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
 
     def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
-        """Return what the ``k``-th fit of ``n`` finds, and tell of it."""
-        name = type(self).__name__
-        title = f"{name} {k}/{n}" if n > 1 else name
-        LOG.debug("%s %d/%d: fit begun", name, k, n)
-        with News(Work(title, "steps"), verbose=bool(self.verbose)) as news:
-
-            def tell(n_steps: int) -> None:
-                if news.is_due:
-                    news.tell(State(f"{title}: step {n_steps}", n_steps, ""))
-
-            found = check_solution(in_background(in_range(work), tell))
-            note = f"{found.n_effective} of {len(found.alpha)} eigenvectors, {found.status}"
-            LOG.info(
-                "%s %d/%d: %s after %d steps, %d of %d eigenvectors",
-                name,
-                k,
-                n,
-                found.status,
-                found.n_iter,
-                found.n_effective,
-                len(found.alpha),
-            )
-            news.end(State(f"{title}: {note}", found.n_iter, note))
+        """Return what the ``k``-th fit of ``n`` finds, and show and log it."""
+        name = title(self, k, n)
+        LOG.debug("%s: fit begun", name)
+        with progress_bar(self.verbose, name, "steps") as show:
+            found = check_solution(in_background(in_range(work), show))
+            note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
+            LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
+            if show is not None:
+                show(found.n_iter, f"{note}, {found.status}")
         return found
 
     def _is_empty(self) -> bool:

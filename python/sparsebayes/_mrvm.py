@@ -9,6 +9,7 @@ class and the scores (the E-step, equations 3 and 4) are what the weights regres
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from . import _core
 from ._composite import Composite, learn_kernel_weights
 from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
-from ._news import Glance
+from ._progress import Glance
 from ._types import FloatArray, IntArray, Search
 
 #: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
@@ -229,9 +230,11 @@ class Constructive(_Machine):
         callback = self.task.callback
         if callback is None:
             return None
-        if isinstance(callback, Glance):
-            return callback.after(n_iter)
-        return lambda iteration, *step: callback(n_iter + iteration, *step)
+
+        def counted(iteration: int, *step: Any) -> bool:
+            return callback(n_iter + iteration, *step)
+
+        return Glance(counted) if isinstance(callback, Glance) else counted
 
     def _climb_together(self, change: float) -> None:
         """Climb the bound with weights and alphas together; targets and alphas are then those of its end.

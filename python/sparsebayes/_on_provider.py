@@ -16,11 +16,11 @@ from ._design import Layout
 from ._endings import Seen
 from ._multinomial import check_multi_class
 from ._numbers import any_array
+from ._progress import Watch
 from ._resolve import is_precomputed, measures_inputs, resolve
 from ._types import FloatArray
 from ._validation import Training, first_of_equal, learn_classes, naming
 from ._variational import check_variational
-from ._watch import Watch
 from .kernels import Kernel
 
 if TYPE_CHECKING:
@@ -195,14 +195,12 @@ def posteriors_of(
     """
     n_centred = estimator._n_columns() if layout.bias else 0
     watch = Watch(
-        type(estimator).__name__,
-        estimator.callback,
-        bool(estimator.verbose),
+        estimator,
         layout,
-        likelihood == "gaussian",
-        len(providers),
         providers[0].n_basis,
-        stopped,
+        has_noise=likelihood == "gaussian",
+        n_fits=len(providers),
+        stopped=stopped,
     )
     posteriors = []
     for provider in providers:

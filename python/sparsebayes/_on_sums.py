@@ -19,11 +19,11 @@ from ._in_parts import READING, InParts
 from ._memory import check_memory_limit
 from ._on_provider import offset_of
 from ._out_of_core import Gathering, look
+from ._progress import Watch
 from ._statistics import SufficientStatistics
 from ._summed import Summed, check_room
 from ._validation import check_chunk_targets, check_X
 from ._variational import check_variational
-from ._watch import Watch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -142,8 +142,8 @@ class OnSums(InParts):
         layout = self._layout_of(sums.n_rows, self.n_features_in_)
         _outputs.check_single(self, settings)
         check_variational(settings, "gaussian", learning=False)
-        n_basis, name = int(layout.bias) + stats.n_basis, type(self).__name__
-        watch = Watch(name, self.callback, bool(self.verbose), layout, True, 1, n_basis, stopped)
+        n_basis = int(layout.bias) + stats.n_basis
+        watch = Watch(self, layout, n_basis, has_noise=True, stopped=stopped)
         with watch.fit() as step:
             n_centred = self._n_columns() if layout.bias else 0
             posterior = sums.fit(

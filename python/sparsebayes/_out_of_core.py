@@ -18,7 +18,7 @@ from ._statistics import SufficientStatistics
 from ._summed import Summed, block_rows, check_room
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ._in_parts import InParts
     from ._on_sums import OnSums
@@ -35,7 +35,7 @@ class Gathering:
     stats : SufficientStatistics
         The sums, after `run`.
     reading : Reading
-        Who watches; tells whether the callback asked to stop.
+        The passes over the rows; tells whether the callback has asked to stop.
     """
 
     stats: SufficientStatistics
@@ -43,16 +43,11 @@ class Gathering:
     def __init__(self, estimator: OnSums, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self._checkpoint = open_checkpoint(estimator, chunks.n_features)
-        name, callback = type(estimator).__name__, estimator.callback
-        self.reading = Reading(name, callback, bool(estimator.verbose), chunks.n_rows)
+        self.reading = Reading(estimator, chunks.n_rows)
         self._digest: RowDigest | None = None if self._checkpoint is None else RowDigest()
 
     def run(self) -> None:
         """Settle the estimator's functions and sum over all rows, or until the callback asks to stop."""
-        with self.reading:
-            self._run()
-
-    def _run(self) -> None:
         estimator, d = self._estimator, self._chunks.n_features
         state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
         if state is None:
@@ -75,9 +70,12 @@ class Gathering:
         if size is None and not moments:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
-        self.reading.begin("looking for centres" if size is not None else "measuring X")
         digest = None if self._checkpoint is None else RowDigest()
-        facts = look(self._estimator, self._passing(digest), self._chunks.n_features)
+        blocks = self._chunks.blocks(block_rows(self._chunks.n_features))
+        if digest is not None:
+            blocks = _written(blocks, digest)
+        what = "looking for centres" if size is not None else "measuring X"
+        facts = look(self._estimator, self.reading.passing(what, blocks), self._chunks.n_features)
         if self.reading.stopped:
             # Nothing to go on from: a fit of all rows has other centres.
             self._checkpoint = self._digest = None
@@ -85,26 +83,13 @@ class Gathering:
             facts["whole"] = digest.digest()
         return facts
 
-    def _passing(self, digest: RowDigest | None) -> Iterable[Rows]:
-        """Yield the rows of a first pass, and tell of them."""
-        rows = chunk = 0
-        for block in self._chunks.blocks(block_rows(self._chunks.n_features)):
-            if digest is not None:
-                digest.write(block)
-            yield block
-            rows, chunk = rows + len(block), block.chunk
-            if self.reading.step(rows, chunk):
-                break
-        self.reading.end(rows, chunk)
-
     def _sum(self, functions: Summed, state: Facts) -> None:
         done = int(state["rows"]) if "rows" in state else 0
         self.stats = _restored(functions.n_basis, self._estimator.n_jobs, done, state)
         known = {name: array for name, array in state.items() if name not in ("rows", "parts", "digest")}
-        self.reading.begin("summing", done)
-        rows = chunk = 0
-        for block in self._chunks.blocks(block_rows(max(functions.width, self._chunks.n_features))):
-            rows, chunk = rows + len(block), block.chunk
+        rows, blocks = 0, self._chunks.blocks(block_rows(max(functions.width, self._chunks.n_features)))
+        for block in self.reading.passing("summing", blocks, done):
+            rows += len(block)
             if self._digest is not None:
                 self._digest.write(block)
             if rows > done:
@@ -114,9 +99,6 @@ class Gathering:
                     self._save(rows, known)
             elif rows == done and self._digest is not None:
                 self._compare("digest", state)
-            if self.reading.step(rows, chunk):
-                break
-        self.reading.end(rows, chunk)
         self._finish(max(rows, done), done, rows, known, state)
 
     def _finish(self, n: int, done: int, rows: int, known: Facts, state: Facts) -> None:
@@ -158,6 +140,12 @@ class RowDigest:
     def digest(self) -> NDArray[np.uint8]:
         """Return the digest of all rows so far."""
         return np.frombuffer(self._state.digest(), np.uint8)
+
+
+def _written(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
+    for block in blocks:
+        digest.write(block)
+        yield block
 
 
 def look(estimator: InParts, blocks: Iterable[Rows], n_features: int) -> Facts:

@@ -21,6 +21,7 @@ from ._endings import FEW, Seen
 from ._mrvm import Outcome, Task
 from ._numbers import check_predictions
 from ._on_kernels import OnKernels, linear_in_x
+from ._progress import Watch
 from ._resolve import is_precomputed
 from ._search import check_search, seed_for
 from ._types import Callback, Candidates, FloatArray, IntArray
@@ -32,7 +33,6 @@ from ._validation import (
     check_X,
     learn_classes,
 )
-from ._watch import Watch
 from .kernels import Linear
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         training = check_training(self, X, y, sample_weight, labels=True)
         self.classes_ = learn_classes(training.y)
         composite, layout = self._composite(training, n_threads)
-        name, verbose = type(self).__name__, bool(self.verbose)
-        watch = Watch(name, self.callback, verbose, layout, False, 1, composite.n_basis)
+        watch = Watch(self, layout, composite.n_basis, has_noise=False)
         with watch.fit() as step, one_blas_thread():
             task = Task(
                 composite=composite,

@@ -1,82 +1,193 @@
-"""What a pass over rows tells its user: the callback, the progress bar and the logger."""
+"""Reports of a running fit: records for ``callback``, a tqdm bar, and the logger ``"sparsebayes"``."""
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-from ._news import LOG, News
 from ._numbers import asked_to_stop
-from ._screen import State, Work
-from ._types import Callback, Progress, StepRecord
+from ._types import Progress, StepRecord, Sweep
+from ._validation import KnownNoise
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from ._chunks import Rows
+    from ._design import CoreCallback, Layout
 
-    from typing_extensions import Self
+#: DEBUG at the beginning of a fit or a pass over rows, INFO at the end of a fit.
+LOG: Final = logging.getLogger("sparsebayes")
+#: Errors of a standard error that is gone; a fit goes on without it.
+_GONE: Final = (OSError, ValueError)
+#: For bars without an end. tqdm's own format has a rate and no room for the status of a fit.
+_COUNT: Final = "{desc}: {n_fmt}{unit} [{elapsed}{postfix}]"
+
+
+@cache
+def _tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        with suppress(*_GONE):
+            LOG.warning("verbose=1 shows a progress bar with tqdm: pip install 'sparsebayes[progress]'")
+        return None
+    return tqdm
+
+
+@contextmanager
+def progress_bar(
+    verbose: int, title: str, unit: str, total: int | None = None, done: int = 0
+) -> Iterator[Callable[..., None] | None]:
+    """Open a bar and give ``show(done, note="")``, which draws every 0.1 s at most; None without a bar."""
+    kind, bar = _tqdm() if verbose and sys.stderr is not None else None, None
+    if kind is not None:
+        style = {"bar_format": _COUNT} if total is None else {"unit_scale": True}
+        with suppress(*_GONE):
+            bar = kind(desc=title, unit=f" {unit}", total=total, initial=done, miniters=0, **style)
+    if bar is None:
+        yield None
+        return
+
+    def show(done: int, note: str = "") -> None:
+        with suppress(*_GONE):
+            bar.set_postfix_str(note, refresh=False)
+            bar.update(done - bar.n)
+
+    try:
+        yield show
+    finally:
+        with suppress(*_GONE):
+            bar.close()
+
+
+class Glance:
+    """A callback that only shows: the core calls it every ``seconds`` at most and does not wait for it."""
+
+    seconds = 0.1
+
+    def __init__(self, step: CoreCallback) -> None:
+        self._step = step
+
+    def __call__(self, *step: Any) -> bool:
+        return self._step(*step)
+
+
+class Watch:
+    """Makes records of the core's steps, and shows and logs the fits of one estimator.
+
+    Once the callback has asked to stop (``stopped``), the fit ends, and each later one after its first step.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        layout: Layout,
+        n_basis: int,
+        *,
+        has_noise: bool,
+        n_fits: int = 1,
+        n_rows: int = 0,
+        noise: KnownNoise | None = None,
+        stopped: bool = False,
+    ) -> None:
+        self._estimator, self._layout, self._n_basis = estimator, layout, n_basis
+        self._has_noise, self._n_fits, self._n_rows = has_noise, n_fits, n_rows
+        self._units = noise or KnownNoise(None, 1.0, 0.0)
+        self._fit, self._sweep_began, self.stopped = 0, 0.0, stopped
+
+    @contextmanager
+    def fit(self) -> Iterator[CoreCallback | None]:
+        """Watch the next fit: gives the callback for the core. Call `end` within."""
+        self._fit += 1
+        self._title = title(self._estimator, self._fit, self._n_fits)
+        LOG.debug("%s: fit begun, %d candidates", self._title, self._n_basis)
+        with progress_bar(self._estimator.verbose, self._title, "steps") as self._show:
+            if self._estimator.callback is not None:
+                yield self._step
+            else:
+                yield None if self._show is None else Glance(self._step)
+
+    def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
+        """Show and log the end of a fit."""
+        note = _note(n_active, log_evidence + self._units.log_evidence)
+        LOG.info("%s: %s after %d steps, %s", self._title, status, n_iter, note)
+        if self._show is not None:
+            self._show(n_iter, f"{note}, {status}")
+
+    def _step(
+        self,
+        iteration: int,
+        action: str,
+        column: int,
+        gain: float,
+        log_evidence: float,
+        n_active: int,
+        beta: float,
+        swept: tuple[int, int] | None = None,
+    ) -> bool:
+        if self.stopped:
+            return True
+        log_evidence += self._units.log_evidence
+        if self._show is not None:
+            sweep = "" if swept is None else f", {swept[0]:,} of {swept[1]:,} candidates swept"
+            self._show(iteration, _note(n_active, log_evidence) + sweep)
+        if self._estimator.callback is not None:
+            # The columns of a softmax are those of the first class, then those of the second, and so on.
+            index = None if column < 0 else self._layout.name(column % self._n_basis)
+            noise = 1.0 / (beta * self._units.variance) if self._has_noise else None
+            progress = None if swept is None else self._sweep(*swept)
+            record = StepRecord(iteration, action, index, gain, log_evidence, n_active, noise, progress)
+            self.stopped = asked_to_stop(self._estimator.callback, record)
+        return self.stopped
+
+    def _sweep(self, done: int, total: int) -> Sweep:
+        if done == 0:
+            self._sweep_began = time.monotonic()
+        return Sweep(done, total, self._n_rows, _seconds_left(self._sweep_began, done, total))
 
 
 class Reading:
-    """Turns blocks of rows into records for the callback, and tells the screen and the logger of them.
+    """Makes records of passes over rows, and shows and logs them.
 
-    A context around passes, which ends what is shown of one that an exception ended.
-
-    Once the callback has asked to stop, later passes end after their first block: a model is that of the rows
-    read.
+    Once the callback has asked to stop (``stopped``), later passes end after their first block.
     """
 
-    def __init__(self, name: str, callback: Callback | None, verbose: bool, n_rows: int | None) -> None:
-        self._name, self._callback, self._verbose = name, callback, verbose
-        self._n_rows = n_rows
-        self._news: News | None = None
-        #: Whether the callback has asked to stop.
-        self.stopped = False
+    def __init__(self, estimator: Any, n_rows: int | None) -> None:
+        self._estimator, self._n_rows, self.stopped = estimator, n_rows, False
 
-    def __enter__(self) -> Self:
-        return self
+    def passing(self, what: str, blocks: Iterable[Rows], before: int = 0) -> Iterator[Rows]:
+        """Yield the blocks of a pass, until the callback asks to stop; ``before`` rows of it cost nothing."""
+        name, began, rows = f"{title(self._estimator)}: {what}", time.monotonic(), 0
+        LOG.debug("%s", name)
+        with progress_bar(self._estimator.verbose, name, "rows", self._n_rows, before) as show:
+            for block in blocks:
+                yield block
+                rows, chunk = rows + len(block), block.chunk + 1
+                if show is not None:
+                    show(rows, f"chunk {chunk}")
+                if self._estimator.callback is not None and not self.stopped:
+                    total = self._n_rows
+                    left = None if total is None else _seconds_left(began, rows - before, total - before)
+                    progress = Progress(what, rows, total, chunk, left)
+                    record = StepRecord(0, "read", None, 0.0, math.nan, 0, None, progress)
+                    self.stopped = asked_to_stop(self._estimator.callback, record)
+                if self.stopped:
+                    break
+        self._n_rows = self._n_rows if self.stopped else rows
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._news is not None:
-            self._news.__exit__(kind, error, trace)
-            self._news = None
 
-    def begin(self, what: str, rows: int = 0) -> None:
-        """Begin a pass, of which ``rows`` cost nothing, having been summed before."""
-        self._what, self._began, self._before = what, time.monotonic(), rows
-        LOG.debug("%s: %s begun", self._name, what)
-        work = Work(f"{self._name}: {what}", "rows", self._n_rows, rows)
-        self._news = News(work, verbose=self._verbose)
+def title(estimator: Any, number: int = 1, n_fits: int = 1) -> str:
+    """Return how messages call a fit: by the estimator, and by its number if it is one of several."""
+    return type(estimator).__name__ + (f" {number}/{n_fits}" if n_fits > 1 else "")
 
-    def step(self, rows: int, chunk: int) -> bool:
-        """Say that so many rows have been read, up to chunk number ``chunk``; return whether to stop."""
-        progress = Progress(self._what, rows, self._n_rows, chunk + 1, self._seconds_left(rows))
-        if self._news is not None and self._news.is_due:
-            self._news.tell(self._state(progress))
-        if self._callback is not None and not self.stopped:
-            record = StepRecord(0, "read", None, 0.0, math.nan, 0, None, progress)
-            self.stopped = asked_to_stop(self._callback, record)
-        return self.stopped
 
-    def end(self, rows: int, chunk: int) -> None:
-        """End a pass."""
-        self._n_rows = rows if self._n_rows is None and not self.stopped else self._n_rows
-        state = self._state(Progress(self._what, rows, self._n_rows, chunk + 1, 0.0))
-        LOG.debug("%s", state.line)
-        if self._news is not None:
-            self._news.end(state)
-            self.__exit__(None, None, None)
+def _note(n_active: int, log_evidence: float) -> str:
+    return f"{n_active} functions, log evidence {log_evidence:.6g}"
 
-    def _seconds_left(self, rows: int) -> float | None:
-        if self._n_rows is None or rows <= self._before:
-            return None
-        speed = (time.monotonic() - self._began) / (rows - self._before)
-        return speed * max(0, self._n_rows - rows)
 
-    def _state(self, progress: Progress) -> State:
-        of = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
-        left = "" if progress.seconds_left is None else f", {progress.seconds_left:.0f} s left"
-        line = f"{self._name}: {progress.what}, chunk {progress.chunk}, {progress.rows:,}{of} rows{left}"
-        return State(line, progress.rows, f"chunk {progress.chunk}")
+def _seconds_left(began: float, done: int, total: int) -> float | None:
+    return (time.monotonic() - began) * max(0, total - done) / done if done > 0 else None

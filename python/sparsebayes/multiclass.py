@@ -77,7 +77,7 @@ class MRVM1(ProbitMachine):
     n_jobs : int, optional
         Threads; None or -1: one per core. The result does not depend on it.
     verbose : int, default=0
-        1: a progress bar on standard error, if tqdm is installed, else a line; in a notebook one line.
+        1: a progress bar, for which tqdm has to be installed: ``pip install "sparsebayes[progress]"``.
     callback : callable, optional
         Called with a `sparsebayes.StepRecord` after each iteration; returning True stops the fit with the
         model as it then is, and ``status_`` ``"stopped"``.
@@ -261,7 +261,7 @@ class MRVM2(ProbitMachine):
     n_jobs : int, optional
         Threads; None or -1: one per core. The result does not depend on it.
     verbose : int, default=0
-        1: a progress bar on standard error, if tqdm is installed, else a line; in a notebook one line.
+        1: a progress bar, for which tqdm has to be installed: ``pip install "sparsebayes[progress]"``.
     callback : callable, optional
         Called with a `sparsebayes.StepRecord` after each iteration (its evidence is the log joint
         likelihood); returning True stops the fit with the model as it then is, and ``status_`` ``"stopped"``.

@@ -256,7 +256,7 @@ class RVR(KernelSums, _Regression):
     n_jobs : int, optional
         Threads; None or -1: one per core. The result does not depend on it.
     verbose : int, default=0
-        1: a progress bar on standard error, if tqdm is installed, else a line; in a notebook one line.
+        1: a progress bar, for which tqdm has to be installed: ``pip install "sparsebayes[progress]"``.
     callback : callable, optional
         Called with a `sparsebayes.StepRecord` after each step; returning True stops the fit with the model as
         it then is, and ``status_`` ``"stopped"``.

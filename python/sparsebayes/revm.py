@@ -49,7 +49,7 @@ class GREVM(EigenClassifier):
         Threads that evaluate kernels; None or -1: one per core. The rest uses one thread. The result does not
         depend on it.
     verbose : int, default=0
-        1: a progress bar on standard error, if tqdm is installed, else a line; in a notebook one line.
+        1: a progress bar, for which tqdm has to be installed: ``pip install "sparsebayes[progress]"``.
 
     Attributes
     ----------

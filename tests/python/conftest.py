@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
-from sparsebayes import _screen
+from sparsebayes import _progress
 
 # Other work on the machine must fail no test.
 settings.register_profile("patient", deadline=None)
@@ -55,8 +55,8 @@ def three() -> tuple[NDArray[np.float64], NDArray[np.str_]]:
 
 @pytest.fixture
 def without_tqdm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Progress as it is shown where tqdm is not installed."""
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    _screen._kind_of_bar.cache_clear()
+    """The package as it is where tqdm is not installed."""
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    _progress._tqdm.cache_clear()
     yield
-    _screen._kind_of_bar.cache_clear()
+    _progress._tqdm.cache_clear()

@@ -207,16 +207,6 @@ def test_too_few_steps_are_reported(classes):
     assert model.status_ == "max_iter"
 
 
-def test_fits_are_silent_unless_asked(three, without_tqdm, capfd):
-    LREVM().fit(*three)
-    assert capfd.readouterr() == ("", "")
-    LREVM(verbose=1).fit(*three)
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("\n") == 3
-    assert "LREVM 3/3: " in err
-
-
 def test_a_fit_that_fails_leaves_the_model_that_was_there(classes):
     X, y = classes
     model = GREVM(Gaussian(1.5)).fit(X, y)

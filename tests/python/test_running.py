@@ -1,4 +1,4 @@
-"""What goes on while a fit runs: the callback, the progress line, threads, Ctrl-C."""
+"""While a fit runs: the callback, threads, Ctrl-C."""
 
 import subprocess
 import sys
@@ -83,28 +83,6 @@ def test_an_error_in_the_callback_ends_the_fit_and_comes_through(surface):
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         RVR(callback=fail).fit(*surface)
-
-
-def test_fits_are_silent_unless_asked(surface, three, without_tqdm, capfd):
-    RVR().fit(*surface)
-    assert capfd.readouterr() == ("", "")
-    RVR(verbose=1).fit(*surface)
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "RVR: step" in err
-    assert err.rstrip().endswith("converged")
-    assert err.endswith("\n")
-    RVC(verbose=True).fit(*three)
-    assert "RVC 3/3: step" in capfd.readouterr().err
-
-
-def test_the_logger_hears_how_fits_begin_and_end(three, caplog):
-    with caplog.at_level("DEBUG", logger="sparsebayes"):
-        RVC().fit(*three)
-    levels = [record.levelname for record in caplog.records]
-    assert levels == ["DEBUG", "INFO"] * 3
-    assert caplog.records[0].getMessage().startswith("RVC 1/3: fit begun")
-    assert caplog.records[-1].getMessage().startswith("RVC 3/3: converged after ")
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear_spline", ["rbf", "laplacian"]])
