@@ -54,9 +54,9 @@ mod stats;
 pub use error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use fit::{
-    Action, Ascent, Blocks, Exchange, Keep, Laplace, MStep, Noise, OutputNoise, RetargetedFit,
-    Rules, Scheme, Search, Settings, Sketch, Status, Step, TopDownFit, Warm, Watch, fit, fit_from,
-    fit_in_blocks, fit_outputs,
+    Action, Ascent, Blocks, Keep, Laplace, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme,
+    Search, Settings, Sketch, Status, Step, TopDownFit, Warm, Watch, fit, fit_from, fit_in_blocks,
+    fit_outputs,
 };
 pub use kernel::{Kernel, Points};
 #[cfg(feature = "fit")]
