@@ -2,8 +2,7 @@
 
 Evidence, functions and time on random problems: 2-D sinc on kernels, compressed sensing near its limits,
 correlated columns, the generated sets of Tipping (2001). Then problems of so few functions that the best
-model of all there are is known, and how often each search finds it. Then mRVM1 on the sets of Psorakis et al.
-(2010), where there are files of them: the environment variable SPARSEBAYES_DATA names their folder.
+model of all there are is known, and how often each search finds it.
 
 Run ``make bench-search``, or this file with ``--help``.
 """
@@ -16,7 +15,6 @@ import warnings
 import numpy as np
 import report
 from all_subsets import KINDS, best_of_all, problem
-from mrvm_searches import searches_table
 from report import Table, milliseconds, number
 from runs import progress
 from sets2001 import friedman, sinc
@@ -58,8 +56,6 @@ def main():
     rows += summary("all", np.concatenate(everything), searches)
     tables = [Table("Beyond the greedy optimum", HEADINGS, rows)]
     tables.append(subsets(options.n_basis, options.small))
-    if (machines := searches_table(searches)) is not None:
-        tables.append(machines)
     for table in tables:
         print()
         for line in table.lines(options.markdown):

@@ -7,9 +7,6 @@ Without function j the covariance of the targets is :math:`C - \alpha_j^{-1} \ph
 
 for its factors (Tipping & Faul 2003, appendix A.4), and may gain what equation 27 says of these; leaving has
 gained :math:`-\tfrac{1}{2} [\ln(\alpha_j \Sigma_{jj}) + \mu_j^2 / \Sigma_{jj}]`, mostly a loss.
-
-Several outputs with the same noise have :math:`S`, :math:`\Sigma` and :math:`u` in common; their gains are
-added up, and what i may gain is what :math:`\sum_c q_c^2` in the place of :math:`C q^2` says.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ._hyperpriors import best_alpha, log_density
-from ._types import FloatArray, IntArray, Problem
+from ._types import FloatArray, Problem
 from .inspection import _BLOCK, _Fit
 
 #: What is left of a function outside the span of the others, as a part of it, that is no rounding.
@@ -53,37 +50,6 @@ def max_gain_exchange(
         there = outside[block, np.newaxis] & (s > _RESOLVED * np.sum(columns**2, axis=0)[:, np.newaxis])
         there &= q**2 > s
         gains = _entering(s[there], q[there], problem.alpha_prior)
-        most = max(most, float(np.max(gains + np.broadcast_to(leaving, s.shape)[there], initial=0.0)))
-    return most
-
-
-def max_gain_of_outputs(
-    fits: list[_Fit], active: IntArray, S: FloatArray, Q: FloatArray, Phi: FloatArray
-) -> float:
-    """Return the largest gain of an exchange for several outputs with one noise level; 0 if none gains.
-
-    ``S``, ``Q``: those of all functions, (K,) and (K, C).
-    """
-    if len(active) == 0:
-        return 0.0
-    fit = fits[0]
-    shrinkage, variance = _shrinkage(fit)
-    means = np.stack([one.mean for one in fits])
-    leaving = -0.5 * np.sum(np.log(variance) + means**2 / variance, axis=0)
-    outside = np.setdiff1d(np.arange(len(S)), active)
-    reach = (shrinkage * fit.singular)[:, np.newaxis] * fit.right
-    most = 0.0
-    for start in range(0, len(outside), _BLOCK):
-        block = outside[start : start + _BLOCK]
-        columns = fit.root[:, np.newaxis] * Phi[:, block]
-        u = columns.T @ fit.left @ reach
-        s = S[block, np.newaxis] + u**2 / variance
-        # (outside, active, C), one class at a time.
-        power = sum(
-            (q[:, np.newaxis] + u * (mean / variance)) ** 2 for q, mean in zip(Q[block].T, means, strict=True)
-        )
-        there = s > _RESOLVED * np.sum(columns**2, axis=0)[:, np.newaxis]
-        gains = len(fits) * _entering(s[there], np.sqrt(power[there] / len(fits)), (0.0, 0.0))
         most = max(most, float(np.max(gains + np.broadcast_to(leaving, s.shape)[there], initial=0.0)))
     return most
 

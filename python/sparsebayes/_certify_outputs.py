@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
-from ._certify_exchange import max_gain_of_outputs
 from ._types import FloatArray, OutputsProblem
 from .inspection import (
     Certificate,
@@ -33,12 +32,8 @@ _HALVINGS = 60
 _BETTER = 1e-7
 
 
-def certify_outputs(problem: OutputsProblem, exchanges: bool | None = None) -> Certificate:
-    """Compute the certificate of one fit of several outputs.
-
-    ``exchanges``: whether to look at these; None: where the fit did. There are gains of them for one noise
-    level alone.
-    """
+def certify_outputs(problem: OutputsProblem) -> Certificate:
+    """Compute the certificate of one fit of several outputs."""
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, targets = problem.Phi[used], problem.targets[used]
     w = np.ones(len(targets)) if problem.weights is None else problem.weights[used]
@@ -53,7 +48,6 @@ def certify_outputs(problem: OutputsProblem, exchanges: bool | None = None) -> C
     # S and Q of the functions in the model, each (M, C).
     inside = np.stack([_factors_inside(fit, problem.alpha) for fit in fits], axis=-1)
     outside = np.setdiff1d(np.arange(Phi.shape[1]), problem.active)
-    wanted = problem.shared_noise and (problem.exchanges if exchanges is None else exchanges)
     return Certificate(
         max_log_alpha_change=max(
             (
@@ -68,7 +62,6 @@ def certify_outputs(problem: OutputsProblem, exchanges: bool | None = None) -> C
         log_marginal_likelihood=float(sum(fit.log_evidence for fit in fits)),
         n_active=len(problem.alpha),
         n_basis=Phi.shape[1],
-        max_gain_exchange=max_gain_of_outputs(fits, problem.active, S[:, 0], Q, Phi) if wanted else None,
     )
 
 

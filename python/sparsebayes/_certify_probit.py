@@ -118,7 +118,6 @@ def written_out(
         fixed=True,
         at_floor=np.zeros(n_classes, dtype=np.bool_),
         log_evidence=est.log_marginal_likelihood_,
-        exchanges=getattr(est, "search", "greedy") != "greedy",
     )
 
 

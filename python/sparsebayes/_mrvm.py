@@ -18,7 +18,7 @@ from ._composite import Composite, learn_kernel_weights
 from ._composite_climb import CompositeClimb
 from ._design import CoreCallback
 from ._progress import Glance
-from ._types import FloatArray, IntArray, Search
+from ._types import FloatArray, IntArray
 
 #: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
 #: to zero over the classes: the likelihood cannot tell a common shift from none, so one that is there at
@@ -63,9 +63,6 @@ class Task:
     min_iter: int
     max_iter: int
     callback: CoreCallback | None
-    #: What mRVM1 tries at the end, and the seed of its restarts.
-    search: Search = "greedy"
-    seed: int = 0
 
     def first_targets(self) -> FloatArray:
         """Return targets that follow the labels."""
@@ -157,8 +154,6 @@ class Constructive(_Machine):
         self.fine = False
         #: Whether the last M-step began at the top of a climb.
         self.climbed = False
-        #: Whether it has converged and looks for something better.
-        self.searching = False
 
     def restart(self) -> None:
         self.fit = _core.RetargetedFit(
@@ -171,25 +166,16 @@ class Constructive(_Machine):
         )
 
     def run(self) -> Outcome:
-        """Run to convergence, on to the least number of iterations, and look for something better."""
-        self.settle()
-        if self.task.search != "greedy":
-            from ._mrvm_search import go_on
-
-            go_on(self)
-        return self.out
-
-    def settle(self) -> None:
-        """Go on from the model and the targets as they are, to convergence."""
+        """Run to convergence, and on to the least number of iterations."""
         while True:
             change, n_updates = self._maximise()
             self.targets, log_likelihood = self.task.expectations(self.fit.predictions())
             self.out.bounds.append(log_likelihood + self.fit.log_occam_factor())
             if not self.out.is_settled:
-                return
+                return self.out
             settled = self._learn_kernel_weights() < _KERNEL_TOL and change < self.task.tol and self.fine
             if settled and (self.n_iter() >= self.min_iter or n_updates == 0):
-                return
+                return self.out
             # With several kernels a climb is too long to begin before the functions have settled.
             climbs = not settled and (np.isfinite(change) or len(self.task.composite.blocks) == 1)
             if climbs:
@@ -218,7 +204,7 @@ class Constructive(_Machine):
         after = self.fit.posterior()
         out.columns, out.alpha, out.mu = after.active.astype(np.intp), after.alpha, after.mu
         (out.sigma,) = after.sigma
-        if len(out.columns) == 0 and not self.searching:
+        if len(out.columns) == 0:
             # The targets have changed since the step that emptied the model, with no ln alpha to show it.
             out.path[-1] = float(trace[-1])
         if not np.array_equal(before.active, after.active):

@@ -45,7 +45,10 @@ def are_possible(estimator: Any) -> bool:
 def _check_plain(settings: Settings) -> None:
     """Check that nothing is asked for that several outputs do not have."""
     if settings.search != "greedy":
-        raise ValueError(f"search must be 'greedy' where y has several columns, got {settings.search!r}")
+        raise ValueError(
+            f"search must be 'greedy' where y has several columns, got {settings.search!r}; with another "
+            "search fit the columns one by one"
+        )
     if settings.scheme != "sequential":
         raise ValueError(f"scheme must be 'sequential' where y has several columns, got {settings.scheme!r}")
     for name, prior in (("alpha_prior", settings.alpha_prior), ("noise_prior", settings.noise_prior)):

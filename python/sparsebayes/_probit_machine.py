@@ -23,7 +23,6 @@ from ._numbers import check_predictions
 from ._on_kernels import OnKernels, linear_in_x
 from ._progress import Watch
 from ._resolve import is_precomputed
-from ._search import check_search, seed_for
 from ._types import Callback, Candidates, FloatArray, IntArray
 from ._validation import (
     Training,
@@ -110,7 +109,6 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
         tol = check_real("tol", self.tol, positive=True)
         max_iter = check_integer("max_iter", self.max_iter, least=1)
         n_threads = check_n_jobs(self.n_jobs)
-        search = check_search(self, "sequential")
         training = check_training(self, X, y, sample_weight, labels=True)
         self.classes_ = learn_classes(training.y)
         composite, layout = self._composite(training, n_threads)
@@ -127,8 +125,6 @@ class ProbitMachine(ClassifierMixin, OnKernels):  # type: ignore[misc] # scikit-
                 min_iter=int(np.ceil(factor * len(training.X))),
                 max_iter=max_iter,
                 callback=step,
-                search=search,
-                seed=seed_for(self, search),
             )
             outcome = self._run(task)
             watch.end(outcome.status, len(outcome.path) - 1, len(outcome.columns), outcome.path[-1])

@@ -215,5 +215,3 @@ class OutputsProblem:
     at_floor: NDArray[np.bool_]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float
-    #: Whether the fit looked for exchanges of functions.
-    exchanges: bool = False

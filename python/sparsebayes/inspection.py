@@ -62,10 +62,9 @@ class Certificate:
     max_gain_exchange : float or None
         Largest gain in log evidence, in nats, from taking a function out and another in, at its best
         precision, the noise and all other precisions being held; 0 where no exchange gains. None where it was
-        not asked for: with ``search="greedy"``, unless ``exchanges=True``. A fit with another ``search`` ends
-        where it is below 1e-3 with a Gaussian likelihood, and for `MRVM1` in the evidence of its auxiliary
-        targets. With others an exchange that seems to gain may have been tried, and lost when the mode was
-        found anew.
+        not asked for: with ``search="greedy"``, unless ``exchanges=True``. A fit with ``search="exchange"``
+        ends where it is below 1e-3 with a Gaussian likelihood. With other likelihoods an exchange that seems
+        to gain may have been tried, and lost when the mode was found again.
     """
 
     max_log_alpha_change: float
@@ -106,7 +105,7 @@ def certificate(
         The standard deviations of the targets, if the fit had them.
     exchanges : bool, optional
         Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
-        other than ``"greedy"``). Takes K M^2 operations more. Several outputs with noise levels of their own
+        other than ``"greedy"``). Takes K M^2 operations more. Several outputs, `MRVM1`
         and variational models have no such number.
 
     Returns
@@ -199,7 +198,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None = None) -
         # Made of the parts of this module, which is why it cannot be imported above.
         from ._certify_outputs import certify_outputs
 
-        return certify_outputs(problem, exchanges)
+        return certify_outputs(problem)
     used = slice(None) if problem.weights is None else problem.weights > 0.0
     Phi, t = problem.Phi[used], problem.target[used]
     w = np.ones(len(t)) if problem.weights is None else problem.weights[used]

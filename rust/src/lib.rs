@@ -54,8 +54,8 @@ mod stats;
 pub use error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use fit::{
-    Action, Ascent, Blocks, Exchange, Keep, MStep, Noise, OutputNoise, RetargetedFit, Rules,
-    Scheme, Search, Settings, Sketch, Status, Step, TopDownFit, Watch, fit, fit_in_blocks,
+    Action, Ascent, Blocks, Keep, MStep, Noise, OutputNoise, RetargetedFit, Rules, Scheme,
+    Search, Settings, Sketch, Status, Step, TopDownFit, Watch, fit, fit_in_blocks,
     fit_outputs,
 };
 pub use kernel::{Kernel, Points};

@@ -40,7 +40,7 @@ mod variational;
 
 pub use blocks::{Keep, Sketch, fit_in_blocks};
 pub(crate) use outputs::OutputState;
-pub use outputs::{Ascent, Exchange, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub use outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
 pub use record::{Action, Step, Watch};
 pub use settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::settings::{LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
+use super::super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
 use super::super::shared::{Shared, Term};
 use super::state::{Entrant, OutputState};
-use super::terms::collect_terms;
 use crate::Result;
 use crate::linalg::blas::head;
 use crate::linalg::combination::add_combination;
@@ -157,34 +156,28 @@ impl Candidates {
         }
     }
 
-    /// The factors of candidate `i`; `false` if what is left of it is but rounding.
+    /// A term of the marginal likelihood for each noise level: the factors of candidate `i`; `false` if all that is left of it is
+    /// rounding.
     fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
-        collect_terms(state, |l| self.s[l][i], |c| self.q[c][i], terms)
-    }
-
-    /// Number of candidates.
-    pub(super) fn len(&self) -> usize {
-        self.usable.len()
-    }
-
-    /// S of candidate `i` at level `l`.
-    pub(super) fn sparsity(&self, l: usize, i: usize) -> f64 {
-        self.s[l][i]
-    }
-
-    /// Q of candidate `i` for output `c`.
-    pub(super) fn quality(&self, c: usize, i: usize) -> f64 {
-        self.q[c][i]
-    }
-
-    /// Whether candidate `i` is outside and no zero column.
-    pub(super) fn may_enter(&self, i: usize) -> bool {
-        self.usable[i] && !self.inside[i]
-    }
-
-    /// Inner product of two functions, the Gram column of the first being at hand.
-    pub(super) fn product(&self, i: usize, j: usize) -> f64 {
-        self.gram[&i][j]
+        // Where there is little noise less is left of a function than where there is much: one level that resolves it will
+        // do, if in no other it has all but vanished.
+        const LEAST: f64 = 1e-3 * ALIGNED;
+        terms.clear();
+        let mut resolved = false;
+        for (l, level) in state.levels.iter().enumerate() {
+            let outputs = state.outputs_of(l);
+            let s = self.s[l][i];
+            if s.is_nan() || s <= LEAST * level.beta {
+                return false;
+            }
+            resolved |= s > ALIGNED * level.beta;
+            terms.push(Term {
+                n: outputs.len() as f64,
+                s,
+                power: outputs.map(|c| self.q[c][i] * self.q[c][i]).sum(),
+            });
+        }
+        resolved
     }
 
     /// A function that keeps coming back for next to nothing must not keep the loop alive.
@@ -265,23 +258,6 @@ impl Candidates {
         wanted.truncate(AT_A_TIME);
         let columns = stats.gram_columns(&wanted)?;
         self.gram.extend(wanted.into_iter().zip(columns));
-        Ok(())
-    }
-
-    /// Has the Gram columns of these candidates at hand.
-    pub(super) fn fetch_all(
-        &mut self,
-        stats: &mut dyn OutputStatistics,
-        js: &[usize],
-    ) -> Result<()> {
-        let mut wanted: Vec<usize> = js.to_vec();
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted.retain(|j| !self.gram.contains_key(j));
-        if !wanted.is_empty() {
-            let columns = stats.gram_columns(&wanted)?;
-            self.gram.extend(wanted.into_iter().zip(columns));
-        }
         Ok(())
     }
 
@@ -375,7 +351,7 @@ impl Candidates {
 
     /// Inner products of function `i`, whose Gram column is at hand, with the active ones and the residuals at the
     /// references.
-    pub(super) fn entrant(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
+    fn entrant(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
         let column = &self.gram[&i];
         let products = state.active.iter().map(|&j| column[j]).collect();
         let gradient = (0..state.outputs.len()).map(|c| {
@@ -415,14 +391,8 @@ impl Candidates {
         }
     }
 
-    /// `beta Sigma_k^T Phi^T phi_i` at level `l` for every candidate i: how what is left of it goes with active function `k`.
-    pub(super) fn covariances(&self, state: &OutputState, l: usize, k: usize) -> Vec<f64> {
-        let mut covariances = vec![0.0; self.len()];
-        self.put_covariances(state, l, k, &mut covariances);
-        covariances
-    }
-
-    /// [`Candidates::covariances`] in room that is there.
+    /// Writes `beta Sigma_k^T Phi^T phi_i` at level `l` for every candidate i into `out`: how its factors change with active
+    /// function `k`.
     fn put_covariances(&self, state: &OutputState, l: usize, k: usize, out: &mut [f64]) {
         let level = &state.levels[l];
         let column = head(&level.sigma, k, state.len()).iter();

@@ -8,16 +8,13 @@
 mod bound;
 mod candidates;
 mod evidence;
-mod exchange;
 mod inner;
 mod joint;
 mod newton;
 mod retargeted;
 mod sequential;
 mod state;
-mod terms;
 
-pub use exchange::Exchange;
 pub use newton::Ascent;
 pub use retargeted::{MStep, RetargetedFit};
 pub(crate) use state::OutputState;

@@ -42,10 +42,6 @@ pub(super) struct Top {
     pub(super) x: Vec<f64>,
     /// Those of the E-step there.
     pub(super) targets: Vec<f64>,
-    /// The bound there, but for rounding.
-    pub(super) value: f64,
-    /// Which alphas went as far up as they may.
-    pub(super) leaves: Vec<bool>,
 }
 
 /// Climbs from `x`.
@@ -71,8 +67,6 @@ pub(super) fn climb(
             Move::Last(x) => {
                 return Ok(Top {
                     targets: bound.targets(&x)?,
-                    leaves: is_leaving(&x, &limits),
-                    value: at.0.value,
                     x,
                 });
             }
@@ -80,26 +74,21 @@ pub(super) fn climb(
                 let gain = view.value - at.0.value;
                 at = (*view, x);
                 // A function on its way out is for the M-step, which drops it at once.
-                if gain < ascent.least || is_leaving(&at.1, &limits).contains(&true) {
+                if gain < ascent.least || has_leaving(&at.1, &limits) {
                     break;
                 }
             }
         }
     }
-    let (View { targets, value, .. }, x) = at;
-    Ok(Top {
-        leaves: is_leaving(&x, &limits),
-        targets,
-        value,
-        x,
-    })
+    let (View { targets, .. }, x) = at;
+    Ok(Top { x, targets })
 }
 
-/// Which alphas have gone as far up as they may.
-fn is_leaving(x: &[f64], limits: &[(f64, f64)]) -> Vec<bool> {
+/// Whether an alpha has gone as far up as it may.
+fn has_leaving(x: &[f64], limits: &[(f64, f64)]) -> bool {
     let ln_alpha = &x[x.len() - limits.len()..];
-    let pairs = ln_alpha.iter().zip(limits);
-    pairs.map(|(a, (_, high))| *a >= high - CLOSE).collect()
+    let mut pairs = ln_alpha.iter().zip(limits);
+    pairs.any(|(a, (_, high))| *a >= high - CLOSE)
 }
 
 enum Move {

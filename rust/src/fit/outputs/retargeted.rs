@@ -14,7 +14,6 @@ use super::super::record::{Halt, Recorder, Watch};
 use super::super::settings::{Effort, FINE_STEP};
 use super::bound::Bound;
 use super::candidates::Candidates;
-use super::exchange::{self, Exchange, place};
 use super::inner::{Noise, sweep_once};
 use super::state::OutputState;
 use super::{Ascent, newton, sequential};
@@ -118,47 +117,6 @@ impl<'a> RetargetedFit<'a> {
         Ok(top.targets)
     }
 
-    /// Exchanges of functions and merges of two into one, with what each gains in the evidence of the targets: best first.
-    ///
-    /// # Errors
-    /// Whatever the provider meets; [`Error::NotPositiveDefinite`] where rounding leaves no posterior.
-    pub fn exchanges(&mut self) -> Result<Vec<Exchange>> {
-        let (stats, state) = (&mut self.stats, &mut self.state);
-        self.candidates.refresh(stats, state)?;
-        exchange::suggestions(stats, state, &mut self.candidates).map_err(failure)
-    }
-
-    /// Makes a move that raises the variational bound for rows of these classes, if one of the `trials` most promising does, or of
-    /// those that gain with the targets as they are. Returns the targets that the E-step has then, which are set, N x C column after
-    /// column, or `None` where the model stays as it was; and how many of the `trials` were tried.
-    ///
-    /// # Errors
-    /// As [`RetargetedFit::exchanges`]; [`Error::Interrupted`].
-    pub fn improve(
-        &mut self,
-        probit: &Probit,
-        labels: &[usize],
-        trials: usize,
-    ) -> Result<(Option<Vec<f64>>, usize)> {
-        let (stats, state) = (&mut self.stats, &mut self.state);
-        self.candidates.refresh(stats, state)?;
-        let mut left = trials;
-        let rows = (probit, labels);
-        let found = exchange::improve(stats, state, &mut self.candidates, rows, &mut left);
-        let targets = found.map_err(failure)?;
-        if let Some(targets) = &targets {
-            stats.set_targets(targets.clone())?;
-            self.candidates.refresh(stats, state)?;
-        }
-        Ok((targets, trials - left))
-    }
-
-    /// Log evidence of the targets, all outputs together.
-    #[must_use]
-    pub fn log_evidence(&self) -> f64 {
-        self.state.log_evidence()
-    }
-
     /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
     /// ln alpha is further than `tol` from its best. Where nothing is left to do, each alpha is re-estimated once.
     ///
@@ -253,12 +211,10 @@ impl<'a> RetargetedFit<'a> {
     }
 }
 
-/// What went wrong where nothing is counted and nobody watches.
-fn failure(halt: Halt) -> Error {
-    match halt {
-        Halt::Failed(error) => error,
-        Halt::MaxIterations | Halt::Stopped => Error::Interrupted,
-    }
+/// Means and ln alpha of a model as the bound takes them.
+fn place(state: &OutputState) -> Vec<f64> {
+    let means = state.outputs.iter().flat_map(|output| &output.mu).copied();
+    means.chain(state.alpha.iter().map(|a| a.ln())).collect()
 }
 
 #[cfg(test)]
