@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ._checks.numbers import real_array
 from ._figures import axes_for
-from ._numbers import real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from ._arguments import check_flag, check_real
+from ._checks.arguments import check_flag, check_real
+from ._checks.numbers import any_array, real_array
 from ._display import Display, at_nodes, fitted, heights, inputs, values
 from ._figures import _GRID, _circle, _draw_classes, _labels, last_step
-from ._numbers import any_array, real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import check_entries
+from ._checks.arguments import check_entries
+from ._checks.numbers import real_array
 from ._display import Display, fitted
 from ._figures import _OBJECTIVES, last_step
-from ._numbers import real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:

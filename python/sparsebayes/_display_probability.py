@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._arguments import check_entries, check_real
+from ._checks.arguments import check_entries, check_real
+from ._checks.numbers import any_array, real_array
 from ._display import Display, at_nodes, fitted, inputs
 from ._figures import _circle, _draw_classes, _grid, _labels, last_step
-from ._numbers import any_array, real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_is_fitted
 
-from ._candidates import are_given
-from ._numbers import any_array, real_array
+from ._checks.numbers import any_array, real_array
+from ._checks.targets import naming
+from ._data.candidates import are_given
 from ._types import FloatArray, IntArray
-from ._validation import naming
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

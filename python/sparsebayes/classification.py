@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ._arguments import check_flag
-from ._chunked_classes import ColumnClasses, KernelClasses
-from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
-from ._on_provider import ProviderClassification
-from ._one_vs_rest import normalised
+from ._checks.arguments import check_flag
+from ._checks.targets import learn_classes
+from ._estimators.chunked_classes import ColumnClasses, KernelClasses
+from ._estimators.one_vs_rest import normalised
+from ._estimators.provider_fit import ProviderClassification
+from ._estimators.softmax import check_multi_class, predict_proba, publish, weights_in_order
 from ._types import (
     Callback,
     Candidates,
@@ -28,13 +29,12 @@ from ._types import (
     Search,
     Target,
 )
-from ._validation import learn_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from . import _core
-    from ._design import Layout
+    from ._data.design import Layout
 
 __all__ = ["RVC", "SparseBayesClassifier"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import check_flag, check_real
-from ._certify_probit import written_out
-from ._mrvm import Constructive, Outcome, Task, TopDown
-from ._probit_machine import ProbitMachine
+from ._checks.arguments import check_flag, check_real
+from ._mrvm.estimator import ProbitMachine
+from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._types import Callback, Candidates, KernelSpec, OutputsProblem
+from .inspection._probit import written_out
 
 __all__ = ["MRVM1", "MRVM2"]
 

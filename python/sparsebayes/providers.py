@@ -7,8 +7,8 @@ parts together.
 
 from __future__ import annotations
 
-from ._provider import PyStatistics
-from ._provider_sum import SummedStatistics
-from ._row_part import RowPart
+from ._data.provider import PyStatistics
+from ._data.provider_sum import SummedStatistics
+from ._data.row_part import RowPart
 
 __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]

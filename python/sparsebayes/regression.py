@@ -11,11 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _outputs
-from ._arguments import check_flag, check_prior
-from ._kernel_sums import KernelSums
-from ._on_provider import ProviderRegression
-from ._streaming import Streaming
+from . import _core
+from ._checks.arguments import check_flag, check_prior
+from ._estimators import outputs as _outputs
+from ._estimators.kernel_sums import KernelSums
+from ._estimators.provider_fit import ProviderRegression
+from ._estimators.streaming import Streaming
 from ._types import (
     Callback,
     Candidates,
@@ -32,7 +33,7 @@ from ._types import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._design import Layout
+    from ._data.design import Layout
 
 __all__ = ["RVR", "SparseBayesRegressor"]
 

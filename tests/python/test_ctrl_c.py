@@ -27,7 +27,7 @@ from sparsebayes import (
     _blocks,
     _eigen_machine,
 )
-from sparsebayes._background import in_background
+from sparsebayes._cancellable import in_background
 from sparsebayes.kernels import Gaussian
 from sparsebayes.providers import RowPart, SummedStatistics
 

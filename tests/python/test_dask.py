@@ -24,7 +24,7 @@ import psutil
 from distributed import Client, LocalCluster
 
 from sparsebayes import RVC, RVR
-from sparsebayes._dask_engine import Engine
+from sparsebayes._dask.engine import Engine
 from sparsebayes.dask import DaskRVC, DaskRVR
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
@@ -135,7 +135,7 @@ def test_centres_are_those_that_memory_would_choose(weighted):
 
 
 def test_centres_come_from_a_sample_of_many_rows_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr("sparsebayes._candidates._ROWS", 150)
+    monkeypatch.setattr("sparsebayes._data.candidates._ROWS", 150)
     X, y, w, _ = waves(8)
     fits = [
         DaskRVR(candidates=5, random_state=seed, gamma=0.3).fit(*collections(X, y, w, chunks))

@@ -13,17 +13,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from problems import named
 from sparsebayes import MRVM1, RVC, RVR
-from sparsebayes._gaussian_process import CovarianceEvidence
-from sparsebayes._kernel_parameters import (
+from sparsebayes._hyper.gaussian_process import CovarianceEvidence
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from sparsebayes.kernels._parameters import (
     bounds,
     log_parameters,
     natural,
     with_all_log_parameters,
     with_log_parameters,
 )
-from sparsebayes._resolve import resolve
-from sparsebayes.inspection import certificate
-from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from sparsebayes.kernels._resolve import resolve
 from sparsebayes.model_selection import density_score
 
 KERNELS = [

@@ -13,10 +13,8 @@ from sklearn.model_selection import GridSearchCV
 
 from problems import named
 from sparsebayes import RVC, RVR
-from sparsebayes._design import evaluate
-from sparsebayes._gaussian_process import CovarianceEvidence
-from sparsebayes._kernel_parameters import bounds, length_powers, log_parameters, natural, with_log_parameters
-from sparsebayes._resolve import resolve
+from sparsebayes._data.design import evaluate
+from sparsebayes._hyper.gaussian_process import CovarianceEvidence
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,
@@ -29,6 +27,14 @@ from sparsebayes.kernels import (
     Sigmoid,
     Sum,
 )
+from sparsebayes.kernels._parameters import (
+    bounds,
+    length_powers,
+    log_parameters,
+    natural,
+    with_log_parameters,
+)
+from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
 X, Z = RNG.normal(size=(8, 4)) * [1.0, 2.0, 0.5, 1.0], RNG.normal(size=(5, 4))

@@ -155,7 +155,7 @@ def test_a_classifier_stopped_early_is_at_its_mode(multi_class):
 
 def test_a_limit_on_threads_holds_for_each_blas_whenever_it_is_loaded():
     code = """
-from sparsebayes._background import one_blas_thread
+from sparsebayes._cancellable import one_blas_thread
 with one_blas_thread():
     pass
 import scipy.linalg
