@@ -1,8 +1,8 @@
 //! What cannot be fitted is refused, with a word on what to do.
 
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Multinomial, Noise, Observations, Scheme,
-    Search, Settings, Statistics, fit,
+    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Scheme, Search,
+    Settings, SoftmaxStatistics, Statistics, fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ fn likelihoods_without_a_bound_have_no_variational_fit() {
     let design = DenseDesign::new(&problem.phi, 20, 5).unwrap();
     let classes: Vec<f64> = (0..20).map(|i| f64::from(i % 3)).collect();
     let counts = Observations::new(&design, Likelihood::Poisson, classes.clone(), None);
-    let softmax = Multinomial::new(&design, &classes, None);
+    let softmax = SoftmaxStatistics::new(&design, &classes, None);
     let providers: [&mut dyn Statistics; 2] = [&mut counts.unwrap(), &mut softmax.unwrap()];
     for stats in providers {
         let refused = fit(stats, &rules, &mut |_| ControlFlow::Continue(()));

@@ -3,7 +3,7 @@
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::{Blocks, Design, Error, Observations, Posterior, Sketch, fit_in_blocks};
+use sparsebayes::{BlockCheckpoint, Blocks, Design, Error, Observations, Posterior, fit_in_blocks};
 
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
@@ -83,7 +83,7 @@ fn solve(
     task: &Task<'_>,
     design: &dyn Design,
     sizes: &Blocks,
-    sketch: Option<Sketch>,
+    sketch: Option<BlockCheckpoint>,
     line: &Line,
 ) -> Result<Posterior, Error> {
     let Kind::Of(likelihood) = task.kind else {
@@ -112,7 +112,10 @@ fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<
 }
 
 /// A sketch as arrays by name.
-pub(crate) fn to_dict<'py>(py: Python<'py>, sketch: &Sketch) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn to_dict<'py>(
+    py: Python<'py>,
+    sketch: &BlockCheckpoint,
+) -> PyResult<Bound<'py, PyDict>> {
     // Indices count functions, far fewer than 2^63.
     let whole = |values: &[usize]| -> Vec<i64> {
         let values = values.iter();
@@ -131,13 +134,13 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, sketch: &Sketch) -> PyResult<Bound<'
     Ok(dict)
 }
 
-fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Sketch> {
+fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<BlockCheckpoint> {
     let counts = whole(dict, "counts")?;
     let beta = real(dict, "beta")?;
     let (&[round, stride, idle], &[beta]) = (&counts[..], &beta[..]) else {
         return Err(invalid("resume must have three counts and one beta"));
     };
-    Ok(Sketch {
+    Ok(BlockCheckpoint {
         working: whole(dict, "working")?,
         active: whole(dict, "active")?,
         alpha: real(dict, "alpha")?,

@@ -3,8 +3,8 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
-    Design, Error, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme, Search,
-    Settings, fit,
+    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings,
+    SoftmaxStatistics, fit,
 };
 
 use crate::arrays::{BasisValues, vector};
@@ -70,7 +70,7 @@ impl<'a> Task<'a> {
                 fit(&mut stats, &self.rules, watch)
             }
             Kind::Classes => {
-                let stats = Multinomial::new(design, self.target, weights)?;
+                let stats = SoftmaxStatistics::new(design, self.target, weights)?;
                 fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
             }
         }

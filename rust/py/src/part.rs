@@ -7,7 +7,7 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
-use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Part, RowSums, Scheme};
+use sparsebayes::{DenseDesign, Design, Error, KernelDesign, RowPart, RowProvider, Scheme};
 
 use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
@@ -31,13 +31,13 @@ pub(crate) struct PyRowPart {
 
 /// A part, and the fit that it listens to.
 struct Held {
-    part: Part<'static>,
+    part: RowPart<'static>,
     listening: Option<Weak<()>>,
 }
 
 impl Held {
     /// Stops listening to a fit that is over: what is asked next has to be answered.
-    fn part(&mut self) -> &mut Part<'static> {
+    fn part(&mut self) -> &mut RowPart<'static> {
         if self
             .listening
             .take_if(|fit| fit.strong_count() == 0)
@@ -62,7 +62,7 @@ impl PyRowPart {
         check_fit([design.n_rows(), n_basis], 1, Scheme::Sequential)
             .map_err(|error| to_python(&error))?;
         let weights = weights.map(<[f64]>::to_vec);
-        let part = Part::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
+        let part = RowPart::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
             .map_err(|error| to_python(&error))?;
         Ok(Self {
             n_rows: part.n_rows(),
@@ -85,7 +85,7 @@ impl PyRowPart {
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
-        ask: impl FnOnce(&mut Part<'static>) -> Result<T, Error> + Send,
+        ask: impl FnOnce(&mut RowPart<'static>) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         py.detach(|| with_threads(self.n_threads, || ask(self.held().part()))?)
             .map_err(|error| to_python(&error))
@@ -292,7 +292,7 @@ impl PyRowPart {
         ))
     }
 
-    /// How the posterior variances answer to moves of the mode through the weights: see `RowSums::variance_drift`.
+    /// How the posterior variances answer to moves of the mode through the weights: see `RowProvider::variance_drift`.
     fn variance_drift<'py>(
         &self,
         py: Python<'py>,

@@ -9,7 +9,8 @@ use numpy::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sparsebayes::{
-    Among, Centred, Error, Likelihood, Posterior, RowSums, Rules, Scaled, Sweep, fit,
+    CandidateProducts, CentredProvider, Error, Likelihood, Posterior, ProviderStatistics,
+    RowProvider, Rules, Sweep, fit,
 };
 
 use crate::errors::{invalid, is_refusal};
@@ -18,7 +19,7 @@ use crate::posterior::PyPosterior;
 use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
-/// [`RowSums`] of a Python object: an exception there comes through as [`Error::Provider`].
+/// [`RowProvider`] of a Python object: an exception there comes through as [`Error::Provider`].
 struct Provider<'a> {
     object: &'a Py<PyAny>,
     n_basis: usize,
@@ -124,7 +125,7 @@ fn turned(m: usize, values: &[f64]) -> Vec<f64> {
     (0..m * m).map(|k| values[(k % m) * m + k / m]).collect()
 }
 
-impl RowSums for Provider<'_> {
+impl RowProvider for Provider<'_> {
     fn n_basis(&self) -> usize {
         self.n_basis
     }
@@ -166,7 +167,12 @@ impl RowSums for Provider<'_> {
         )
     }
 
-    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Among, Error> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<CandidateProducts, Error> {
         let m = js.len();
         self.ask(
             "among",
@@ -177,7 +183,7 @@ impl RowSums for Provider<'_> {
             |answer| {
                 let [deviance, gradient, gram] = answer.parts("(deviance, gradient, gram)")?;
                 let gram = answer.numbers("gram", &gram, &[m, m])?;
-                Ok(Among {
+                Ok(CandidateProducts {
                     deviance: answer.number("deviance", &deviance)?,
                     gradient: answer.numbers("gradient", &gradient, &[m])?,
                     gram: turned(m, &gram),
@@ -318,7 +324,7 @@ pub(crate) fn fit_provider(
         if n_centred == 0 {
             return Ok(solve(rows, &rules, line)?.into());
         }
-        let rows = Centred::new(rows, n_basis.saturating_sub(n_centred).max(1)..n_basis)?;
+        let rows = CentredProvider::new(rows, n_basis.saturating_sub(n_centred).max(1)..n_basis)?;
         let means = rows.means()[n_basis.saturating_sub(n_centred)..].to_vec();
         let posterior = solve(rows, &rules, line)?;
         Ok(PyPosterior { posterior, means })
@@ -326,7 +332,7 @@ pub(crate) fn fit_provider(
     Ok(posterior)
 }
 
-fn solve(rows: impl RowSums, rules: &Rules, line: &Line) -> Result<Posterior, Error> {
-    let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
+fn solve(rows: impl RowProvider, rules: &Rules, line: &Line) -> Result<Posterior, Error> {
+    let mut stats = ProviderStatistics::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
     fit(&mut stats, rules, &mut |step| line.watch(step))
 }

@@ -8,7 +8,9 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
-use sparsebayes::{DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, Summary, fit};
+use sparsebayes::{
+    DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, SumStatistics, fit,
+};
 
 use crate::arrays::{columns, rows, vector};
 use crate::dictionary::KernelDictionary;
@@ -301,7 +303,7 @@ impl PySufficientStatistics {
         let sums = self.now();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {
             check_fit([self.n_basis, self.n_basis], 1, rules.scheme)?;
-            let summary = Summary::new(&sums, bias, n_centred)?;
+            let summary = SumStatistics::new(&sums, bias, n_centred)?;
             let means = summary.means();
             let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
             let posterior = fit(&mut stats, &rules, &mut |step| line.watch(step))?;

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::super::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
-use super::super::shared::{Shared, Term};
-use super::state::{Entrant, OutputState};
 use crate::Result;
-use crate::linalg::blas::head;
-use crate::linalg::combination::add_combination;
-use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
-use crate::linalg::parallel::map_pieces;
-use crate::stats::{OutputStatistics, Residuals};
+use crate::data::{OutputStatistics, Residuals};
+use crate::fit::outputs::model::{Entrant, OutputState};
+use crate::fit::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
+use crate::fit::shared_evidence::{Shared, Term};
+use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::column_combination::add_combination;
+use crate::linalg::vector::head;
+use crate::parallel::map_pieces;
 
 /// Gains that differ by less than this fraction are the same.
 const TIE: f64 = 1e-7;
@@ -19,7 +19,7 @@ const TIE: f64 = 1e-7;
 ///
 /// Between calls they belong to the state as it is; for functions in the model they mean nothing. `gram` holds
 /// Phi^T W `phi_j` for every active j (and others that were active once); `projections` belong to the weights `seen`.
-pub(super) struct Candidates {
+pub(crate) struct Candidates {
     gram: HashMap<usize, Vec<f64>>,
     /// No zero column.
     usable: Vec<bool>,
@@ -38,7 +38,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Asks the rows about the model as it is.
-    pub(super) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
+    pub(crate) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
         let k = stats.n_basis();
         let mut this = Self {
             gram: HashMap::new(),
@@ -57,7 +57,7 @@ impl Candidates {
     }
 
     /// A pass over the rows: projections, and the state's quadratic models, taken anew at its means.
-    pub(super) fn refresh(
+    pub(crate) fn refresh(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -86,7 +86,7 @@ impl Candidates {
     }
 
     /// S and Q from scratch, for a state whose functions have all been in it before.
-    pub(super) fn reprice(&mut self, state: &OutputState) {
+    pub(crate) fn reprice(&mut self, state: &OutputState) {
         self.inside.fill(false);
         state.active.iter().for_each(|&j| self.inside[j] = true);
         for l in 0..state.levels.len() {
@@ -190,7 +190,7 @@ impl Candidates {
     }
 
     /// The addition that gains most, if it gains `least`.
-    pub(super) fn best_addition(
+    pub(crate) fn best_addition(
         &mut self,
         state: &OutputState,
         least: f64,
@@ -231,7 +231,7 @@ impl Candidates {
     }
 
     /// Whether a candidate was kept out although it still has something to gain.
-    pub(super) fn refuses(&self, state: &OutputState) -> bool {
+    pub(crate) fn refuses(&self, state: &OutputState) -> bool {
         const WORTH_TELLING: f64 = 1e-6;
         let mut terms = Vec::with_capacity(state.levels.len());
         (0..self.usable.len()).any(|i| {
@@ -269,7 +269,7 @@ impl Candidates {
     }
 
     /// Adds candidate `i` with the alpha that is best for it; the gain. `None` if it has none after all.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -293,7 +293,7 @@ impl Candidates {
     }
 
     /// Adds function `i` with this alpha, whatever it gains.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -323,12 +323,12 @@ impl Candidates {
     }
 
     /// Counts entries from here on: the data have changed.
-    pub(super) fn forget_entries(&mut self) {
+    pub(crate) fn forget_entries(&mut self) {
         self.entries.fill(0);
     }
 
     /// Moves the alpha of active function `k`: appendix A.3.
-    pub(super) fn reestimate(
+    pub(crate) fn reestimate(
         &mut self,
         state: &mut OutputState,
         k: usize,
@@ -340,7 +340,7 @@ impl Candidates {
     }
 
     /// Takes active function `k` out: appendix A.4.
-    pub(super) fn delete(&mut self, state: &mut OutputState, k: usize) {
+    pub(crate) fn delete(&mut self, state: &mut OutputState, k: usize) {
         self.shift(state, k, |variance| 1.0 / variance);
         let i = state.active[k];
         self.inside[i] = false;
