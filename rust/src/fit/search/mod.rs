@@ -8,4 +8,3 @@ pub(crate) mod local;
 pub(crate) mod moves;
 pub(crate) mod removal;
 pub(crate) mod restarts;
-pub(crate) mod trials;
