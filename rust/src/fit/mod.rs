@@ -40,7 +40,6 @@ mod state;
 mod stationary;
 mod together;
 mod top_down;
-mod trials;
 mod variational;
 mod warm;
 

@@ -1,8 +1,6 @@
 //! The record of a fit: what each step did, and who is watching.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Error;
 
@@ -126,8 +124,6 @@ pub(super) struct Recorder<'w> {
     /// [`Recorded::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
-    /// Ends what is not watched.
-    off: Option<Arc<AtomicBool>>,
 }
 
 impl<'w> Recorder<'w> {
@@ -147,7 +143,6 @@ impl<'w> Recorder<'w> {
             working: None,
             least_pivot: state.least_pivot(),
             watch: Some(watch),
-            off: None,
         };
         this.trace.push(this.in_target_units(state));
         this
@@ -181,15 +176,6 @@ impl<'w> Recorder<'w> {
             working: None,
             least_pivot: 1.0,
             watch: None,
-            off: None,
-        }
-    }
-
-    /// The same, until that is called off: [`Halt::Stopped`].
-    pub(super) fn silent_until(off: &Arc<AtomicBool>) -> Self {
-        Self {
-            off: Some(Arc::clone(off)),
-            ..Self::silent()
         }
     }
 
@@ -293,13 +279,6 @@ impl<'w> Recorder<'w> {
     ) -> Result<(), Halt> {
         if self.watch.is_none() {
             self.quiet += 1;
-            if self
-                .off
-                .as_ref()
-                .is_some_and(|off| off.load(Ordering::Relaxed))
-            {
-                return Err(Halt::Stopped);
-            }
             return if self.quiet < self.max_iter {
                 Ok(())
             } else {

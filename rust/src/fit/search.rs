@@ -5,8 +5,7 @@
 //! an active function with those most aligned with it and lets the ordinary scheme go on from there. A better result
 //! replaces the model. All of it happens on a [`Pool`], at no cost that grows with the rows or the dictionary.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::collections::BTreeSet;
 
 use super::climb::{climb, climb_from, step_greedily};
 use super::joint::NoiseRange;
@@ -14,10 +13,13 @@ use super::outside::Outside;
 use super::pool::Pool;
 use super::ranking::most_aligned;
 use super::record::{Halt, Recorder};
-use super::settings::{FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL};
+use super::settings::{
+    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, MOST_IN_VAIN, NEIGHBOURHOOD, START_NOISE, TRIAL,
+    TRIALS_AT_A_TIME,
+};
 use super::state::State;
-use super::trials::{self, Budget};
 use crate::Error;
+use crate::linalg::parallel::map_pieces;
 
 /// Squared cosine of two columns from which one function can do part of what the other does.
 const SUBSTITUTE_COS2: f64 = 0.04;
@@ -57,22 +59,77 @@ pub(super) fn search(
     if let Some(better) = best.bettered_by(opened)? {
         best = better;
     }
-    let mut budget = Budget::of(most_trials);
-    loop {
-        let reached = best.evidence;
-        let seeds = seeds(pool, &best.state);
-        best = trials::round(pool, best, seeds, noise, &mut budget)?;
-        // An evidence that is no number any more is no better.
-        let goes_on = best.evidence > reached && !budget.is_spent();
-        if !goes_on {
-            break;
-        }
-    }
+    let mut budget = Budget {
+        trials: most_trials,
+        in_vain: MOST_IN_VAIN,
+    };
+    while try_all(pool, &mut best, noise, &mut budget)? && !budget.is_spent() {}
     let found = best.evidence > before + LEAST_IMPROVEMENT;
     if found {
         *state = best.state;
     }
     Ok(found)
+}
+
+/// What is left to a search: trials in all, and trials in a row that lead to no better model.
+struct Budget {
+    trials: usize,
+    in_vain: usize,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.trials == 0 || self.in_vain == 0
+    }
+
+    fn spend(&mut self, trials: usize, is_better: bool) {
+        self.trials = self.trials.saturating_sub(trials);
+        self.in_vain = if is_better {
+            MOST_IN_VAIN
+        } else {
+            self.in_vain.saturating_sub(trials)
+        };
+    }
+}
+
+/// Deletes each neighbourhood of the model in turn, and replaces the model wherever that leads to a better one; whether it did.
+fn try_all(
+    pool: &Pool,
+    best: &mut Model,
+    noise: Option<NoiseRange>,
+    budget: &mut Budget,
+) -> Result<bool, Halt> {
+    let start = best.evidence;
+    // Neighbourhoods tried from the best model, sorted: in a model of few functions most are the same.
+    let mut tried = BTreeSet::new();
+    for batch in seeds(pool, &best.state).chunks(TRIALS_AT_A_TIME) {
+        if budget.is_spent() {
+            break;
+        }
+        let neighbourhood = |&seed: &usize| pool.nearest(seed, &best.state.active);
+        let mut neighbourhoods: Vec<Vec<usize>> = batch.iter().map(neighbourhood).collect();
+        neighbourhoods.retain(|leaving| {
+            let mut sorted = leaving.clone();
+            sorted.sort_unstable();
+            tried.insert(sorted)
+        });
+        // All trials of a batch start from the same model, so the result does not depend on the number of threads.
+        let outcomes = map_pieces(neighbourhoods.len(), 1, |range| {
+            best.without(pool, &neighbourhoods[range.start], noise)
+        });
+        let before = best.evidence;
+        for outcome in outcomes {
+            if let Some(better) = best.bettered_by(outcome)? {
+                *best = better;
+            }
+        }
+        let is_better = best.evidence > before;
+        budget.spend(batch.len(), is_better);
+        if is_better {
+            tried.clear();
+        }
+    }
+    Ok(best.evidence > start)
 }
 
 /// Where to look: functions that others could stand in for, those whose loss would cost least first, for there the model is
@@ -122,10 +179,7 @@ impl Model {
     }
 
     /// The other, if that is better by what counts. One that lost its definiteness or its way to rounding is no better.
-    pub(super) fn bettered_by(
-        &self,
-        other: Result<Option<Self>, Halt>,
-    ) -> Result<Option<Self>, Halt> {
+    fn bettered_by(&self, other: Result<Option<Self>, Halt>) -> Result<Option<Self>, Halt> {
         match other {
             Ok(other) => {
                 Ok(other.filter(|other| other.evidence > self.evidence + LEAST_IMPROVEMENT))
@@ -162,15 +216,14 @@ impl Model {
         self.challenge(pool, state, outside, noise, &mut recorder)
     }
 
-    /// What becomes of this model if these functions leave; `None` if nothing better. It ends early once it is called `off`.
-    pub(super) fn without(
+    /// What becomes of this model if these functions leave; `None` if nothing better.
+    fn without(
         &self,
         pool: &Pool,
         leaving: &[usize],
         noise: Option<NoiseRange>,
-        off: &Arc<AtomicBool>,
     ) -> Result<Option<Self>, Halt> {
-        let mut recorder = Recorder::silent_until(off);
+        let mut recorder = Recorder::silent();
         let (mut state, mut outside) = (self.state.clone(), self.outside.clone());
         for i in leaving {
             if let Some(k) = state.active.iter().position(|j| j == i) {
@@ -215,8 +268,7 @@ impl Model {
 }
 
 impl Pool {
-    /// Whether a function outside the model is so aligned with function `j` of it that it could do part of what that does. Of
-    /// columns that are all but orthogonal the same come back.
+    /// Whether a function outside the model is so aligned with function `j` of the model that it can replace part of it.
     fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
         let diagonal = self.gram.diagonal();
         let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
@@ -225,7 +277,7 @@ impl Pool {
     }
 
     /// The active functions most aligned with `seed`, itself among them; none if it is not active.
-    pub(super) fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
+    fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
         if !active.contains(&seed) {
             return Vec::new();
         }
@@ -275,6 +327,22 @@ pub(super) mod tests {
             evidence,
         };
         (pool, model)
+    }
+
+    #[test]
+    fn a_search_ends_after_all_trials_or_many_in_vain() {
+        let mut budget = Budget {
+            trials: 100,
+            in_vain: MOST_IN_VAIN,
+        };
+        budget.spend(MOST_IN_VAIN - 1, false);
+        budget.spend(4, true);
+        budget.spend(MOST_IN_VAIN - 1, false);
+        assert!(!budget.is_spent());
+        budget.spend(1, false);
+        assert!(budget.is_spent());
+        budget.spend(100, true);
+        assert!(budget.in_vain == MOST_IN_VAIN && budget.is_spent());
     }
 
     #[test]
