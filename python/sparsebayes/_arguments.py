@@ -11,7 +11,7 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from ._types import Laplace, Likelihood, Scheme, Settings
+from ._types import Laplace, Likelihood, Scheme, Search, Settings
 
 #: What Python and NumPy take for numbers; spans of time are integers to NumPy.
 NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
@@ -109,12 +109,8 @@ def check_watchers(estimator: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments that the estimators of one likelihood have."""
     check_watchers(estimator)
-    # Late, as this knows scikit-learn.
-    from ._search import check_search, seed_for
-
     scheme, alpha_prior = _scheme(estimator.scheme), _alpha_prior(estimator.alpha_prior)
     share_alpha = _share_alpha(estimator, scheme, alpha_prior)
-    search = check_search(estimator, scheme, share_alpha=share_alpha)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
@@ -125,8 +121,7 @@ def check_settings(estimator: Any) -> Settings:
         alpha_prior=alpha_prior,
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
         share_alpha=share_alpha,
-        search=search,
-        seed=seed_for(estimator, search),
+        search=_search(estimator, scheme, share_alpha=share_alpha),
         n_threads=check_n_jobs(estimator.n_jobs),
     )
 
@@ -217,6 +212,18 @@ def _laplace(estimator: Any, scheme: Scheme) -> Laplace:
     if value == "exact" and missing:
         raise ValueError(f"laplace='exact' needs {' and '.join(missing)}; or set laplace='classic'")
     return cast(Laplace, value)
+
+
+def _search(estimator: Any, scheme: Scheme, *, share_alpha: bool) -> Search:
+    """Return ``search``; ValueError if it has another value, or does not go with the other arguments."""
+    search = getattr(estimator, "search", "greedy")
+    if not isinstance(search, str) or search not in get_args(Search):
+        raise ValueError(f"search must be 'greedy' or 'exchange', got {search!r}")
+    if search != "greedy" and (scheme != "sequential" or share_alpha):
+        raise ValueError(
+            f"search={search!r} needs scheme='sequential' and share_alpha=False; or take search='greedy'"
+        )
+    return cast(Search, search)
 
 
 def _scheme(value: object) -> Scheme:

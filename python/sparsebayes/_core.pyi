@@ -160,7 +160,6 @@ def fit_dense(
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -184,7 +183,6 @@ def fit_kernel(
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     start: tuple[Sequence[int], Sequence[float], float] | None = None,
     n_threads: int | None = None,
     callback: _Callback | None = None,
@@ -207,7 +205,6 @@ def fit_kernel_in_blocks(
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
     resume: dict[str, NDArray[Any]] | None = None,
@@ -262,7 +259,6 @@ def fit_provider(
     noise_prior: Sequence[float] = ...,
     share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -415,7 +411,6 @@ class SufficientStatistics:
         noise_prior: Sequence[float] = ...,
         share_alpha: bool = False,
         search: str = "greedy",
-        seed: int = 0,
         n_threads: int | None = None,
         callback: _Callback | None = None,
     ) -> Posterior: ...

@@ -38,7 +38,7 @@ Fit = Callable[[FloatArray, int, "Start | None"], "_core.Posterior"]
 _ROUNDS: Final = 6
 _MOST_MOVES: Final = 40
 #: Moves that are tried before a pass is over.
-_TRIALS: Final[dict[Search, int]] = {"greedy": 2, "exchange": 8, "thorough": 40}
+_TRIALS: Final[dict[Search, int]] = {"greedy": 2, "exchange": 8}
 
 
 def check_generate(estimator: Any) -> bool:

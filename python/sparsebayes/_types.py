@@ -17,7 +17,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
-Search: TypeAlias = Literal["greedy", "exchange", "thorough"]
+Search: TypeAlias = Literal["greedy", "exchange"]
 Laplace: TypeAlias = Literal["classic", "exact"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
@@ -138,9 +138,8 @@ class Settings:
     noise_prior: tuple[float, float]
     #: Whether the classes of a softmax share the alpha of each function.
     share_alpha: bool
-    #: What is tried after the sequential scheme, and the seed of its restarts.
+    #: What is tried after the sequential scheme.
     search: Search
-    seed: int
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None

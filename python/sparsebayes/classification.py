@@ -285,8 +285,8 @@ class RVC(KernelClasses, _Classification):
         evidence, at tens of times the time. Needs kernels with a gradient in their centres: Gaussian,
         Polynomial, Sigmoid, LinearSpline, Linear, their sums and products. See Notes.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
     checkpoint : str or path-like, optional
@@ -294,13 +294,11 @@ class RVC(KernelClasses, _Classification):
         fit in blocks (see Notes) what it has before each sweep; from it they go on after a crash, to the same
         model bit for bit. Removed at the end. In blocks, one against the rest, each fit has a file of its
         own, with a suffix.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
+    search : {"greedy", "exchange"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
-        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
-        at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
-        approximation, without restarts. A few exchanges are tried anyway where there are at most 20
-        functions.
+        thousandth of a nat; never ends lower, and takes about three times as long. The evidence is the
+        Laplace approximation. Models of at most 20 functions try a few exchanges anyway.
     laplace : {"classic", "exact"}, default="classic"
         What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
         counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation
@@ -529,7 +527,7 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         Whether the model has a constant function, the intercept. The columns are then centred by their
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
+    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, search,
     laplace, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
@@ -583,7 +581,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         share_alpha: bool = False,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
         laplace: Laplace = "classic",
         tol: float = 1e-6,
@@ -599,7 +596,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.share_alpha = share_alpha
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
-        self.random_state = random_state
         self.search = search
         self.laplace = laplace
         self.tol = tol

@@ -239,8 +239,8 @@ class RVR(KernelSums, _Regression):
         evidence, at tens of times the time. Needs kernels with a gradient in their centres: Gaussian,
         Polynomial, Sigmoid, LinearSpline, Linear, their sums and products. See Notes.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as a number or a text such as ``"2GiB"``; None: half
         of the machine's memory, or of that of its container. What is read part by part is read in parts that
@@ -250,11 +250,10 @@ class RVR(KernelSums, _Regression):
         File to which a fit that reads its rows part by part, or its dictionary in blocks, writes what it has,
         every few seconds or before each sweep, and from which it goes on after a crash, to the same model bit
         for bit. Removed at the end. See Notes.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
+    search : {"greedy", "exchange"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
-        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
-        at length, with restarts (``random_state``); takes tens of times as long. y has one column then.
+        thousandth of a nat; never ends lower, and takes about three times as long. y has one column then.
         Regressions of counts with at most 20 functions try a few exchanges anyway.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
@@ -507,7 +506,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         Only with a Gaussian likelihood.
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level in place of one each.
-    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, random_state, search
+    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, search
         As for `RVR`.
     laplace : {"classic", "exact"}, default="classic"
         Only with a Poisson likelihood. What is maximised: the evidence of the problem linearised at the
@@ -583,7 +582,6 @@ class SparseBayesRegressor(Streaming, _Regression):
         noise_prior: tuple[float, float] = (0.0, 0.0),
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
         laplace: Laplace = "classic",
         tol: float = 1e-6,
@@ -601,7 +599,6 @@ class SparseBayesRegressor(Streaming, _Regression):
         self.noise_prior = noise_prior
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
-        self.random_state = random_state
         self.search = search
         self.laplace = laplace
         self.tol = tol

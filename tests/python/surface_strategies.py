@@ -277,7 +277,7 @@ ARGUMENTS = {
         [0, "a lot", "-1GB", 1.5, "9" * 400],
     ),
     "checkpoint": ([None], []),  # the tests add paths
-    "search": (["greedy", "greedy", "exchange", "thorough"], ["all"]),
+    "search": (["greedy", "greedy", "exchange"], ["all"]),
     "laplace": (["classic", "classic", "exact"], ["approximate"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
     "share_alpha": ([False, False, True], [2, "yes"]),

@@ -62,8 +62,6 @@ impl Target for Fits {
             (Search::Greedy, true) => "greedy, exact",
             (Search::Exchange, false) => "exchange",
             (Search::Exchange, true) => "exchange, exact",
-            (Search::Thorough, false) => "thorough",
-            (Search::Thorough, true) => "thorough, exact",
         }
     }
 

@@ -59,7 +59,6 @@ impl Problem {
             weights: sometimes(random, |random| weights(n_rows, random)),
             scheme,
             search: some_search(scheme, share_alpha, random),
-            seed: if random.one_in(2) { 0 } else { random.next() },
             laplace: some_laplace(kind, scheme, share_alpha, random),
             noise: sometimes(random, |random| {
                 let n = if several { 1 + random.below(3) } else { 1 };
@@ -156,12 +155,7 @@ fn some_search(scheme: u8, share_alpha: bool, random: &mut Random) -> Search {
     if (scheme != 0 || share_alpha) && !random.one_in(50) {
         return Search::Greedy;
     }
-    *random.pick(&[
-        Search::Greedy,
-        Search::Greedy,
-        Search::Exchange,
-        Search::Thorough,
-    ])
+    *random.pick(&[Search::Greedy, Search::Greedy, Search::Exchange])
 }
 
 fn some_laplace(kind: Kind, scheme: u8, share_alpha: bool, random: &mut Random) -> Laplace {

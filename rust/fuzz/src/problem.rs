@@ -51,7 +51,6 @@ pub(crate) enum Way {
 enum SearchName {
     Greedy,
     Exchange,
-    Thorough,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,8 +86,6 @@ pub(crate) struct Problem {
     pub(crate) scheme: u8,
     #[serde(default, with = "SearchName")]
     pub(crate) search: Search,
-    #[serde(default)]
-    pub(crate) seed: u64,
     #[serde(default, with = "LaplaceName")]
     pub(crate) laplace: Laplace,
     /// None of them: the noise is estimated. Of several outputs the first counts for all, or each for its own.
@@ -141,7 +138,6 @@ impl Problem {
             noise_prior: [prior(2), prior(3)],
             share_alpha: self.share_alpha,
             search: self.search,
-            seed: self.seed,
         }
     }
 

@@ -109,7 +109,6 @@ pub(crate) fn rules(
     noise_prior: [f64; 2],
     share_alpha: bool,
     search: &str,
-    seed: u64,
 ) -> PyResult<Rules> {
     Settings {
         noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
@@ -121,7 +120,6 @@ pub(crate) fn rules(
         noise_prior,
         share_alpha,
         search: self::search(search)?,
-        seed,
     }
     .check()
     .map_err(|error| to_python(&error))
@@ -153,9 +151,8 @@ fn search(name: &str) -> PyResult<Search> {
     match name {
         "greedy" => Ok(Search::Greedy),
         "exchange" => Ok(Search::Exchange),
-        "thorough" => Ok(Search::Thorough),
         _ => Err(invalid(format!(
-            "search must be 'greedy', 'exchange' or 'thorough', got {name:?}"
+            "search must be 'greedy' or 'exchange', got {name:?}"
         ))),
     }
 }
@@ -198,7 +195,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    share_alpha=false, search="greedy", n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -219,7 +216,6 @@ pub(crate) fn fit_dense(
     noise_prior: [f64; 2],
     share_alpha: bool,
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -234,7 +230,6 @@ pub(crate) fn fit_dense(
         noise_prior,
         share_alpha,
         search,
-        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
@@ -251,7 +246,7 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, start=None, n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", start=None, n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -277,7 +272,6 @@ pub(crate) fn fit_kernel(
     noise_prior: [f64; 2],
     share_alpha: bool,
     search: &str,
-    seed: u64,
     start: Option<Start>,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
@@ -293,7 +287,6 @@ pub(crate) fn fit_kernel(
         noise_prior,
         share_alpha,
         search,
-        seed,
     )?;
     let start = start.map(|(functions, alpha, beta)| Warm {
         functions,

@@ -272,7 +272,7 @@ impl PySufficientStatistics {
     /// Fits a model to the rows there are now, with a constant function before the others if `bias`, and the last `n_centred`
     /// of the others centred.
     #[pyo3(signature = (*, bias=false, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", n_threads=None, callback=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
     fn fit(
         &self,
@@ -287,7 +287,6 @@ impl PySufficientStatistics {
         noise_prior: [f64; 2],
         share_alpha: bool,
         search: &str,
-        seed: u64,
         n_threads: Option<usize>,
         callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyPosterior> {
@@ -301,7 +300,6 @@ impl PySufficientStatistics {
             noise_prior,
             share_alpha,
             search,
-            seed,
         )?;
         let sums = self.now();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {

@@ -34,8 +34,6 @@ pub struct Settings {
     pub share_alpha: bool,
     /// What is tried once the sequential scheme has come to an optimum.
     pub search: Search,
-    /// Seed of the restarts of these.
-    pub seed: u64,
 }
 
 /// How the precisions are found.
@@ -60,8 +58,6 @@ pub enum Search {
     Greedy,
     /// Exchanges of a function for another, merges of two into one, splits of one into two.
     Exchange,
-    /// The same at greater length, and restarts.
-    Thorough,
 }
 
 /// What a fit of a likelihood that is not Gaussian maximises.
@@ -87,7 +83,6 @@ impl Default for Settings {
             noise_prior: [0.0; 2],
             share_alpha: false,
             search: Search::Greedy,
-            seed: 0,
         }
     }
 }

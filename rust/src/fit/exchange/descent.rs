@@ -10,15 +10,43 @@
 use nalgebra::DMatrix;
 
 use super::super::action::ALPHA_FLOOR;
+use super::super::climb::climb;
 use super::super::fixed_point::{MOST_GROWTH, PRUNABLE, START_ALPHA, new_alpha};
+use super::super::joint::NoiseRange;
 use super::super::pool::Pool;
-use super::super::record::Halt;
-use super::super::settings::Scheme;
+use super::super::record::{Halt, Recorder};
+use super::super::settings::{FREE, LEAST_EXCHANGE, Scheme, TRIAL};
 use super::super::state::State;
+use crate::Error;
 use crate::stats::Statistics;
 
+/// Replaces `state` by the model found from all functions of the pool if that is better; returns whether it is.
+pub(super) fn descend(
+    pool: &Pool,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+) -> Result<bool, Halt> {
+    let attempt = || {
+        let mut other = from_everything(pool, state)?;
+        climb(pool, &mut other, noise, FREE, &mut Recorder::silent())?;
+        climb(pool, &mut other, noise, TRIAL, &mut Recorder::silent())?;
+        Ok(other)
+    };
+    match attempt() {
+        Ok(other) if other.log_posterior() > state.log_posterior() + LEAST_EXCHANGE => {
+            *state = other;
+            Ok(true)
+        }
+        Ok(_) | Err(Halt::Failed(Error::NotPositiveDefinite(_))) => {
+            pool.check_cancel()?;
+            Ok(false)
+        }
+        Err(halt) => Err(halt),
+    }
+}
+
 /// What is left of a model of the whole pool at the noise level of `best`.
-pub(super) fn from_everything(pool: &Pool, best: &State) -> Result<State, Halt> {
+fn from_everything(pool: &Pool, best: &State) -> Result<State, Halt> {
     const MOST_UPDATES: usize = 200;
     /// Single steps are faster once no ln alpha moves by more.
     const NEAR: f64 = 0.1;
