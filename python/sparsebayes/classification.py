@@ -273,21 +273,19 @@ class RVC(KernelClasses, _Classification):
         not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
         int chooses columns of X, and an array is an error.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
     checkpoint : str or path-like, optional
         File to which a fit in blocks (see Notes) writes its state before each sweep, and from which it goes
         on after a crash, to the same model bit for bit. Removed at the end. One against the rest, each fit
         has a file of its own, with a suffix. Must be None where rows are read part by part.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
+    search : {"greedy", "exchange"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
-        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
-        at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
-        approximation, without restarts. A few exchanges are tried anyway where there are at most 20
-        functions.
+        thousandth of a nat; never ends lower, and takes about three times as long. The evidence is the
+        Laplace approximation. Models of at most 20 functions try a few exchanges anyway.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -487,8 +485,7 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         Whether the model has a constant function, the intercept. The columns are then centred by their
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
-    multi_class, scheme, alpha_prior, memory_limit, random_state, search, tol, max_iter, n_jobs, verbose,
-    callback
+    multi_class, scheme, alpha_prior, memory_limit, search, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -539,7 +536,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         memory_limit: int | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
         tol: float = 1e-6,
         max_iter: int = 100_000,
@@ -552,7 +548,6 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.scheme = scheme
         self.alpha_prior = alpha_prior
         self.memory_limit = memory_limit
-        self.random_state = random_state
         self.search = search
         self.tol = tol
         self.max_iter = max_iter

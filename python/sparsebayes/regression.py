@@ -232,8 +232,8 @@ class RVR(KernelSums, _Regression):
         not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
         int chooses columns of X, and an array is an error.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as a number or a text such as ``"2GiB"``; None: half
         of the machine's memory, or of that of its container. What is read part by part is read in parts that
@@ -243,11 +243,10 @@ class RVR(KernelSums, _Regression):
         File to which a fit that reads its rows part by part, or its dictionary in blocks, writes what it has,
         every few seconds or before each sweep, and from which it goes on after a crash, to the same model bit
         for bit. Removed at the end. See Notes.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
+    search : {"greedy", "exchange"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
-        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
-        at length, with restarts (``random_state``); takes tens of times as long. y has one column then.
+        thousandth of a nat; never ends lower, and takes about three times as long. y has one column then.
         Regressions of counts with at most 20 functions try a few exchanges anyway.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
@@ -487,8 +486,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         Only with a Gaussian likelihood.
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level in place of one each.
-    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, random_state, search, tol, max_iter, n_jobs,
-    verbose, callback
+    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, search, tol, max_iter, n_jobs, verbose,
+    callback
         As for `RVR`.
 
     Attributes
@@ -556,7 +555,6 @@ class SparseBayesRegressor(Streaming, _Regression):
         noise_prior: tuple[float, float] = (0.0, 0.0),
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
         tol: float = 1e-6,
         max_iter: int = 100_000,
@@ -573,7 +571,6 @@ class SparseBayesRegressor(Streaming, _Regression):
         self.noise_prior = noise_prior
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
-        self.random_state = random_state
         self.search = search
         self.tol = tol
         self.max_iter = max_iter

@@ -51,7 +51,6 @@ pub(crate) enum Way {
 enum SearchName {
     Greedy,
     Exchange,
-    Thorough,
 }
 
 /// Numbers stand as their bits, for JSON has no NaN; what older files lack has its default.
@@ -129,7 +128,6 @@ impl Problem {
             alpha_prior: [prior(0), prior(1)],
             noise_prior: [prior(2), prior(3)],
             search: self.search,
-            seed: self.seed,
         }
     }
 

@@ -30,8 +30,6 @@ pub struct Settings {
     pub noise_prior: [f64; 2],
     /// What is tried once the sequential scheme has come to an optimum.
     pub search: Search,
-    /// Seed of the restarts of these.
-    pub seed: u64,
 }
 
 /// How the precisions are found.
@@ -56,8 +54,6 @@ pub enum Search {
     Greedy,
     /// Exchanges of a function for another, merges of two into one, splits of one into two.
     Exchange,
-    /// The same at greater length, and restarts.
-    Thorough,
 }
 
 impl Default for Settings {
@@ -70,7 +66,6 @@ impl Default for Settings {
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
             search: Search::Greedy,
-            seed: 0,
         }
     }
 }

@@ -9,16 +9,44 @@
 
 use nalgebra::DMatrix;
 
+use crate::Error;
 use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::{MOST_GROWTH, PRUNABLE, START_ALPHA, new_alpha};
+use crate::fit::greedy::climb;
 use crate::fit::model::State;
-use crate::fit::record::Stop;
-use crate::fit::settings::Scheme;
+use crate::fit::newton::NoiseRange;
+use crate::fit::record::{Recorder, Stop};
+use crate::fit::settings::{FREE, LEAST_EXCHANGE, Scheme, TRIAL};
 use crate::fit::working_set::WorkingSet;
 
+/// Replaces `state` by the model found from all functions of the pool if that is better; returns whether it is.
+pub(crate) fn descend(
+    pool: &WorkingSet,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+) -> Result<bool, Stop> {
+    let attempt = || {
+        let mut other = from_everything(pool, state)?;
+        climb(pool, &mut other, noise, FREE, &mut Recorder::silent())?;
+        climb(pool, &mut other, noise, TRIAL, &mut Recorder::silent())?;
+        Ok(other)
+    };
+    match attempt() {
+        Ok(other) if other.log_posterior() > state.log_posterior() + LEAST_EXCHANGE => {
+            *state = other;
+            Ok(true)
+        }
+        Ok(_) | Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+            pool.check_cancel()?;
+            Ok(false)
+        }
+        Err(halt) => Err(halt),
+    }
+}
+
 /// What is left of a model of the whole pool at the noise level of `best`.
-pub(crate) fn from_everything(pool: &WorkingSet, best: &State) -> Result<State, Stop> {
+fn from_everything(pool: &WorkingSet, best: &State) -> Result<State, Stop> {
     const MOST_UPDATES: usize = 200;
     /// Single steps are faster once no ln alpha moves by more.
     const NEAR: f64 = 0.1;

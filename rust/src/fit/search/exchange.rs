@@ -20,7 +20,7 @@ use crate::fit::settings::{CONTENDERS, Rules, SAMPLE, Search, WHOLE};
 use crate::fit::working_set::WorkingSet;
 
 /// Pools to search, each about what was found on the one before.
-pub(crate) const MOST_ROUNDS: u64 = 8;
+pub(crate) const MOST_ROUNDS: usize = 8;
 
 /// Goes on from an optimum, with a Gaussian likelihood; never to a lower one.
 pub(crate) fn go_on(
@@ -91,13 +91,13 @@ fn search(
     let whole = dictionary.n_candidates() <= WHOLE;
     let mut status = None;
     for round in 0..MOST_ROUNDS {
-        if whole && round > 0 && rules.search == Search::Exchange {
+        if whole && round > 0 {
             // The pool is the same, and so would be most that is tried.
             reach.trials = 0;
         }
         let pool = pool(stats, state, &dictionary)?;
         let better = pool.within(state, recorder, |state, _| {
-            search_pool(&pool, state, noise, rules, &mut reach, round)
+            search_pool(&pool, state, noise, &mut reach, round == 0)
         })?;
         if !better {
             break;
@@ -125,26 +125,23 @@ fn search_pool(
     pool: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
-    rules: &Rules,
     reach: &mut SearchBudget,
-    round: u64,
+    first: bool,
 ) -> Result<bool, Stop> {
     /// Pools of so few functions are searched in a small part of the time that anything else takes.
     const SMALL: usize = 256;
-    let thorough = rules.search == Search::Thorough;
-    let (first, crowded) = (round == 0, is_crowded(pool, state));
+    let crowded = is_crowded(pool, state);
     let mut found = false;
-    if first && pool.len() <= WHOLE && (thorough || crowded) {
-        found |= crate::fit::search::restarts::descend(pool, state, noise)?;
+    if first && crowded && pool.len() <= WHOLE {
+        found |= crate::fit::search::backward_elimination::descend(pool, state, noise)?;
     }
-    if crowded && !thorough {
+    if crowded {
         // Of so many functions few moves are better than that, and each takes long.
         *reach = SearchBudget::short();
     }
     found |= improve(pool, state, noise, reach)?;
-    if thorough || (first && !crowded && pool.len() <= SMALL) {
-        let seed = rules.seed.wrapping_add(round);
-        found |= crate::fit::search::restarts::restart(pool, state, noise, seed, rules.search)?;
+    if first && !crowded && pool.len() <= SMALL {
+        found |= crate::fit::search::restarts::restart(pool, state, noise)?;
         found |= improve(pool, state, noise, reach)?;
     }
     Ok(found)

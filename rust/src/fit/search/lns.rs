@@ -148,7 +148,7 @@ fn seeds(pool: &WorkingSet, state: &State) -> Vec<usize> {
 ///
 /// Where it is estimated: its start. Where it is given: falling to what it is in stages, for little noise from the first
 /// function on asks that everything be explained by whatever enters first.
-pub(crate) fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
+fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     const STAGE: f64 = 10.0;
     let start = 1.0 / START_NOISE;
     if noise_is_free {

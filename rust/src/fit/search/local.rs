@@ -22,21 +22,20 @@ pub(crate) struct SearchBudget {
 }
 
 impl SearchBudget {
-    /// That of a setting.
+    /// The reach of a setting.
     pub(crate) fn of(search: Search) -> Self {
-        let (moves, trials) = match search {
-            Search::Thorough => (Moves::All, 1000),
-            Search::Exchange => (Moves::All, 160),
-            Search::Greedy => (Moves::All, 24),
+        let trials = match search {
+            Search::Exchange => 160,
+            Search::Greedy => 24,
         };
         Self {
-            moves,
+            moves: Moves::All,
             trials,
             moves_left: usize::MAX,
         }
     }
 
-    /// That of a restart, and of models of many functions.
+    /// For models that are cut down and grown again, and for models of many functions.
     pub(crate) fn short() -> Self {
         Self {
             moves: Moves::Exchanges,
