@@ -6,7 +6,7 @@
 //! show, for the rows have more to gain then; such a model is dropped.
 
 use crate::data::{Statistics, check_flag};
-use crate::fit::candidates::Outside;
+use crate::fit::candidates::Candidates;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::fill;
@@ -16,7 +16,8 @@ use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
-use crate::fit::settings::{Noise, Rules, START_NOISE, WHOLE};
+use crate::fit::settings::{Noise, Rules};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::{Error, Result};
 
@@ -49,7 +50,7 @@ pub(crate) fn approach(
 ) -> Result<Option<Dictionary>, Stop> {
     // Smaller dictionaries have one pool.
     let clear = rules.noise != Noise::Estimated && state.beta > CLEAREST;
-    if stats.n_basis() <= WHOLE || rules.max_iter < LEAST_STEPS || clear {
+    if stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY || rules.max_iter < LEAST_STEPS || clear {
         return Ok(None);
     }
     let (empty, limits) = (state.clone(), (rules, range));
@@ -67,7 +68,7 @@ pub(crate) fn approach(
         found.enter(stats, state, priors, limits)?;
         let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
-        let near = dictionary.most_to_gain(state) <= ASTRAY;
+        let near = dictionary.largest_gain(state) <= ASTRAY;
         Ok(near.then_some(dictionary))
     });
     match entered {
@@ -103,7 +104,9 @@ fn first_model(
     }
     let rough = Found::of(&state, part.norms(), scale);
     // Features that miss the signal leave it to the noise; less of that, and it shows.
-    let beta = rough.beta.max(1.0 / (START_NOISE * scale * scale));
+    let beta = rough
+        .beta
+        .max(1.0 / (Tuning::INITIAL_NOISE * scale * scale));
     let (rough, judges) = (Found { beta, ..rough }, dictionary.sample(JUDGES, JUDGES));
     let on_rows = gains(whole, (&rough, &judges), (empty, priors), (rules, range))?;
     let own = dictionary.priors();
@@ -136,7 +139,7 @@ fn gains(
     model.enter(stats, &mut state, priors, limits)?;
     let pool = WorkingSet::about(stats, &mut state, priors, candidates)?;
     pool.within(&mut state, &mut Recorder::silent(), |state, _| {
-        let outside = Outside::new(&pool, state);
+        let outside = Candidates::new(&pool, state);
         let of = |&i: &usize| outside.factors_of(pool.place(i)).gain_of_adding();
         let inside = |i: &usize| state.active.contains(&pool.place(*i));
         Ok(candidates

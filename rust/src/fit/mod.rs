@@ -27,6 +27,7 @@ mod sequential;
 mod settings;
 mod shared_evidence;
 mod substitutes;
+mod tuning;
 mod variational;
 mod working_set;
 
@@ -41,7 +42,7 @@ pub use crate::fit::mrvm::top_down::TopDownFit;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
-use crate::fit::settings::START_NOISE;
+use crate::fit::tuning::Tuning;
 
 use crate::Result;
 use crate::data::{Statistics, check_flag};
@@ -89,15 +90,15 @@ impl Status {
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let mut state = Setting::of(stats, rules)?.empty();
+    let mut state = InitialModel::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let range = NoiseRange::usual();
+    let range = NoiseRange::standard();
     let variational = rules.scheme == Scheme::Variational;
     let outcome = if variational {
-        variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
+        variational::fit(stats, &mut state, &priors, rules, range, &mut recorder)
     } else if rules.scheme != Scheme::Sequential {
-        full_basis::maximise(
+        full_basis::fit(
             stats,
             &mut state,
             priors.clone(),
@@ -134,15 +135,15 @@ fn one_by_one(
 ) -> std::result::Result<Status, Stop> {
     let limits = (rules, range);
     if stats.is_linear() {
-        let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
+        let found = sequential::fit(stats, state, priors.clone(), rules, range, recorder)?;
         return crate::fit::search::exchange::go_on(found, stats, state, priors, limits, recorder);
     }
-    let found = crate::fit::laplace::schedule::maximise(stats, state, priors, rules, recorder)?;
+    let found = crate::fit::laplace::schedule::fit(stats, state, priors, rules, recorder)?;
     crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
 }
 
 /// What a model begins with.
-struct Setting {
+struct InitialModel {
     beta: f64,
     noise_prior: Gamma,
     /// That of the empty model.
@@ -150,14 +151,14 @@ struct Setting {
     n_noise: f64,
 }
 
-impl Setting {
+impl InitialModel {
     fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
         let scale = stats.target_scale();
         scale_checks::check(scale, stats.norms(), rules, stats.is_linear())?;
         let (beta, n_noise) = match rules.noise {
             _ if !stats.is_linear() => (1.0, 0.0),
             Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-            Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
+            Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
         };
         let [shape, rate] = rules.noise_prior;
         Ok(Self {
