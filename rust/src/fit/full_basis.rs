@@ -36,7 +36,6 @@ pub(crate) fn fit(
     state: &mut State,
     priors: Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let everything: Vec<usize> = (0..stats.n_basis())
@@ -46,7 +45,7 @@ pub(crate) fn fit(
     fill(stats, state, &everything, &alpha, &priors)?;
     recorder.begin(state);
     let gaussian = stats.is_linear();
-    let noise = rules.free_noise(range).filter(|_| gaussian);
+    let noise = rules.noise_range().filter(|_| gaussian);
     loop {
         let moved = update(stats, state, rules.scheme, noise)?;
         recorder.step(Action::Joint, None, state)?;
@@ -60,7 +59,7 @@ pub(crate) fn fit(
     dictionary.refresh(stats, state)?;
     if gaussian {
         let start = Start::default();
-        sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+        sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
     } else {
         schedule::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
     }

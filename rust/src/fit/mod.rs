@@ -39,7 +39,6 @@ pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 pub(crate) use crate::fit::model::State;
 pub use crate::fit::mrvm::top_down::TopDownFit;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Tuning;
@@ -93,22 +92,13 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     let mut state = InitialModel::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let range = NoiseRange::standard();
     let variational = rules.scheme == Scheme::Variational;
     let outcome = if variational {
-        variational::fit(stats, &mut state, &priors, rules, range, &mut recorder)
+        variational::fit(stats, &mut state, &priors, rules, &mut recorder)
     } else if rules.scheme != Scheme::Sequential {
-        full_basis::fit(
-            stats,
-            &mut state,
-            priors.clone(),
-            rules,
-            range,
-            &mut recorder,
-        )
+        full_basis::fit(stats, &mut state, priors.clone(), rules, &mut recorder)
     } else {
-        let limits = (rules, range);
-        one_by_one(stats, &mut state, &priors, limits, &mut recorder)
+        one_by_one(stats, &mut state, &priors, rules, &mut recorder)
     };
     let status = if variational {
         status(stats, &state, outcome)?
@@ -130,13 +120,12 @@ fn one_by_one(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let limits = (rules, range);
     if stats.is_linear() {
-        let found = sequential::fit(stats, state, priors.clone(), rules, range, recorder)?;
-        return crate::fit::search::exchange::go_on(found, stats, state, priors, limits, recorder);
+        let found = sequential::fit(stats, state, priors.clone(), rules, recorder)?;
+        return crate::fit::search::exchange::go_on(found, stats, state, priors, rules, recorder);
     }
     let found = crate::fit::laplace::schedule::fit(stats, state, priors, rules, recorder)?;
     crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)

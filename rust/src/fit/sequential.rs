@@ -18,7 +18,7 @@ use crate::fit::refine::{Plateau, Refined};
 use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
 use crate::fit::row_subsample;
 use crate::fit::search::lns::{Opening, search};
-use crate::fit::settings::{Noise, Rules};
+use crate::fit::settings::Rules;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
@@ -28,13 +28,12 @@ pub(crate) fn fit(
     state: &mut State,
     priors: Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let (noise, own, limits) = (rules.free_noise(range), priors, (rules, range));
-    if let Some(mut dictionary) = low_rank_start::approach(stats, state, &own, limits, recorder)? {
+    let (noise, own) = (rules.noise_range(), priors);
+    if let Some(mut dictionary) = low_rank_start::approach(stats, state, &own, rules, recorder)? {
         let start = Start::default();
-        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+        return complete(stats, state, &mut dictionary, start, rules, recorder);
     }
     let mut dictionary = Dictionary::new(stats.n_basis(), own.clone());
     let mut begin = |whole: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
@@ -52,11 +51,11 @@ pub(crate) fn fit(
     if row_subsample::approach(stats, state, recorder, &mut begin, &mut go)? {
         dictionary.refresh(stats, state)?;
         let start = Start::default();
-        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+        return complete(stats, state, &mut dictionary, start, rules, recorder);
     }
     let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
     let start = Start::rough(whole, stats.n_obs(), noise);
-    complete(stats, state, &mut dictionary, start, rules, range, recorder)
+    complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
 /// Where [`complete`] sets out from.
@@ -104,12 +103,10 @@ pub(crate) fn complete(
     dictionary: &mut Dictionary,
     start: Start,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
-    let limits = (rules, range);
-    let outcome = go_on(stats, state, &mut good, dictionary, start, limits, recorder);
+    let outcome = go_on(stats, state, &mut good, dictionary, start, rules, recorder);
     let cancel = stats.cancel_flag();
     roll_back_if_indefinite(
         outcome,
@@ -135,10 +132,10 @@ fn go_on(
         mut searches,
         mut opening,
     }: Start,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let mut effort = Effort {
         gain: Tuning::MIN_GAIN,
         step: Tuning::FINE_STEP,
@@ -195,7 +192,7 @@ fn go_on(
         if dictionary.excludes_gain(state) || idle >= MOST_IDLE {
             settled = Refined::Stalled;
         }
-        return Ok(status(settled, state, rules, range));
+        return Ok(status(settled, state, rules));
     }
 }
 
@@ -349,10 +346,14 @@ pub(crate) fn refresh_or_update(
     Ok(())
 }
 
-fn status(settled: Refined, state: &State, rules: &Rules, range: NoiseRange) -> Status {
+fn status(settled: Refined, state: &State, rules: &Rules) -> Status {
     match settled {
         Refined::Stalled => Status::Stalled,
-        Refined::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => {
+        Refined::Converged
+            if rules
+                .noise_range()
+                .is_some_and(|range| state.beta >= range.beta_max) =>
+        {
             Status::NoiseFloor
         }
         Refined::Converged => Status::Converged,

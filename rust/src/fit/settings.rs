@@ -156,8 +156,8 @@ impl Rules {
     }
 
     /// The range of the noise, if it is estimated.
-    pub(crate) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
-        (self.noise == Noise::Estimated).then_some(range)
+    pub(crate) fn noise_range(&self) -> Option<NoiseRange> {
+        (self.noise == Noise::Estimated).then(NoiseRange::standard)
     }
 }
 

@@ -20,7 +20,6 @@ use crate::fit::laplace::schedule;
 use crate::fit::large::pricing;
 use crate::fit::large::pricing::Found;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::sequential;
@@ -224,10 +223,9 @@ impl Run<'_> {
         let priors = Priors::new(rules.alpha_prior, stats.norms(), stats.target_scale());
         self.begin(stats, sketch, &priors)?;
         let (state, gaussian) = (&mut self.state, stats.is_linear());
-        let range = NoiseRange::standard();
         if sketch.active.is_empty() {
             return if gaussian {
-                sequential::fit(stats, state, priors, rules, range, recorder)
+                sequential::fit(stats, state, priors, rules, recorder)
             } else {
                 schedule::fit(stats, state, &priors, rules, recorder)
             };
@@ -236,7 +234,7 @@ impl Run<'_> {
         if gaussian {
             dictionary.refresh(stats, state)?;
             let start = Start::warm(usize::from(sketch.round <= self.blocks.searches));
-            sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+            sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
         } else {
             schedule::resume(stats, state, &mut dictionary, rules, recorder)
         }

@@ -29,14 +29,14 @@ pub(crate) fn go_on(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    limits: (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    if limits.0.search == Search::Greedy || state.len() == 0 {
+    if rules.search == Search::Greedy || state.len() == 0 {
         return Ok(found);
     }
     let greedy = state.clone();
-    let outcome = search(stats, state, priors, limits, recorder);
+    let outcome = search(stats, state, priors, rules, recorder);
     keep_better(found, outcome, &greedy, stats, state, recorder)
 }
 
@@ -81,10 +81,10 @@ fn search(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let mut reach = SearchBudget::of(rules.search);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
@@ -108,15 +108,11 @@ fn search(
         refresh_or_update(stats, state, &mut dictionary, None)?;
         let rules = if whole { rules } else { &loose };
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     if status.is_some() && !whole {
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     Ok(status)
 }

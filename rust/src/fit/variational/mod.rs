@@ -50,10 +50,9 @@ pub(crate) fn fit(
     state: &mut State,
     priors: &Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let noise = rules.free_noise(range).filter(|_| stats.is_linear());
+    let noise = rules.noise_range().filter(|_| stats.is_linear());
     recorder.offset = offset(stats, state, rules);
     fill(stats, state, priors)?;
     recorder.begin(state);
