@@ -312,7 +312,8 @@ impl Run<'_> {
     ) -> Result<Posterior> {
         let scale = stats.target_scale();
         let mut stats = Subset::measured(stats, sketch.working.clone())?;
-        let status = crate::fit::outcome(&mut stats, &mut self.state, outcome, &mut recorder)?;
+        let status =
+            crate::fit::status_at_mode(&mut stats, &mut self.state, outcome, &mut recorder)?;
         let mut posterior =
             Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale)
                 .checked()?;
