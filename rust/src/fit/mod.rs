@@ -56,8 +56,10 @@ pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
 use crate::data::{Statistics, check_flag};
+use crate::fit::dictionary::Dictionary;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
+use crate::fit::sequential::Start;
 use crate::fit::tuning::Tuning;
 use crate::model::Posterior;
 
@@ -137,11 +139,33 @@ fn fit_and_search(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     if stats.is_linear() {
-        let found = sequential::fit(stats, state, priors.clone(), rules, recorder)?;
+        let found = fit_sequentially(stats, state, priors, rules, recorder)?;
         return search::exchange::go_on(found, stats, state, priors, rules, recorder);
     }
     let found = laplace::schedule::fit(stats, state, priors, rules, recorder)?;
     search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+}
+
+/// The sequential scheme for a Gaussian likelihood from an empty model, with the cheapest accurate start that the data allow.
+fn fit_sequentially(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<Status, Stop> {
+    let noise = rules.noise_range();
+    let mut start = Start::default();
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
+        dictionary = refreshed;
+    } else if row_subsample::fit(stats, state, priors, noise, recorder)? {
+        dictionary.refresh(stats, state)?;
+    } else {
+        let whole = sequential::initial_model(stats, state, &mut dictionary, noise, recorder)?;
+        start = Start::after_initial_model(whole, stats.n_obs(), noise);
+    }
+    sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
 /// Hyperparameters and data terms of the empty model.

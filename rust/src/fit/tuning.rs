@@ -102,6 +102,32 @@ impl Tuning {
     /// Least gain of a function of such a block, as a fraction of the first one's.
     pub(crate) const BLOCK_GAIN_RATIO: f64 = 0.1;
 
+    /// The first model is complete when no candidate gains more than this many nats. A search on an incomplete one ends several
+    /// nats lower.
+    pub(crate) const MAX_INITIAL_GAIN: f64 = 2.0;
+    /// Rounds in a row without a higher objective after which a fit ends as stalled.
+    pub(crate) const MAX_IDLE_ROUNDS: usize = 4;
+
+    // Starts from approximate data: see `docs/notebook/low-rank.md`.
+
+    /// Rows per row of a subsample, and its least size.
+    pub(crate) const SUBSAMPLE_RATIO: usize = 16;
+    pub(crate) const MIN_SUBSAMPLE_ROWS: usize = 1 << 14;
+    /// A fit on a subsample ends when no candidate gains more than this many nats, or after so many working sets.
+    pub(crate) const MAX_SUBSAMPLE_GAIN: f64 = 0.3;
+    pub(crate) const MAX_SUBSAMPLE_ROUNDS: usize = 10;
+    /// Least `max_iter` for a start from low-rank features, whose steps are not counted.
+    pub(crate) const MIN_LOW_RANK_STEPS: usize = 1000;
+    /// Largest noise precision, for targets of unit variance, of a start from low-rank features: their error has to be below the
+    /// noise. A fit with a noise of 1/2000 of the variance ended 26 nats lower.
+    pub(crate) const MAX_LOW_RANK_BETA: f64 = 300.0;
+    /// Candidates by which the first model in features is tested, and by how many nats the gain of each on the rows may exceed
+    /// its gain in features. Without the test one problem of five inputs ended 700 nats lower.
+    pub(crate) const LOW_RANK_TEST_SIZE: usize = 64;
+    pub(crate) const MAX_LOW_RANK_ERROR: f64 = 0.4;
+    /// Largest gain in nats of a candidate on the rows beside the final model in features.
+    pub(crate) const MAX_LOW_RANK_GAIN: f64 = 1.0;
+
     // Searches.
 
     /// Functions that a trial removes together. On 36 sinc problems 4 raised the evidence by 0.9 nats on average and 3.2 in

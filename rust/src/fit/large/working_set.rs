@@ -25,7 +25,7 @@ use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
-use crate::fit::{InitialModel, Status};
+use crate::fit::{InitialModel, Status, fit_sequentially};
 use crate::model::Posterior;
 use crate::{Error, Result};
 
@@ -225,7 +225,7 @@ impl Run<'_> {
         let (state, gaussian) = (&mut self.state, stats.is_linear());
         if sketch.active.is_empty() {
             return if gaussian {
-                sequential::fit(stats, state, priors, rules, recorder)
+                fit_sequentially(stats, state, &priors, rules, recorder)
             } else {
                 schedule::fit(stats, state, &priors, rules, recorder)
             };
