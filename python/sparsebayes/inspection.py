@@ -1,4 +1,4 @@
-r"""Optimality of a fitted model, recomputed from its hyperparameters; pictures of models.
+r"""Optimality of a fitted model, recomputed from its hyperparameters.
 
 The certificate shares nothing with the solver: kernels and products are NumPy's, the covariance of the
 targets is taken apart by singular values, and the posterior mode found by a Newton method of its own.
@@ -16,16 +16,16 @@ from numpy.typing import ArrayLike
 
 from ._certify_exact import answers, largest_gradient, whole_slope
 from ._certify_mode import derivatives, find_mode, objective
-from ._figures import last_step, plot_decision, plot_paths, plot_stability, relevance_counts
 from ._hyperpriors import best_alpha
 from ._softmax_certificate import SoftmaxRows
 from ._types import FloatArray, Likelihood, OutputsProblem, Problem
+from ._validation import last_step
 from ._variational import bounded, constants, per_function
 
 if TYPE_CHECKING:
     from ._certify_probit import Fitted
 
-__all__ = ["Certificate", "certificate", "plot_decision", "plot_paths", "plot_stability", "relevance_counts"]
+__all__ = ["Certificate", "certificate"]
 
 #: Columns of the dictionary worked on at a time: bounds the memory beside the dictionary itself.
 _BLOCK = 512
