@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
-	bench-friedman1 bench-widths bench-laplace bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-generate bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-widths bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
@@ -137,7 +137,7 @@ ci: ## Everything CI runs
 bench: ## Run the Rust benchmarks
 	cargo bench --locked
 
-bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/benchmarks.md)
+bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/notebook/peers.md)
 	$(BIN)/python benches/python/bench_peers.py
 
 bench-grid: install ## Time beside libsvm over rows and inputs
@@ -156,9 +156,6 @@ bench-schemes: install ## The full-basis schemes beside the sequential one
 
 bench-search: install ## What searches beyond the greedy optimum find, and at what cost
 	$(BIN)/python benches/python/bench_search.py
-
-bench-generate: install ## What centres that are not rows gain, and at what cost
-	$(BIN)/python benches/python/bench_generate.py
 
 # Kept as for bench-mrvm.
 bench-phase: install ## Compressed sensing up to its limits: who finds how many spikes
@@ -179,9 +176,6 @@ bench-widths: install ## Learned widths on real tables; SPARSEBAYES_DATA names t
 
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
-
-bench-laplace: install ## The Laplace evidence itself beside the classic fixed point; SPARSEBAYES_DATA as above
-	$(BIN)/python benches/python/bench_laplace.py
 
 bench-dask: install ## What a second worker brings to a Dask cluster on this machine
 	$(BIN)/python benches/python/bench_dask.py

@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw")
     options = parser.parse_args()
     data = [draw_rows(100, seed) for seed in range(options.draws)]
-    models = [RVR(Gaussian(1.5)).fit(X, y) for X, y in data]
+    models = [RVR(Gaussian(1.5), keep_rows=True).fit(X, y) for X, y in data]
     print_table(models)
     picture(models[0], *data[0], options.picture)
     print(f"\nPicture: {options.picture}")

@@ -1,4 +1,4 @@
-"""Time of `fit` beside libsvm, fastrvm and `ARDRegression`: the table and plots of docs/benchmarks.md.
+"""Time of `fit` beside libsvm, fastrvm and `ARDRegression`: the table and plots of docs/notebook/peers.md.
 
 Every time is compared within a run: ours, the peer, ours, the peer, in one process on the same data. What is
 reported is the median of the ratios of fits that followed one another, for absolute times of a shared machine

@@ -4,7 +4,7 @@
 The functions of a relevance vector machine vanish far from the rows that they stand about, and what is not known
 of their weights vanishes with them: where there are no data, only the noise is left of its error bars (Tipping
 2001, appendix D). ``predict(..., healed=True)`` gives each new row a function of its own (Rasmussen and
-Quiñonero-Candela 2005).
+Quiñonero-Candela 2005); it needs the training rows, which ``keep_rows=True`` makes the model keep.
 """
 
 # %%
@@ -39,7 +39,7 @@ def draw(n, seed):
 
 
 X, y = draw(100, seed=0)
-model = RVR(Gaussian(1.5)).fit(X, y)
+model = RVR(Gaussian(1.5), keep_rows=True).fit(X, y)
 
 # %%
 # Among the data the two agree. In the gap and beyond the data the plain error bars are the noise and hardly more,
@@ -84,7 +84,7 @@ ax.legend(fontsize="small", loc="center", bbox_to_anchor=(0.36, 0.6))
 
 inside = {healed: [] for healed in (False, True)}
 for seed in range(40):
-    rvr = RVR(Gaussian(1.5)).fit(*draw(100, seed))
+    rvr = RVR(Gaussian(1.5), keep_rows=True).fit(*draw(100, seed))
     rng = np.random.default_rng(1000 + seed)
     for healed, found in inside.items():
         shares = []

@@ -17,14 +17,16 @@ from ._types import Progress, StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from . import inspection, kernels, model_selection, plot, providers
-    from ._c_export import to_c
-    from ._endings import OverfitWarning
-    from ._onnx import to_onnx
-    from ._onnx_sklearn import register_onnx_converters
-    from ._provider import PyStatistics
-    from ._statistics import SufficientStatistics
+    from . import model_selection, plot, providers
+    from ._data.provider import PyStatistics
+    from ._data.statistics import SufficientStatistics
+    from ._estimators.status import OverfitWarning
+    from ._export.c.header import to_c
+    from ._export.onnx.converters import register_onnx_converters
+    from ._export.onnx.model import to_onnx
     from .classification import RVC, SparseBayesClassifier
+    from .inspection import _certificate as inspection
+    from .kernels import _standard as kernels
     from .multiclass import MRVM1, MRVM2
     from .regression import RVR, SparseBayesRegressor
     from .revm import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
@@ -37,13 +39,13 @@ _LAZY = {
     "LREVMRegressor": "revm",
     "MRVM1": "multiclass",
     "MRVM2": "multiclass",
-    "OverfitWarning": "_endings",
-    "PyStatistics": "_provider",
+    "OverfitWarning": "_estimators.status",
+    "PyStatistics": "_data.provider",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",
     "SparseBayesRegressor": "regression",
-    "SufficientStatistics": "_statistics",
+    "SufficientStatistics": "_data.statistics",
     "VGREVM": "revm",
     "dask": "",
     "inspection": "",
@@ -51,9 +53,9 @@ _LAZY = {
     "model_selection": "",
     "plot": "",
     "providers": "",
-    "register_onnx_converters": "_onnx_sklearn",
-    "to_onnx": "_onnx",
-    "to_c": "_c_export",
+    "register_onnx_converters": "_export.onnx.converters",
+    "to_onnx": "_export.onnx.model",
+    "to_c": "_export.c.header",
 }
 
 __all__ = [

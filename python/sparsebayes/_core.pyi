@@ -155,12 +155,9 @@ def fit_dense(
     tol: float = 1e-6,
     max_iter: int = 100_000,
     scheme: str = "sequential",
-    laplace: str = "classic",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
-    share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -179,13 +176,9 @@ def fit_kernel(
     tol: float = 1e-6,
     max_iter: int = 100_000,
     scheme: str = "sequential",
-    laplace: str = "classic",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
-    share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
-    start: tuple[Sequence[int], Sequence[float], float] | None = None,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -205,9 +198,7 @@ def fit_kernel_in_blocks(
     scheme: str = "sequential",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
-    share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
     resume: dict[str, NDArray[Any]] | None = None,
@@ -257,12 +248,9 @@ def fit_provider(
     tol: float = 1e-6,
     max_iter: int = 100_000,
     scheme: str = "sequential",
-    laplace: str = "classic",
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
-    share_alpha: bool = False,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -346,16 +334,6 @@ class RetargetedFit:
         radius: float,
         n_nodes: int | None = None,
     ) -> NDArray[np.float64]: ...
-    def exchanges(self, targets: NDArray[np.float64]) -> list[tuple[list[int], list[int], float]]: ...
-    def improve(
-        self,
-        targets: NDArray[np.float64],
-        labels: NDArray[np.int64],
-        *,
-        trials: int,
-        n_nodes: int | None = None,
-    ) -> tuple[NDArray[np.float64] | None, int]: ...
-    def log_evidence(self) -> float: ...
     def predictions(self) -> NDArray[np.float64]: ...
     def log_occam_factor(self) -> float: ...
     def posterior(self) -> OutputPosterior: ...
@@ -423,9 +401,7 @@ class SufficientStatistics:
         scheme: str = "sequential",
         alpha_prior: Sequence[float] = ...,
         noise_prior: Sequence[float] = ...,
-        share_alpha: bool = False,
         search: str = "greedy",
-        seed: int = 0,
         n_threads: int | None = None,
         callback: _Callback | None = None,
     ) -> Posterior: ...

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ._numbers import asked_to_stop
+from ._checks.numbers import asked_to_stop
+from ._checks.targets import KnownNoise
 from ._types import Progress, StepRecord, Sweep
-from ._validation import KnownNoise
 
 if TYPE_CHECKING:
-    from ._chunks import Rows
-    from ._design import CoreCallback, Layout
+    from ._data.chunks import Rows
+    from ._data.design import CoreCallback, Layout
 
 #: DEBUG at the beginning of a fit or a pass over rows, INFO at the end of a fit.
 LOG: Final = logging.getLogger("sparsebayes")

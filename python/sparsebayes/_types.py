@@ -17,15 +17,14 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
-Search: TypeAlias = Literal["greedy", "exchange", "thorough"]
-Laplace: TypeAlias = Literal["classic", "exact"]
+Search: TypeAlias = Literal["greedy", "exchange"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
 #: What ``kernel=`` takes: one kernel, or several for a multi-kernel dictionary.
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
-#: What ``extra_basis=`` takes: "linear", a transformer, a callable, or an array; None: nothing.
-ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | ArrayLike | None"
+#: What ``extra_basis=`` takes: "linear", a transformer, or a callable; None: nothing.
+ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
 
 #: What ``fit`` takes: arrays; chunks of rows; a path, or a data set of Arrow, with the names of two columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
@@ -131,16 +130,11 @@ class Settings:
     tol: float
     max_iter: int
     scheme: Scheme
-    #: Whether the Laplace evidence is maximised with its curvature held, or itself.
-    laplace: Laplace
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: Whether the classes of a softmax share the alpha of each function.
-    share_alpha: bool
-    #: What is tried after the sequential scheme, and the seed of its restarts.
+    #: What is tried after the sequential scheme.
     search: Search
-    seed: int
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
@@ -158,9 +152,6 @@ class Settings:
         """Return the keywords of a fit of one target."""
         keywords = dict(vars(self))
         del keywords["noise_variances"]
-        if self.laplace == "classic":
-            # Not all fits know of another.
-            del keywords["laplace"]
         return keywords
 
 
@@ -191,12 +182,8 @@ class Problem:
     log_evidence: float
     #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
     variational: bool = False
-    #: Whether the classes of a softmax share the alpha of each function.
-    share_alpha: bool = False
     #: Whether the certificate looks at exchanges too.
     exchanges: bool = False
-    #: Whether the fit maximised the Laplace evidence itself.
-    exact: bool = False
     #: What the log evidence has beside that of the weights, where these are known precisions.
     log_evidence_of_weights: float = 0.0
 
@@ -227,5 +214,3 @@ class OutputsProblem:
     at_floor: NDArray[np.bool_]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float
-    #: Whether the fit looked for exchanges of functions.
-    exchanges: bool = False

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ._arguments import check_flag
-from ._chunked_classes import ColumnClasses, KernelClasses
-from ._multinomial import check_multi_class, predict_proba, publish, weights_in_order
-from ._on_provider import ProviderClassification
-from ._one_vs_rest import normalised
+from ._checks.arguments import check_flag
+from ._checks.targets import learn_classes
+from ._estimators.chunked_classes import ColumnClasses, KernelClasses
+from ._estimators.one_vs_rest import normalised
+from ._estimators.provider_fit import ProviderClassification
+from ._estimators.softmax import check_multi_class, predict_proba, publish, weights_in_order
 from ._types import (
     Callback,
     Candidates,
@@ -23,19 +24,17 @@ from ._types import (
     FloatArray,
     IntArray,
     KernelSpec,
-    Laplace,
     Likelihood,
     Scheme,
     Search,
     Target,
 )
-from ._validation import learn_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from . import _core
-    from ._design import Layout
+    from ._data.design import Layout
 
 __all__ = ["RVC", "SparseBayesClassifier"]
 
@@ -254,10 +253,9 @@ class RVC(KernelClasses, _Classification):
         More than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
         with the full Hessian over the weights of all classes, and needs about half as many functions. Two
         classes are the same model either way.
-    extra_basis : {"linear"}, transformer, callable or array, optional
+    extra_basis : {"linear"}, transformer or callable, optional
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
-        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
-        (n_samples, p), whose like predictions then have to be given too.
+        scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.
     scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
         MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All
@@ -268,44 +266,26 @@ class RVC(KernelClasses, _Classification):
         Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
         posterior is maximised, in which the log density of each :math:`\ln \alpha_j` in the model is counted
         from its peak.
-    share_alpha : bool, default=False
-        Of ``multi_class="softmax"``: whether a function has one prior precision for its weights in all
-        classes, so that it serves all of them or none. Only with ``scheme="sequential"`` and a flat
-        ``alpha_prior``. Two classes are one logit with one precision either way.
     candidates : int or array-like of shape (n_candidates, n_features), optional
         Centres of the kernel functions in the dictionary. None: every training row. An int: that many
         training rows, or all where there are no more, spread over the inputs by k-means++ (distinct rows of
         positive weight alike; inputs should be of comparable scale), so that time and memory grow with N and
         not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
         int chooses columns of X, and an array is an error.
-    generate : bool, default=False
-        Whether functions may stand anywhere and not at candidates alone: centres climb the evidence together
-        with the precisions, and new ones come in where they gain most; with a ``search`` other than
-        ``"greedy"`` two are also merged into one, and one is split into two. Fewer functions and a higher
-        evidence, at tens of times the time. Needs kernels with a gradient in their centres: Gaussian,
-        Polynomial, Sigmoid, LinearSpline, Linear, their sums and products. See Notes.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as for `RVR`.
     checkpoint : str or path-like, optional
-        File in which a fit that reads its rows part by part keeps what it has found out at each step, and a
-        fit in blocks (see Notes) what it has before each sweep; from it they go on after a crash, to the same
-        model bit for bit. Removed at the end. In blocks, one against the rest, each fit has a file of its
-        own, with a suffix.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
+        File to which a fit in blocks (see Notes) writes its state before each sweep, and from which it goes
+        on after a crash, to the same model bit for bit. Removed at the end. One against the rest, each fit
+        has a file of its own, with a suffix. Must be None where rows are read part by part.
+    search : {"greedy", "exchange"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
-        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
-        at length, with restarts (``random_state``); takes tens of times as long. Through the Laplace
-        approximation, without restarts. A few exchanges are tried anyway where there are at most 20
-        functions.
-    laplace : {"classic", "exact"}, default="classic"
-        What is maximised: the evidence of the problem linearised at the posterior mode, its working weights
-        counting as constants (Tipping & Faul 2003, section 2.2); or, from there on, the Laplace approximation
-        itself, whose weights move with the mode: an evidence no lower, and higher by hundredths of a nat as a
-        rule. Not with ``scheme="variational"`` or ``share_alpha=True``. See Notes.
+        thousandth of a nat; never ends lower, and takes about three times as long. The evidence is the
+        Laplace approximation. Models of at most 20 functions try a few exchanges anyway.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         function outside has anything to gain.
@@ -330,8 +310,7 @@ class RVC(KernelClasses, _Classification):
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf where a class does
         not use a function. (A softmax of two classes with precisions :math:`\alpha` for both is a Bernoulli
-        model with :math:`\alpha / 2`, and that is what is published.) With ``share_alpha=True`` all columns
-        are equal.
+        model with :math:`\alpha / 2`, and that is what is published.)
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; likewise, 0.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
@@ -362,7 +341,7 @@ class RVC(KernelClasses, _Classification):
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1 or n_classes, p)
         Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
-    extra_basis_ : transformer, callable, "linear", "array" or None
+    extra_basis_ : transformer, callable, "linear" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     candidates_ : ndarray of shape (n_candidates, n_features)
         The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
@@ -370,10 +349,6 @@ class RVC(KernelClasses, _Classification):
         and n_candidates takes the place of n_samples in ``active_``.
     candidate_rows_ : ndarray of shape (n_candidates,), int
         The training rows chosen, ascending; only where ``candidates`` is an int.
-    n_generated_ : int
-        Only with ``generate=True``: how many of ``candidates_``, the last ones, are no rows and were not
-        given. ``candidates_`` then holds the distinct rows, or the candidates asked for, before them, and
-        ``active_`` and ``relevance_`` count its rows.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters, given or learned.
     inputs_ : dict of {str or int: float}
@@ -385,14 +360,9 @@ class RVC(KernelClasses, _Classification):
 
     Notes
     -----
-    What is certified at the end is the classic fixed point, which treats the weights B of the Laplace
-    approximation as constants in :math:`\alpha`; it is close to, and not exactly, a stationary point of the
-    approximation itself. ``laplace="exact"`` goes on to one, along the gradient through the mode; functions
-    that should leave or enter by that gradient do so where the evidence, computed anew, does not fall, and it
-    is that gradient which ``inspection.certificate`` certifies then. (With an ``alpha_prior`` it is the log
-    posterior that does not fall.) A higher evidence need not predict better: where the kernel is so narrow
-    that nearly every row could be explained, predictors and weights grow until the approximation means
-    nothing, and with it the gain. Such a fit is never made in blocks.
+    A fit ends at a fixed point of the updates (Tipping & Faul 2003, section 2.2), which treat the weights B
+    of the Laplace approximation as constants in :math:`\alpha`. The fixed point is close to a stationary
+    point of the approximation, but not equal to one.
 
     With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
     process on at most 300 rows proposes its parameters. Fits with these, with lengths closer to one
@@ -411,14 +381,6 @@ class RVC(KernelClasses, _Classification):
     in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of
     sweeps by records with the action ``"sweep"``, and ``checkpoint`` names a file from which a fit that was
     killed goes on.
-
-    With ``generate=True`` a fit about the candidates comes first. From its model centres, precisions and
-    noise climb the evidence together by L-BFGS, centres staying in the box around the rows; functions come in
-    where equation 27 of Tipping & Faul (2003) promises most. Then the sequential scheme goes on from there
-    over the candidates and the new centres, and so on while that gains; the end is certified over all of
-    these, and is never below that of ``generate=False``. ``max_iter`` is that of each fit, and ``callback``
-    sees the steps of all. With more
-    than two classes each fit has centres of its own, and all share a dictionary.
 
     Names elsewhere: the dual coefficients of libsvm are our ``mu_``, whose sign is free here: a relevance
     vector may vote against its own class.
@@ -478,14 +440,11 @@ class RVC(KernelClasses, _Classification):
         extra_basis: ExtraBasis = None,
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
-        share_alpha: bool = False,
         candidates: Candidates = None,
-        generate: bool = False,
         random_state: int | np.random.RandomState | None = None,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -502,14 +461,11 @@ class RVC(KernelClasses, _Classification):
         self.extra_basis = extra_basis
         self.scheme = scheme
         self.alpha_prior = alpha_prior
-        self.share_alpha = share_alpha
         self.candidates = candidates
-        self.generate = generate
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -529,8 +485,7 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         Whether the model has a constant function, the intercept. The columns are then centred by their
         weighted mean, so that a constant added to a column changes nothing but ``intercept_``. False: the
         columns are exactly those given.
-    multi_class, scheme, alpha_prior, share_alpha, memory_limit, checkpoint, random_state, search,
-    laplace, tol, max_iter, n_jobs, verbose, callback
+    multi_class, scheme, alpha_prior, memory_limit, search, tol, max_iter, n_jobs, verbose, callback
         As for `RVC`.
 
     Attributes
@@ -580,12 +535,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         multi_class: str = "ovr",
         scheme: Scheme = "sequential",
         alpha_prior: tuple[float, float] = (0.0, 0.0),
-        share_alpha: bool = False,
         memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -596,12 +547,8 @@ class SparseBayesClassifier(ColumnClasses, _Classification):
         self.multi_class = multi_class
         self.scheme = scheme
         self.alpha_prior = alpha_prior
-        self.share_alpha = share_alpha
         self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.random_state = random_state
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -14,7 +14,7 @@ except ImportError as error:
         "sparsebayes.dask needs Dask, which is not installed: pip install 'sparsebayes[dask]'"
     ) from error
 
-from ._dask_classification import DaskRVC
-from ._dask_regression import DaskRVR
+from ._dask.classification import DaskRVC
+from ._dask.regression import DaskRVR
 
 __all__ = ["DaskRVC", "DaskRVR"]

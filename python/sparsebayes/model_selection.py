@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from ._checks.targets import naming
 from ._types import IntArray
-from ._validation import naming
 
 __all__ = ["AllRows", "density_score", "evidence_score"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import check_flag, check_real
-from ._certify_probit import written_out
-from ._mrvm import Constructive, Outcome, Task, TopDown
-from ._probit_machine import ProbitMachine
-from ._types import Callback, Candidates, KernelSpec, OutputsProblem, Search
+from ._checks.arguments import check_flag, check_real
+from ._mrvm.estimator import ProbitMachine
+from ._mrvm.updates import Constructive, Outcome, Task, TopDown
+from ._types import Callback, Candidates, KernelSpec, OutputsProblem
+from .inspection._probit import written_out
 
 __all__ = ["MRVM1", "MRVM2"]
 
@@ -63,13 +63,8 @@ class MRVM1(ProbitMachine):
         array: its rows, which need not be training rows. With ``kernel="precomputed"`` an int chooses columns
         of X, and an array is an error.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
-        What is tried once the machine has converged. ``"exchange"``: functions change places with others, one
-        for one or two for one, where that raises the variational bound; never ends lower, and takes about
-        three times as long. ``"thorough"``: the same at length, with restarts (``random_state``); takes some
-        fifteen times as long.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
     max_iter : int, default=100_000
@@ -125,8 +120,7 @@ class MRVM1(ProbitMachine):
         The same at the start and after each iteration. Within an M-step it does not fall; from one to the
         next the targets change, and with them what it is the evidence of.
     lower_bound_path_ : ndarray
-        After each E-step, the variational bound on the log evidence of the labels that E- and M-steps raise;
-        of what a search tried, where that stood.
+        After each E-step, the variational bound on the log evidence of the labels that E- and M-steps raise.
     lower_bound_ : float
         Its last value.
     n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
@@ -168,7 +162,6 @@ class MRVM1(ProbitMachine):
         n_quadrature: int | None = None,
         candidates: Candidates = None,
         random_state: int | np.random.RandomState | None = None,
-        search: Search = "greedy",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -185,7 +178,6 @@ class MRVM1(ProbitMachine):
         self.n_quadrature = n_quadrature
         self.candidates = candidates
         self.random_state = random_state
-        self.search = search
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

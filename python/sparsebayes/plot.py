@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._arguments import check_entries, check_flag, check_real
-from ._numbers import any_array, real_array
+from ._checks.arguments import check_entries, check_flag, check_real
+from ._checks.numbers import any_array, real_array
+from ._checks.targets import last_step
 from ._types import FloatArray
-from ._validation import last_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,11 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _outputs
-from ._arguments import check_flag, check_prior
-from ._kernel_sums import KernelSums
-from ._on_provider import ProviderRegression
-from ._streaming import Streaming
+from . import _core
+from ._checks.arguments import check_flag, check_prior
+from ._estimators import outputs as _outputs
+from ._estimators.kernel_sums import KernelSums
+from ._estimators.provider_fit import ProviderRegression
+from ._estimators.streaming import Streaming
 from ._types import (
     Callback,
     Candidates,
@@ -23,7 +24,6 @@ from ._types import (
     ExtraBasis,
     FloatArray,
     KernelSpec,
-    Laplace,
     Likelihood,
     Scheme,
     Search,
@@ -33,7 +33,7 @@ from ._types import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._design import Layout
+    from ._data.design import Layout
 
 __all__ = ["RVR", "SparseBayesRegressor"]
 
@@ -207,13 +207,12 @@ class RVR(KernelSums, _Regression):
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level (the multiple-measurement-vector model;
         gamma-MAP in M/EEG source localisation) in place of one each.
-    extra_basis : {"linear"}, transformer, callable or array, optional
+    extra_basis : {"linear"}, transformer or callable, optional
         Functions beside the kernels, each a column with its own prior precision: the inputs themselves; a
-        scikit-learn transformer, cloned and fitted to X; a callable ``f(X) -> (n, p)``; or an array of shape
-        (n_samples, p), whose like predictions then have to be given too.
+        scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.
     keep_rows : bool, default=False
-        Whether the model has a copy of the training rows, which its pickles then carry; predictions with
-        ``healed=True`` need the rows. False: it refers to those given to ``fit``, until it is pickled.
+        Whether the model has a copy of the training rows, which its pickles then hold too. Predictions with
+        ``healed=True`` need it.
     scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
         How the precisions are found: function by function (Tipping & Faul 2003), or from the full basis by
         MacKay's or by EM updates with pruning (Tipping 2001, appendix A; for comparison: slow, N^3). All
@@ -232,15 +231,9 @@ class RVR(KernelSums, _Regression):
         positive weight alike; inputs should be of comparable scale), so that time and memory grow with N and
         not with N^2. An array: its rows, which need not be training rows. With ``kernel="precomputed"`` an
         int chooses columns of X, and an array is an error.
-    generate : bool, default=False
-        Whether functions may stand anywhere and not at candidates alone: centres climb the evidence together
-        with the precisions, and new ones come in where they gain most; with a ``search`` other than
-        ``"greedy"`` two are also merged into one, and one is split into two. Fewer functions and a higher
-        evidence, at tens of times the time. Needs kernels with a gradient in their centres: Gaussian,
-        Polynomial, Sigmoid, LinearSpline, Linear, their sums and products. See Notes.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for, and of the restarts of ``search="thorough"``;
-        an int makes them the same in every fit. Nothing else is random.
+        Seed of the choice that an integer ``candidates`` asks for; an int makes it the same in every fit.
+        Nothing else is random.
     memory_limit : int or str, optional
         Bytes that a fit may take beside the data given, as a number or a text such as ``"2GiB"``; None: half
         of the machine's memory, or of that of its container. What is read part by part is read in parts that
@@ -250,11 +243,10 @@ class RVR(KernelSums, _Regression):
         File to which a fit that reads its rows part by part, or its dictionary in blocks, writes what it has,
         every few seconds or before each sweep, and from which it goes on after a crash, to the same model bit
         for bit. Removed at the end. See Notes.
-    search : {"greedy", "exchange", "thorough"}, default="greedy"
+    search : {"greedy", "exchange"}, default="greedy"
         What is tried once the sequential scheme has come to an optimum. ``"exchange"``: functions of the
         model change places with others, one or two for one and one for two, until no exchange gains a
-        thousandth of a nat; never ends lower, and takes about three times as long. ``"thorough"``: the same
-        at length, with restarts (``random_state``); takes tens of times as long. y has one column then.
+        thousandth of a nat; never ends lower, and takes about three times as long. y has one column then.
         Regressions of counts with at most 20 functions try a few exchanges anyway.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
@@ -306,7 +298,7 @@ class RVR(KernelSums, _Regression):
         Weights over the columns of X; with a linear kernel only.
     extra_coef_ : ndarray of shape (1, p)
         Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
-    extra_basis_ : transformer, callable, "linear", "array" or None
+    extra_basis_ : transformer, callable, "linear" or None
         What makes the extra columns: the transformer as fitted, or ``extra_basis`` itself.
     candidates_ : ndarray of shape (n_candidates, n_features)
         The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. Where
@@ -314,10 +306,6 @@ class RVR(KernelSums, _Regression):
         and n_candidates takes the place of n_samples in ``active_``.
     candidate_rows_ : ndarray of shape (n_candidates,), int
         The training rows chosen, ascending; only where ``candidates`` is an int.
-    n_generated_ : int
-        Only with ``generate=True``: how many of ``candidates_``, the last ones, are no rows and were not
-        given. ``candidates_`` then holds the distinct rows, or the candidates asked for, before them, and
-        ``active_`` and ``relevance_`` count its rows.
     kernel_ : kernel object, list of these, or "precomputed"
         The kernel with all its parameters, given or learned.
     inputs_ : dict of {str or int: float}
@@ -359,8 +347,8 @@ class RVR(KernelSums, _Regression):
     with all that a fit takes: ``candidates`` has to be given. The model is that of a fit in memory to 1e-8,
     with the same centres, and to the bit the same wherever chunks begin and end. An integer ``candidates``
     looks at a sample of rows, and finds the same in memory and out of it (unless ``memory_limit`` makes the
-    sample smaller). y has one column; learned kernels, ``generate``, ``keep_rows``, and an
-    ``extra_basis`` that is an array or a transformer need rows in memory. A row group of Parquet has to fit
+    sample smaller). y has one column; learned kernels, ``keep_rows``, and an ``extra_basis``
+    that is a transformer need rows in memory. A row group of Parquet has to fit
     beside ``memory_limit``, as have the chunks that an iterable makes. ``callback`` sees records with the
     action ``"read"``; returning True there ends with a model of the rows read so far.
 
@@ -378,13 +366,6 @@ class RVR(KernelSums, _Regression):
     in L^2 operations a candidate (L: a few hundred landmarks) in place of N n_active. ``callback`` hears of
     sweeps by records with the action ``"sweep"``, and ``checkpoint`` names a file from which a fit that was
     killed goes on.
-
-    With ``generate=True`` a fit about the candidates comes first. From its model centres, precisions and
-    noise climb the evidence together by L-BFGS, centres staying in the box around the rows; functions come in
-    where equation 27 of Tipping & Faul (2003) promises most. Then the sequential scheme goes on from there
-    over the candidates and the new centres, and so on while that gains; the end is certified over all of
-    these, and is never below that of ``generate=False``. ``max_iter`` is that of each fit, and ``callback``
-    sees the steps of all. y has one column, and there are no priors of precisions.
 
     Names elsewhere: what `sklearn.linear_model.ARDRegression` calls ``alpha_`` is our ``beta_``, and its
     ``lambda_`` our ``alpha_``; the dual coefficients of libsvm and the ``alpha_`` of Gaussian processes are
@@ -450,7 +431,6 @@ class RVR(KernelSums, _Regression):
         alpha_prior: tuple[float, float] = (0.0, 0.0),
         noise_prior: tuple[float, float] = (0.0, 0.0),
         candidates: Candidates = None,
-        generate: bool = False,
         random_state: int | np.random.RandomState | None = None,
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -475,7 +455,6 @@ class RVR(KernelSums, _Regression):
         self.alpha_prior = alpha_prior
         self.noise_prior = noise_prior
         self.candidates = candidates
-        self.generate = generate
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
@@ -507,14 +486,8 @@ class SparseBayesRegressor(Streaming, _Regression):
         Only with a Gaussian likelihood.
     shared_noise : bool, default=False
         Whether all columns of a y of several have one noise level in place of one each.
-    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, random_state, search
-        As for `RVR`.
-    laplace : {"classic", "exact"}, default="classic"
-        Only with a Poisson likelihood. What is maximised: the evidence of the problem linearised at the
-        posterior mode, its working weights counting as constants (Tipping & Faul 2003, section 2.2); or, from
-        there on, the Laplace approximation itself, whose weights move with the mode, for an evidence no
-        lower. Not with ``scheme="variational"``. As for `RVC`.
-    tol, max_iter, n_jobs, verbose, callback
+    scheme, alpha_prior, noise_prior, memory_limit, checkpoint, search, tol, max_iter, n_jobs, verbose,
+    callback
         As for `RVR`.
 
     Attributes
@@ -523,8 +496,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         Functions in the model, ascending: the column of X, and -1 for the bias.
     alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
         As for `RVR`. With a Poisson likelihood the log evidence is its Laplace approximation (Tipping 2001),
-        and the end is a fixed point of its classic updates, which treat the working weights as constants, or
-        with ``laplace="exact"`` a stationary point of the approximation itself.
+        and the end is a fixed point of its updates, which treat the working weights as constants.
     beta_, noise_variance_ : float
         Noise precision and its inverse; not with a Poisson likelihood.
     coef_ : ndarray of shape (n_features,)
@@ -583,9 +555,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         noise_prior: tuple[float, float] = (0.0, 0.0),
         memory_limit: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        random_state: int | np.random.RandomState | None = None,
         search: Search = "greedy",
-        laplace: Laplace = "classic",
         tol: float = 1e-6,
         max_iter: int = 100_000,
         n_jobs: int | None = None,
@@ -601,9 +571,7 @@ class SparseBayesRegressor(Streaming, _Regression):
         self.noise_prior = noise_prior
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
-        self.random_state = random_state
         self.search = search
-        self.laplace = laplace
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ._eigen_classifier import EigenClassifier
-from ._eigen_regressor import EigenRegressor
+from ._revm.classifier import EigenClassifier
+from ._revm.regressor import EigenRegressor
 
 __all__ = ["GREVM", "LREVM", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
 

@@ -21,9 +21,9 @@
 //! ```
 //!
 //! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
-//! * [`RowSums`]: the same in the units of the rows, for rows that somebody else holds; [`Scaled`] fits them, and a [`Part`] of
-//!   the rows in memory answers for itself. [`Centred`] subtracts the means of columns.
-//! * [`SufficientStatistics`]: rows as sums that are updated and merged; [`Summary`] answers from them.
+//! * [`RowProvider`]: the same in the units of the rows, for rows that somebody else holds; [`ProviderStatistics`] fits them, and a [`RowPart`] of
+//!   the rows in memory answers for itself. [`CentredProvider`] subtracts the means of columns.
+//! * [`SufficientStatistics`]: rows as sums that are updated and merged; [`SumStatistics`] answers from them.
 //! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
 //!   [`JoinedDesign`] two of these side by side.
 //! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
@@ -36,6 +36,10 @@
 //! 52: `cargo tree --no-default-features --edges normal`.
 #![forbid(unsafe_code)]
 
+pub(crate) mod parallel;
+
+#[cfg(feature = "fit")]
+mod data;
 mod error;
 #[cfg(feature = "fit")]
 mod fit;
@@ -45,32 +49,30 @@ mod likelihood;
 pub mod linalg;
 #[cfg(feature = "fit")]
 mod model;
-mod normal;
 pub mod predictor;
-mod probit;
-#[cfg(feature = "fit")]
-mod stats;
+mod special;
 
-pub use error::{Error, Result};
 #[cfg(feature = "fit")]
-pub use fit::{
-    Action, Ascent, Blocks, Exchange, Keep, Laplace, MStep, Noise, OutputNoise, RetargetedFit,
-    Rules, Scheme, Search, Settings, Sketch, Status, Step, TopDownFit, Warm, Watch, fit, fit_from,
-    fit_in_blocks, fit_outputs,
+pub use crate::data::{
+    Block, BoundSample, CandidateProducts, CentredProvider, DenseDesign, Design, DictionaryPart,
+    Family, JoinedDesign, KernelDesign, Observations, OutputObservations, OutputStatistics,
+    ProviderStatistics, Residuals, RowMajorDesign, RowPart, RowProvider, ScreeningBounds,
+    SoftmaxStatistics, Statistics, SufficientStatistics, SumStatistics, Sweep,
 };
-pub use kernel::{Kernel, Points};
+pub use crate::error::{Error, Result};
 #[cfg(feature = "fit")]
-pub use likelihood::{Likelihood, Working};
-#[cfg(feature = "fit")]
-pub use model::{OutputPosterior, Posterior};
-pub use predictor::Predictor;
-pub use probit::{Expectations, Probit};
-#[cfg(feature = "fit")]
-pub use stats::{
-    Among, Block, Centred, DenseDesign, Design, Family, Glance, JoinedDesign, KernelDesign,
-    Multinomial, Observations, OutputObservations, OutputStatistics, Part, Partial, Residuals,
-    RowMajorDesign, RowSums, Scaled, Screen, Statistics, SufficientStatistics, Summary, Sweep,
+pub use crate::fit::{
+    Action, Ascent, BlockCheckpoint, Blocks, MStep, Noise, OutputNoise, RetargetedFit, Rules,
+    SaveCheckpoint, Scheme, Search, Settings, Status, Step, TopDownFit, Watch, fit, fit_in_blocks,
+    fit_outputs,
 };
+pub use crate::kernel::{Kernel, Points};
+pub use crate::likelihood::probit::{Expectations, Probit};
+#[cfg(feature = "fit")]
+pub use crate::likelihood::{Likelihood, Working};
+#[cfg(feature = "fit")]
+pub use crate::model::{OutputPosterior, Posterior};
+pub use crate::predictor::Predictor;
 
 /// Compiles and runs what the README says of Rust.
 #[cfg(all(doctest, feature = "fit"))]

@@ -25,5 +25,3 @@ mod refusals;
 mod row_sums;
 #[cfg(feature = "fit")]
 mod threads;
-#[cfg(feature = "fit")]
-mod warm;

@@ -5,9 +5,9 @@ use std::ops::{ControlFlow, Range};
 use nalgebra::DMatrix;
 use sparsebayes::linalg::with_threads;
 use sparsebayes::{
-    Centred, DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood,
-    Multinomial, Observations, Part, Points, Posterior, RowMajorDesign, Scaled, Scheme, Settings,
-    Statistics, Status, SufficientStatistics, Summary, fit,
+    CentredProvider, DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood,
+    Observations, Points, Posterior, ProviderStatistics, RowMajorDesign, RowPart, Scheme, Settings,
+    SoftmaxStatistics, Statistics, Status, SufficientStatistics, SumStatistics, fit,
 };
 
 use crate::problems::{Uniform, columns, fit_design, labels, surface};
@@ -191,7 +191,7 @@ fn a_softmax_of_two_classes_is_the_bernoulli_model() {
         let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
         let settings = Settings::default();
         let (one, _) = fit_design(&design, Likelihood::Bernoulli, &problem.t, None, settings);
-        let mut stats = Multinomial::new(&design, &problem.t, None).unwrap();
+        let mut stats = SoftmaxStatistics::new(&design, &problem.t, None).unwrap();
         let go_on = &mut |_: &_| ControlFlow::Continue(());
         let two = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
         assert_eq!(two.status, Status::Converged);
@@ -205,64 +205,6 @@ fn a_softmax_of_two_classes_is_the_bernoulli_model() {
         }
         assert!(difference.iter().all(|d| d.abs() < 1e-4), "{difference:?}");
     }
-}
-
-/// One alpha for both classes leaves the difference of their weights a prior variance of 2 / alpha, and nothing else counts.
-#[test]
-fn a_softmax_of_two_classes_with_one_alpha_is_the_bernoulli_model() {
-    for seed in 0..6 {
-        let problem = labels(80, 12, seed);
-        let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
-        let settings = Settings::default();
-        let (one, _) = fit_design(&design, Likelihood::Bernoulli, &problem.t, None, settings);
-        let two = fit_shared(&design, &problem.t);
-        assert!((two.log_evidence - one.log_evidence).abs() < 1e-6);
-        let m = one.active.len();
-        assert_eq!(two.active[..m], one.active);
-        for (j, mu) in one.mu.iter().enumerate() {
-            assert!((two.mu[m + j] - 0.5 * mu).abs() < 1e-4);
-            assert!((two.alpha[j] / one.alpha[j] - 2.0).abs() < 1e-4);
-        }
-    }
-}
-
-#[test]
-fn functions_with_one_alpha_serve_all_classes_alike() {
-    for seed in 0..6 {
-        let (problem, mut random) = (columns(120, 15, seed), Uniform(seed + 7));
-        let class = |t: &f64| match t + 0.6 * random.next().unwrap() {
-            v if v < -0.7 => 2.0,
-            v if v < 0.4 => 0.0,
-            v if v < 1.1 => 3.0,
-            _ => 1.0,
-        };
-        let target: Vec<f64> = problem.t.iter().map(class).collect();
-        let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
-        let model = fit_shared(&design, &target);
-        let m = model.active.len() / 4;
-        assert!(m > 0 && model.active.len() == 4 * m);
-        for j in 0..m {
-            let weights = (0..4).map(|c| model.mu[c * m + j]);
-            assert!(weights.sum::<f64>().abs() < 1e-8);
-            for c in 0..4 {
-                assert_eq!(model.active[c * m + j], c * problem.k + model.active[j]);
-                assert_eq!(model.alpha[c * m + j].to_bits(), model.alpha[j].to_bits());
-            }
-        }
-    }
-}
-
-/// Fits classes that share the alpha of each function; in debug builds every gain promised is held against the one achieved.
-fn fit_shared(design: &DenseDesign<'_>, target: &[f64]) -> Posterior {
-    let settings = Settings {
-        share_alpha: true,
-        ..Settings::default()
-    };
-    let mut stats = Multinomial::new(design, target, None).unwrap();
-    let go_on = &mut |_: &_| ControlFlow::Continue(());
-    let posterior = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
-    assert_eq!(posterior.status, Status::Converged);
-    posterior
 }
 
 /// Sums of these rows of a row-major matrix.
@@ -279,7 +221,7 @@ fn sums_of(
 }
 
 fn fit_sums(sums: &SufficientStatistics, bias: bool, settings: Settings) -> Posterior {
-    let mut stats = Summary::new(sums, bias, 0).unwrap();
+    let mut stats = SumStatistics::new(sums, bias, 0).unwrap();
     let go_on = &mut |_: &_| ControlFlow::Continue(());
     fit(&mut stats, &settings.check().unwrap(), go_on).unwrap()
 }
@@ -396,16 +338,16 @@ fn offsets_of_columns_do_not_show_in_centred_sums() {
             if likelihood == Likelihood::Gaussian {
                 let rows = by_rows(&DenseDesign::new(&values[n..], n, k).unwrap());
                 let sums = sums_of(&rows, k, t, None, 0..n);
-                let mut stats = Summary::new(&sums, true, k).unwrap();
+                let mut stats = SumStatistics::new(&sums, true, k).unwrap();
                 assert!(stats.means().iter().all(|m| (m - offset).abs() < 1e-9));
                 let found = fit(&mut stats, &sharp.check().unwrap(), go_on).unwrap();
                 assert_same_to(1e-6, &expected, &found);
             }
             if offset < 1e6 {
                 let design = Box::new(DenseDesign::new(values, n, k + 1).unwrap());
-                let rows = Part::new(design, likelihood, t.clone(), None).unwrap();
-                let rows = Centred::new(rows, 1..k + 1).unwrap();
-                let mut stats = Scaled::new(rows).unwrap();
+                let rows = RowPart::new(design, likelihood, t.clone(), None).unwrap();
+                let rows = CentredProvider::new(rows, 1..k + 1).unwrap();
+                let mut stats = ProviderStatistics::new(rows).unwrap();
                 let found = fit(&mut stats, &sharp.check().unwrap(), go_on).unwrap();
                 assert_same_to(1e-6, &expected, &found);
             }
@@ -468,7 +410,7 @@ fn threads_do_not_show_in_sums() {
 fn sums_refuse_what_they_cannot_hold() {
     let design = DenseDesign::new(vec![1.0, 2.0], 2, 1).unwrap();
     let mut sums = SufficientStatistics::new(1).unwrap();
-    assert!(Summary::new(&sums, true, 0).is_err());
+    assert!(SumStatistics::new(&sums, true, 0).is_err());
     sums.update(&design, &[1.0, 2.0], Some(&[0.0, 3.0]))
         .unwrap();
     let before = sums.parts();

@@ -1,8 +1,8 @@
 //! What cannot be fitted is refused, with a word on what to do.
 
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Laplace, Likelihood, Multinomial, Noise,
-    Observations, Scheme, Search, Settings, Statistics, fit,
+    DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Scheme, Search,
+    Settings, SoftmaxStatistics, Statistics, fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -45,22 +45,6 @@ fn settings_out_of_range_are_refused() {
         ),
         (
             Settings {
-                share_alpha: true,
-                scheme: Scheme::Em,
-                ..good
-            },
-            "share_alpha",
-        ),
-        (
-            Settings {
-                share_alpha: true,
-                alpha_prior: [0.0, 1.0],
-                ..good
-            },
-            "share_alpha",
-        ),
-        (
-            Settings {
                 search: Search::Exchange,
                 scheme: Scheme::MacKay,
                 ..good
@@ -69,25 +53,6 @@ fn settings_out_of_range_are_refused() {
         ),
     ] {
         assert!(bad.check().err().unwrap().to_string().contains(word));
-    }
-}
-
-#[test]
-fn an_exact_laplace_evidence_has_its_conditions() {
-    let exact = Settings {
-        laplace: Laplace::Exact,
-        ..Settings::default()
-    };
-    let variational = Settings {
-        scheme: Scheme::Variational,
-        ..exact
-    };
-    let shared = Settings {
-        share_alpha: true,
-        ..exact
-    };
-    for bad in [variational, shared] {
-        assert!(bad.check().err().unwrap().to_string().contains("laplace"));
     }
 }
 
@@ -185,7 +150,7 @@ fn likelihoods_without_a_bound_have_no_variational_fit() {
     let design = DenseDesign::new(&problem.phi, 20, 5).unwrap();
     let classes: Vec<f64> = (0..20).map(|i| f64::from(i % 3)).collect();
     let counts = Observations::new(&design, Likelihood::Poisson, classes.clone(), None);
-    let softmax = Multinomial::new(&design, &classes, None);
+    let softmax = SoftmaxStatistics::new(&design, &classes, None);
     let providers: [&mut dyn Statistics; 2] = [&mut counts.unwrap(), &mut softmax.unwrap()];
     for stats in providers {
         let refused = fit(stats, &rules, &mut |_| ControlFlow::Continue(()));

@@ -3,19 +3,19 @@
 use std::ops::ControlFlow;
 
 use sparsebayes::{
-    Among, DenseDesign, Error, Likelihood, Part, Posterior, Result, RowSums, Scaled, Settings,
-    Status, Sweep, fit,
+    CandidateProducts, DenseDesign, Error, Likelihood, Posterior, ProviderStatistics, Result,
+    RowPart, RowProvider, Settings, Status, Sweep, fit,
 };
 
 use crate::problems::{fit_design, surface};
 
 /// Several parts as one.
-struct Sum(Vec<Part<'static>>);
+struct Sum(Vec<RowPart<'static>>);
 
 impl Sum {
     fn add<T>(
         &mut self,
-        ask: impl Fn(&mut Part<'static>) -> Result<T>,
+        ask: impl Fn(&mut RowPart<'static>) -> Result<T>,
         add: impl Fn(&mut T, T),
     ) -> Result<T> {
         let mut answers = self.0.iter_mut().map(ask);
@@ -33,7 +33,7 @@ fn plus(total: &mut [f64], answer: &[f64]) {
     }
 }
 
-impl RowSums for Sum {
+impl RowProvider for Sum {
     fn n_basis(&self) -> usize {
         self.0[0].n_basis()
     }
@@ -60,7 +60,7 @@ impl RowSums for Sum {
         )
     }
 
-    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Among> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<CandidateProducts> {
         self.add(
             |p| p.among(active, mu, js),
             |t, a| {
@@ -91,7 +91,7 @@ impl RowSums for Sum {
 }
 
 /// Some rows of a column-major matrix.
-fn part(phi: &[f64], t: &[f64], rows: &[usize], likelihood: Likelihood) -> Part<'static> {
+fn part(phi: &[f64], t: &[f64], rows: &[usize], likelihood: Likelihood) -> RowPart<'static> {
     let (n, k) = (t.len(), phi.len() / t.len());
     let values: Vec<f64> = (0..k)
         .flat_map(|j| rows.iter().map(move |&i| phi[j * n + i]))
@@ -99,7 +99,7 @@ fn part(phi: &[f64], t: &[f64], rows: &[usize], likelihood: Likelihood) -> Part<
     let design = DenseDesign::new(values, rows.len(), k).unwrap();
     let target: Vec<f64> = rows.iter().map(|&i| t[i]).collect();
     let weights = rows.iter().map(|&i| 1.0 + (i % 3) as f64).collect();
-    Part::new(Box::new(design), likelihood, target, Some(weights)).unwrap()
+    RowPart::new(Box::new(design), likelihood, target, Some(weights)).unwrap()
 }
 
 fn assert_alike(a: &Posterior, b: &Posterior) {
@@ -136,7 +136,7 @@ fn parts_add_up_to_the_model_of_all_rows() {
         let rows: Vec<usize> = (0..n).collect();
         let parts = [&rows[..40], &[], &rows[40..41], &rows[41..]];
         let parts = parts.map(|rows| part(&phi, t, rows, likelihood)).into();
-        let mut stats = Scaled::new(Sum(parts)).unwrap();
+        let mut stats = ProviderStatistics::new(Sum(parts)).unwrap();
         let summed = fit(&mut stats, &rules, &mut |_| ControlFlow::Continue(())).unwrap();
         let weights = Some(weights.clone());
         let (whole, _) = fit_design(&design, likelihood, t, weights, Settings::default());
@@ -166,12 +166,12 @@ fn questions_about_functions_that_are_not_there_are_errors() {
     ));
     let nothing = part_of_nothing();
     assert!(matches!(
-        Scaled::new(nothing).err(),
+        ProviderStatistics::new(nothing).err(),
         Some(Error::Invalid { .. })
     ));
 }
 
-fn part_of_nothing() -> Part<'static> {
+fn part_of_nothing() -> RowPart<'static> {
     let design = DenseDesign::new(Vec::new(), 0, 3).unwrap();
-    Part::new(Box::new(design), Likelihood::Gaussian, Vec::new(), None).unwrap()
+    RowPart::new(Box::new(design), Likelihood::Gaussian, Vec::new(), None).unwrap()
 }

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-import sparsebayes._checkpoint
+import sparsebayes._data.checkpoint
 from sparsebayes import RVR, load
-from sparsebayes._checkpoint import Checkpoint
+from sparsebayes._data.checkpoint import Checkpoint
 
 INTERRUPTED, BROKEN = 130, 1
 
@@ -151,7 +151,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path, self.state = folder, folder / "model", folder / "state"
-        sparsebayes._checkpoint._INTERVAL = sparsebayes._checkpoint._PATIENCE = 0.0
+        sparsebayes._data.checkpoint._INTERVAL = sparsebayes._data.checkpoint._PATIENCE = 0.0
         X, y = data(40_000)
         self.chunks = [(X[:7], y[:7]), (X[7:], y[7:])]
         self.est = RVR(gamma=0.5, candidates=60, random_state=0, n_jobs=1)
@@ -182,7 +182,7 @@ class Checkpoints:
 def rows_in(path: Path) -> int:
     """Return how many rows a state has seen; ValueError if it is damaged."""
     text = path.read_bytes()
-    start = len(sparsebayes._checkpoint._MAGIC) + 8
+    start = len(sparsebayes._data.checkpoint._MAGIC) + 8
     length = int.from_bytes(text[start - 8 : start], "little")
     found = Checkpoint(path, json.loads(text[start : start + length])["problem"]).load() or {}
     return int(found.get("rows", 0))

@@ -72,7 +72,7 @@ c() {
 # process under the sanitizer can have little memory.
 extension() {
     preloaded
-    instrumented address build --package sparsebayes-py --features system-allocator --release
+    instrumented address build --package sparsebayes-py --release
     rm -rf "$out/python"
     mkdir -p "$out/python"
     cp -r python/sparsebayes "$out/python"

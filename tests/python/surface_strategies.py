@@ -209,7 +209,6 @@ ARGUMENTS = {
     "coef0": ([0.0, 1.0, -1, 0.5], [1e300, -1e150]),
     "fit_intercept": ([True, False, 0, 1, np.bool_(True)], ["yes", 2]),
     "optimize_kernel": ([False, False, False, False, True, np.bool_(False)], [1, "yes"]),
-    "generate": ([False, False, False, False, True, np.bool_(True)], ["yes", 2]),
     "noise_variance": (
         [None, None, None, 0.1, 1, np.float32(1e-3), [0.1, 0.2], np.array([1.0, 2.0])],
         [1e-300, 1e300, 0, [0.1, np.nan], [0.1] * 3, [[0.1, 0.2]], np.array([1.0, -1.0])],
@@ -277,10 +276,8 @@ ARGUMENTS = {
         [0, "a lot", "-1GB", 1.5, "9" * 400],
     ),
     "checkpoint": ([None], []),  # the tests add paths
-    "search": (["greedy", "greedy", "exchange", "thorough"], ["all"]),
-    "laplace": (["classic", "classic", "exact"], ["approximate"]),
+    "search": (["greedy", "greedy", "exchange"], ["all"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
-    "share_alpha": ([False, False, True], [2, "yes"]),
     "likelihood": (["gaussian", "gaussian", "poisson"], ["bernoulli", "multinomial"]),
     "convergence": (["conv1", "conv2", "convA", "convN"], ["conv3"]),
     "min_iter_factor": ([1, 0.5, 2.0], [1e300, 1e-300, 1e9]),

@@ -11,7 +11,7 @@ import pytest
 from problems import sinc_2d, two_classes
 from reference import best_alpha, contribution, laplace_statistics, statistics
 from sparsebayes import RVC, RVR, _blocks, _core
-from sparsebayes._checkpoint import Checkpoint
+from sparsebayes._data.checkpoint import Checkpoint
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Sigmoid
 

@@ -139,7 +139,6 @@ def test_counts(dtype, tmp_path):
         RVC(gamma=0.3),
         RVC([Gaussian(2.0), OnColumns(Linear(), 1)], extra_basis="linear"),
         RVC(gamma=0.3, multi_class="softmax"),
-        RVC(gamma=0.3, multi_class="softmax", share_alpha=True),
         RVC(gamma=0.3, scheme="variational"),
         SparseBayesClassifier(fit_intercept=False),
         SparseBayesClassifier(fit_intercept=False, multi_class="softmax"),

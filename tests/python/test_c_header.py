@@ -15,7 +15,7 @@ import sparsebayes
 from c_problems import every_link, labels, rows, target
 from c_program import PICKY, STRICT, ask, build, needs_compiler
 from sparsebayes import GREVM, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
-from sparsebayes._c_source import Real, quote
+from sparsebayes._export.c.source import Real, quote
 from sparsebayes.kernels import Gaussian, Laplacian
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import sparsebayes._checkpoint
+import sparsebayes._data.checkpoint
 from sparsebayes import RVR, SparseBayesRegressor
-from sparsebayes._checkpoint import Checkpoint, digest
+from sparsebayes._data.checkpoint import Checkpoint, digest
 from sparsebayes.kernels import Gaussian, Linear
 
 
@@ -32,8 +32,8 @@ def model(tmp_path):
 @pytest.fixture
 def always(monkeypatch):
     """Save after each block."""
-    monkeypatch.setattr(sparsebayes._checkpoint, "_INTERVAL", -1.0)
-    monkeypatch.setattr(sparsebayes._checkpoint, "_PATIENCE", 0.0)
+    monkeypatch.setattr(sparsebayes._data.checkpoint, "_INTERVAL", -1.0)
+    monkeypatch.setattr(sparsebayes._data.checkpoint, "_PATIENCE", 0.0)
 
 
 def breaking(data, at, borders=(10_000, 20_000), first_passes=1):
@@ -268,10 +268,10 @@ SCRIPT = """
     import signal
     import sys
     import numpy as np
-    import sparsebayes._checkpoint
+    import sparsebayes._data.checkpoint
     from sparsebayes import RVR
     folder, last, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    sparsebayes._checkpoint._INTERVAL, sparsebayes._checkpoint._PATIENCE = -1.0, 0.0
+    sparsebayes._data.checkpoint._INTERVAL, sparsebayes._data.checkpoint._PATIENCE = -1.0, 0.0
     saves, replace = 0, os.replace
 
     def killing(source, target):

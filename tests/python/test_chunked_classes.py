@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import RVC, SparseBayesClassifier
 from sparsebayes.inspection import certificate
@@ -90,49 +91,6 @@ def test_rows_of_arrow(tmp_path):
     assert list(model.feature_names_in_) == ["a", "b", "c"]
 
 
-def test_a_checkpoint_is_bound_to_rows_and_arguments(tmp_path):
-    X, y, weights = problem(6)
-    path = tmp_path / "fit"
-
-    class StopError(Exception):
-        pass
-
-    def stop(step):
-        if step.iteration >= 10:
-            raise StopError
-
-    with pytest.raises(StopError):
-        KINDS["number"](checkpoint=path, callback=stop).fit(in_chunks(1, X, y, weights))
-    assert path.exists()
-    for data, options in [
-        ((X + 1e-9, y, weights), {}),
-        ((X, np.where(np.arange(len(y)) == 5, "ant" if y[5] == "bee" else "bee", y), weights), {}),
-        ((X, y, 2 * weights), {}),
-        ((X, y, weights), {"tol": 1e-5}),
-    ]:
-        with pytest.raises(ValueError, match=r"checkpoint: the file .* belongs to another fit"):
-            KINDS["number"](checkpoint=path, **options).fit(in_chunks(1, *data))
-    model = KINDS["number"](checkpoint=path).fit(in_chunks(2, X, y, weights))
-    assert same_bits(model, KINDS["number"]().fit(in_chunks(1, X, y, weights)))
-    assert not path.exists()
-
-
-def test_a_fit_goes_on_from_where_it_was_stopped(tmp_path):
-    X, y, weights = problem(6, n_classes=3)
-    path, seen = tmp_path / "fit", []
-
-    def stop(step):
-        seen.append(step)
-        return step.action != "read" and len(seen) > 15
-
-    first = KINDS["number"](checkpoint=path, callback=stop).fit(in_chunks(1, X, y, weights))
-    assert first.status_ == "stopped"
-    assert path.exists()
-    model = KINDS["number"](checkpoint=path).fit(in_chunks(2, X, y, weights))
-    assert same_bits(model, KINDS["number"]().fit(in_chunks(1, X, y, weights)))
-    assert not path.exists()
-
-
 def test_what_cannot_be_read_part_by_part():
     X, y, weights = problem(7, n_classes=3)
     chunks = in_chunks(1, X, y, weights)
@@ -142,7 +100,8 @@ def test_what_cannot_be_read_part_by_part():
         (RVC(candidates=5, optimize_kernel=True), "optimize_kernel=True"),
         (RVC(candidates=5, multi_class="softmax"), "multi_class='softmax' needs the rows in memory"),
         (RVC(candidates=5, scheme="variational"), "scheme='variational' needs the rows in memory"),
-        (RVC(candidates=5, extra_basis=X), "extra_basis must be"),
+        (RVC(candidates=5, extra_basis=StandardScaler()), "extra_basis must be"),
+        (RVC(candidates=5, checkpoint="state"), "checkpoint must be None for a classification"),
     ]:
         with pytest.raises(ValueError, match=message):
             model.fit(chunks)

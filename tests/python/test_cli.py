@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
+from sparsebayes._cli.main.left_out import Choice, LeftOut, Recipe, Rows
 
 import sparsebayes
 from sparsebayes import RVR, _cli_fit, _left_out
-from sparsebayes._cli import main
-from sparsebayes._left_out import Choice, LeftOut, Recipe, Rows
+from sparsebayes._cli.main import main
 from sparsebayes.kernels import Gaussian
 
 

@@ -24,7 +24,7 @@ import psutil
 from distributed import Client, LocalCluster
 
 from sparsebayes import RVC, RVR
-from sparsebayes._dask_engine import Engine
+from sparsebayes._dask.engine import Engine
 from sparsebayes.dask import DaskRVC, DaskRVR
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
@@ -135,7 +135,7 @@ def test_centres_are_those_that_memory_would_choose(weighted):
 
 
 def test_centres_come_from_a_sample_of_many_rows_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr("sparsebayes._candidates._ROWS", 150)
+    monkeypatch.setattr("sparsebayes._data.candidates._ROWS", 150)
     X, y, w, _ = waves(8)
     fits = [
         DaskRVR(candidates=5, random_state=seed, gamma=0.3).fit(*collections(X, y, w, chunks))
@@ -469,9 +469,8 @@ def test_bad_collections_are_refused(arguments, message):
         ({"candidates": [[1.0]]}, "candidates must have the 2 columns"),
         ({"kernel": "precomputed"}, "kernel='precomputed' is not for Dask"),
         ({"optimize_kernel": True}, "optimize_kernel=True needs all rows.*RVR"),
-        ({"generate": True}, "generate=True needs all rows.*RVR"),
         ({"keep_rows": True}, "keep_rows=True"),
-        ({"extra_basis": np.ones((10, 1))}, "extra_basis cannot be an array"),
+        ({"extra_basis": np.ones((10, 1))}, "extra_basis must be 'linear'.*OnColumns"),
         ({"tol": -1.0}, "tol must be"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"memory_limit": "1GiB"}, "memory_limit is not for Dask"),
@@ -501,7 +500,7 @@ def test_partitions_of_frames_are_compared_where_they_are():
         model.predict(X)
 
 
-def test_healing_and_given_columns_are_refused(fitted):
+def test_healing_and_known_noise_are_refused(fitted):
     model, X, _, _ = fitted
     with pytest.raises(ValueError, match="healed=True needs the training rows"):
         model.predict(collection(X, (700,)), healed=True)
@@ -509,8 +508,6 @@ def test_healing_and_given_columns_are_refused(fitted):
         model.predict(collection(X, (700,)), y_std=1.0)
     with pytest.raises(ValueError, match=r"y_std needs the rows in memory.*as sample_weight"):
         model.fit(collection(X, (700,)), collection(X[:, 0], (700,)), y_std=1.0)
-    with pytest.raises(ValueError, match="extra_basis"):
-        model.predict(collection(X, (700,)), extra_basis=X)
     with pytest.raises(ValueError, match="2 features"):
         model.predict(ten(dimensions=2)[:, :1])
 

@@ -1,4 +1,4 @@
-"""Functions beside the kernels: linear terms, transformers, callables, arrays; columns, names and weights."""
+"""Functions beside the kernels: linear terms, transformers, callables; columns, names and weights."""
 
 import pickle
 
@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 from reference import log_evidence, posterior, predict
 from sparsebayes import RVC, RVR, _core
 from sparsebayes.inspection import certificate
-from sparsebayes.kernels import Custom, Gaussian, Linear, Polynomial
+from sparsebayes.kernels import Custom, Gaussian, Linear, OnColumns, Polynomial
 
 WIDE = Gaussian(2.0)
 
@@ -120,51 +120,29 @@ def test_fits_are_certified_optima(case, weighted, request):
 
 def test_every_way_of_giving_columns_gives_the_same_model(surface):
     X, y = surface
-    spline = np.maximum(X, 0.0)
 
     def hinge(X):
         return np.maximum(X, 0.0)
 
     model = RVR(WIDE, extra_basis=hinge).fit(X, y)
-    by_array = RVR(WIDE, extra_basis=spline).fit(X, y)
-    by_transformer = RVR(WIDE, extra_basis=FunctionTransformer(hinge)).fit(X, y)
+    other = RVR(WIDE, extra_basis=FunctionTransformer(hinge)).fit(X, y)
     new = X[:7] + 0.3
-    for other, given in ((by_array, hinge(new)), (by_transformer, None)):
-        np.testing.assert_array_equal(other.active_, model.active_)
-        np.testing.assert_array_equal(other.extra_coef_, model.extra_coef_)
-        np.testing.assert_array_equal(other.predict(new, extra_basis=given), model.predict(new))
+    np.testing.assert_array_equal(other.active_, model.active_)
+    np.testing.assert_array_equal(other.extra_coef_, model.extra_coef_)
+    np.testing.assert_array_equal(other.predict(new), model.predict(new))
     assert model.extra_basis_ is hinge
-    assert by_array.extra_basis_ == "array"
-    np.testing.assert_array_equal(by_array.score(X, y, extra_basis=spline), model.score(X, y))
-    assert certificate(by_array, X, y) == certificate(model, X, y)
+    assert certificate(other, X, y) == certificate(model, X, y)
 
 
-def test_classifiers_take_columns_in_every_prediction(classes):
-    X, y = classes
-    model, same = RVC(WIDE, extra_basis=squares(X)).fit(X, y), RVC(WIDE, extra_basis=squares).fit(X, y)
-    given = {"extra_basis": squares(X)}
-    for name in ("decision_function", "predict_proba", "predict"):
-        np.testing.assert_array_equal(getattr(model, name)(X, **given), getattr(same, name)(X))
-        with pytest.raises(ValueError, match=r"extra_basis.*array of shape"):
-            getattr(model, name)(X)
-    np.testing.assert_array_equal(
-        model.predict_proba(X, moderate=False, **given), same.predict_proba(X, moderate=False)
-    )
-    assert model.score(X, y, **given) == same.score(X, y)
-
-
-def test_precomputed_kernels_take_columns_too(surface):
+def test_columns_appended_to_X_take_the_place_of_an_array(surface):
     X, y = surface
-    model = RVR(Custom(WIDE), extra_basis="linear").fit(X, y)
-    given = RVR("precomputed", extra_basis=X).fit(WIDE(X, X), y)
-    np.testing.assert_array_equal(given.active_, model.active_)
-    np.testing.assert_array_equal(given.extra_coef_, model.extra_coef_)
-    np.testing.assert_array_equal(given.relevance_, model.relevance_)
-    new = X[:9] * 1.1
-    np.testing.assert_allclose(given.predict(WIDE(new, X), extra_basis=new), model.predict(new), rtol=1e-12)
-    found = certificate(given, WIDE(X, X), y)
-    assert found.max_gain_outside <= 1e-6
-    assert found.n_basis == len(X) + 3
+    beside = np.sin(np.arange(len(X)))[:, np.newaxis]
+    target = y + 2.0 * beside[:, 0]
+    model = RVR(OnColumns(WIDE, [0, 1]), extra_basis=lambda Z: Z[:, 2:]).fit(np.hstack([X, beside]), target)
+    np.testing.assert_allclose(model.extra_coef_, [[2.0]], atol=0.1)
+    for extra in (beside, beside.tolist(), scipy.sparse.csr_array(beside)):
+        with pytest.raises(TypeError, match=r"extra_basis must be.*append them to X.*OnColumns"):
+            RVR(WIDE, extra_basis=extra).fit(X, target)
 
 
 def test_kernels_of_the_core_and_callables_agree(surface):
@@ -218,23 +196,12 @@ def test_constant_equal_and_zero_columns_do_no_harm(surface, fit_intercept):
     assert model.score(X, y + 3.0 + X[:, 1]) > 0.97
 
 
-def test_equal_rows_share_kernels_and_keep_their_columns(surface):
-    X, y = surface
-    twice, column = np.r_[X, X], np.r_[np.zeros(len(X)), np.ones(len(X))][:, np.newaxis]
-    target = np.r_[y, y + 2.0]
-    model = RVR(WIDE, extra_basis=column).fit(twice, target)
-    assert certificate(model, twice, target).n_basis == len(X) + 2
-    assert model.relevance_.max() < len(X)
-    np.testing.assert_allclose(model.extra_coef_, [[2.0]], atol=0.01)
-    assert model.active_[-1] == 2 * len(X)
-
-
-def test_rows_of_no_weight_are_left_out_of_arrays(surface):
+def test_rows_of_no_weight_are_left_out(surface):
     X, y = surface
     w = np.tile([1.0, 0.0, 2.0], len(X) // 3)
-    extra = np.where(w[:, np.newaxis] > 0, X, 1e6)
-    model, short = RVR(WIDE, extra_basis=extra).fit(X, y, w), RVR(WIDE, extra_basis=X[w > 0])
-    short.fit(X[w > 0], y[w > 0], w[w > 0])
+    used = w > 0
+    model = RVR(WIDE, extra_basis=squares).fit(np.where(used[:, np.newaxis], X, 1e6), y, w)
+    short = RVR(WIDE, extra_basis=squares).fit(X[used], y[used], w[used])
     np.testing.assert_array_equal(model.extra_coef_, short.extra_coef_)
     np.testing.assert_array_equal(model.relevance_vectors_, short.relevance_vectors_)
 
@@ -248,15 +215,6 @@ def test_transformers_are_cloned_and_fitted(surface):
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict(X + 1.0), model.predict(X + 1.0))
     assert clone(model).extra_basis is not given
-
-
-def test_arrays_survive_cloning_and_pickling(surface):
-    X, y = surface
-    model = RVR(WIDE, extra_basis=squares(X)).fit(X, y)
-    for copy in (pickle.loads(pickle.dumps(model)), clone(model).fit(X, y)):
-        np.testing.assert_array_equal(
-            copy.predict(X, extra_basis=squares(X)), model.predict(X, extra_basis=squares(X))
-        )
 
 
 def test_many_rows_are_predicted_like_few(surface):
@@ -275,14 +233,12 @@ def test_callbacks_name_extra_columns():
     assert 201 in named
 
 
-def test_cross_validation_works_with_all_but_arrays(surface):
+def test_cross_validation_works(surface):
     X, y = surface
     for extra in ("linear", PolynomialFeatures(2, include_bias=False), squares):
         assert cross_val_score(RVR(WIDE, extra_basis=extra), X, y, cv=3).mean() > 0.6
     search = GridSearchCV(RVR(extra_basis=PolynomialFeatures()), {"extra_basis__degree": [1, 2]}, cv=3)
     assert search.fit(X, y).best_params_ == {"extra_basis__degree": 2}
-    with pytest.raises(ValueError, match=r"extra_basis must have a row for each row of X.*callable"):
-        cross_val_score(RVR(WIDE, extra_basis=X), X, y, cv=3, error_score="raise")
 
 
 def test_attributes_go_when_the_columns_do(surface):
@@ -300,17 +256,16 @@ BAD = {
     "a kernel": (WIDE, "put kernels into a list"),
     "a class": (PolynomialFeatures, "not an instance"),
     "a number": (3.0, "must be 'linear'"),
-    "words": ([["a"]] * 90, r"."),
-    "too few rows": (np.ones((89, 1)), "row for each row of X, 90; got 89"),
-    "one-dimensional": (np.ones(90), "2D array"),
-    "without columns": (np.ones((90, 0)), r"0 feature"),
-    "NaN": (np.full((90, 1), np.nan), "NaN"),
-    "infinite": (np.full((90, 1), np.inf), "infinity"),
-    "complex": (np.full((90, 1), 1j), "omplex"),
-    "sparse": (scipy.sparse.csr_array(np.ones((90, 1))), "toarray|dense"),
-    "callable of one row": (lambda X: X[:1], "row for each row of X, 90; got 1"),
-    "callable of NaN": (lambda X: np.full((len(X), 2), np.nan), "NaN"),
-    "callable of nothing": (lambda X: None, r"."),
+    "an array": (np.ones((90, 1)), "got ndarray"),
+    "words": (lambda X: [["a"]] * 90, r"."),
+    "one-dimensional": (lambda X: X[:, 0], "2D array"),
+    "without columns": (lambda X: X[:, :0], r"0 feature"),
+    "infinite": (lambda X: np.full((len(X), 1), np.inf), "infinity"),
+    "complex": (lambda X: np.full((len(X), 1), 1j), "omplex"),
+    "sparse": (lambda X: scipy.sparse.csr_array(X), "toarray|dense"),
+    "one row": (lambda X: X[:1], "row for each row of X, 90; got 1"),
+    "NaN": (lambda X: np.full((len(X), 2), np.nan), "NaN"),
+    "nothing": (lambda X: None, r"."),
     "sparse transformer": (OneHotEncoder(), "toarray|dense"),
 }
 
@@ -332,20 +287,8 @@ def test_linear_terms_of_kernel_values_are_refused(surface):
 
 def test_bad_columns_at_prediction_are_refused(surface):
     X, y = surface
-    model = RVR(WIDE, extra_basis=squares(X)).fit(X, y)
-    for given, words in (
-        (None, "array of shape"),
-        (squares(X)[:, :2], "must have 3 columns"),
-        (squares(X)[1:], "row for each row"),
-        (squares(X) * np.nan, "NaN"),
-    ):
-        with pytest.raises(ValueError, match=rf"extra_basis.*{words}"):
-            model.predict(X, extra_basis=given)
-    for other in (RVR(WIDE), RVR(WIDE, extra_basis="linear")):
-        with pytest.raises(ValueError, match="extra_basis can be given here only"):
-            other.fit(X, y).predict(X, extra_basis=squares(X))
     with pytest.raises(NotFittedError):
-        RVR(WIDE, extra_basis=X).predict(X, extra_basis=X)
+        RVR(WIDE, extra_basis=squares).predict(X)
 
     def growing(X):
         return np.ones((len(X), len(X)))
@@ -392,10 +335,3 @@ def test_the_core_checks_extra_columns_again(extra, words, surface):
     X, y = surface
     with pytest.raises(ValueError, match=words):
         _core.fit_kernel(X, X, [WIDE.to_core()], y, extra=extra)
-
-
-def test_a_data_frame_is_an_array(surface):
-    pd = pytest.importorskip("pandas")
-    X, y = surface
-    frame, array = (RVR(WIDE, extra_basis=extra).fit(X, y) for extra in (pd.DataFrame(X), X))
-    np.testing.assert_array_equal(frame.mu_, array.mu_)

@@ -13,17 +13,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from problems import named
 from sparsebayes import MRVM1, RVC, RVR
-from sparsebayes._gaussian_process import CovarianceEvidence
-from sparsebayes._kernel_parameters import (
+from sparsebayes._hyper.gaussian_process import CovarianceEvidence
+from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from sparsebayes.kernels._parameters import (
     bounds,
     log_parameters,
     natural,
     with_all_log_parameters,
     with_log_parameters,
 )
-from sparsebayes._resolve import resolve
-from sparsebayes.inspection import certificate
-from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from sparsebayes.kernels._resolve import resolve
 from sparsebayes.model_selection import density_score
 
 KERNELS = [
@@ -408,7 +408,6 @@ def test_learned_widths_start_at_the_spread_of_the_inputs():
         (RVC("precomputed", gamma="ard"), "kernel='precomputed' needs"),
         (RVC(gamma="learn", multi_class="softmax"), "gamma='learn' needs multi_class='ovr'"),
         (RVR(gamma="ard", scheme="variational"), "scheme='variational' needs given kernel parameters"),
-        (RVR(gamma="ard", generate=True), "generate=True needs given kernel parameters"),
         (MRVM1(gamma="ard"), "is for RVR and RVC"),
         (RVR(gamma="width"), "'learn', 'ard' or a positive number"),
     ],

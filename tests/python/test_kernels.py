@@ -15,8 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import GREVM, MRVM1, RVC, RVR
-from sparsebayes._numbers import column_means
-from sparsebayes._resolve import resolve
+from sparsebayes._checks.numbers import column_means
 from sparsebayes.kernels import (
     Custom,
     Gaussian,
@@ -30,6 +29,7 @@ from sparsebayes.kernels import (
     Sigmoid,
     Sum,
 )
+from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
 X, Z = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 3))

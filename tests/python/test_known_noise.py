@@ -18,14 +18,14 @@ BASIS = np.polynomial.legendre.legvander(X[:, 0] / 5, 9)
 AT = np.linspace(-6, 6, 30)[:, np.newaxis]
 
 FITS = {
-    "kernel": (RVR(Gaussian(2.0)), X),
+    "kernel": (RVR(Gaussian(2.0), keep_rows=True), X),
     "scale": (RVR(), X),
     "candidates": (RVR(Gaussian(2.0), candidates=20, random_state=0), X),
     "precomputed": (RVR("precomputed"), Gaussian(2.0)(X, X)),
     "fixed noise": (RVR(Gaussian(2.0), noise_variance=0.01), X),
     "noise prior": (RVR(Gaussian(2.0), noise_prior=(3.0, 0.05)), X),
     "mackay": (RVR(Gaussian(2.0), scheme="mackay"), X),
-    "variational": (RVR(Gaussian(2.0), scheme="variational", noise_prior=(1.0, 0.01)), X),
+    "variational": (RVR(Gaussian(2.0), scheme="variational", noise_prior=(1.0, 0.01), keep_rows=True), X),
     "columns": (SparseBayesRegressor(), BASIS),
     "intercept": (SparseBayesRegressor(fit_intercept=True), BASIS),
 }

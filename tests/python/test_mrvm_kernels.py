@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sparsebayes._mrvm.updates.composite_kernel import Composite, learn_kernel_weights
+from sparsebayes._mrvm.updates.kernel_weights import CompositeClimb
 
 import mrvm_reference as reference
 from sparsebayes import MRVM1, MRVM2, _core
-from sparsebayes._composite import Composite, learn_kernel_weights
-from sparsebayes._composite_climb import CompositeClimb
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 

@@ -172,7 +172,6 @@ CLASSIFIERS = [
     RVC(extra_basis="linear"),
     RVC([Gaussian(1.0), OnColumns(Linear(), [0])]),
     RVC(multi_class="softmax"),
-    RVC(multi_class="softmax", share_alpha=True),
     RVC("linear", multi_class="softmax"),
     SparseBayesClassifier(fit_intercept=False),
     SparseBayesClassifier(fit_intercept=True, multi_class="softmax"),

@@ -16,9 +16,9 @@ from sklearn.base import clone
 
 from ctrl_c import pressed_after
 from sparsebayes import RVR, SparseBayesRegressor
-from sparsebayes._chunks import open_chunks
-from sparsebayes._first_pass import Moments, RowSample, keys
-from sparsebayes._memory import check_memory_limit
+from sparsebayes._data.chunks import open_chunks
+from sparsebayes._data.first_pass import Moments, RowSample, keys
+from sparsebayes._data.memory import check_memory_limit
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, OnColumns
 
@@ -91,9 +91,11 @@ def test_mapped_files_make_the_model_of_arrays(order, dtype, weighted, data, mod
     values = np.asarray(X * 3 if dtype == "i4" else X, dtype, order=order)
     weights = mapped(tmp_path / "w", w) if weighted else None
     given = mapped(tmp_path / "X", values), mapped(tmp_path / "y", y), weights
-    found = clone(model).set_params(memory_limit=SMALL).fit(*given)
+    actions = []
+    callback = lambda step: actions.append(step.action)  # noqa: E731
+    found = clone(model).set_params(memory_limit=SMALL, callback=callback).fit(*given)
+    assert "read" in actions
     assert found.candidates_.shape == (40, 3)
-    assert not hasattr(found, "_kept")  # no rows in memory
     expected = clone(model).fit(values, y, w if weighted else None)
     assert_same_model(found, expected)
     # Where there is room, maps are arrays.
@@ -107,13 +109,16 @@ def test_mapped_files_make_the_model_of_arrays(order, dtype, weighted, data, mod
 
 
 def test_arrays_too_large_for_the_limit_are_summed(data, model, expected):
-    found = clone(model).set_params(memory_limit=SMALL).fit(*data)
-    assert not hasattr(found, "_kept")
+    actions = []
+    callback = lambda step: actions.append(step.action)  # noqa: E731
+    found = clone(model).set_params(memory_limit=SMALL, callback=callback).fit(*data)
+    assert "read" in actions
     assert_same_model(found, expected)
-    with pytest.raises(ValueError, match="read part by part"):
+    with pytest.raises(ValueError, match=r"healed=True needs the training rows.*keep_rows=True"):
         found.predict(data[0][:2], healed=True)
-    # A view of a map is one too.
-    assert clone(model).fit(*data)._kept is not None
+    actions.clear()
+    clone(model).set_params(callback=callback).fit(*data)
+    assert "read" not in actions
 
 
 def test_copy_on_write_maps_keep_what_was_written(data, model, tmp_path):

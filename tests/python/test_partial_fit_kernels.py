@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
 import sparsebayes
 from sparsebayes import RVR, SufficientStatistics
@@ -142,7 +143,7 @@ def test_rows_of_a_call_that_raises_do_not_count():
         ({"candidates": 5, "kernel": "precomputed"}, "precomputed"),
         ({"candidates": 5, "keep_rows": True}, "keep_rows must be False"),
         (
-            {"candidates": 5, "extra_basis": np.ones((600, 1))},
+            {"candidates": 5, "extra_basis": StandardScaler()},
             "extra_basis must be None, 'linear' or a callable",
         ),
     ],

@@ -10,15 +10,15 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 import revm_reference as reference
 from sparsebayes import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
-from sparsebayes._eigen_evidence import (
+from sparsebayes._revm.evidence import (
     best_alpha_gaussian,
     best_alpha_laplace,
     log_evidence_gaussian,
     log_evidence_laplace,
     posterior_variance_laplace,
 )
-from sparsebayes._eigen_modes import Logistic, octant_mode
-from sparsebayes._eigen_variational import closest_gaussian, expectations
+from sparsebayes._revm.modes import Logistic, octant_mode
+from sparsebayes._revm.variational import closest_gaussian, expectations
 from sparsebayes.kernels import Gaussian
 
 CLASSIFIERS = [GREVM, LREVM, VGREVM]

@@ -111,7 +111,7 @@ def test_the_bad_column_of_a_table_is_named_at_every_door(case):
         lambda: served.predict_std(bad),
         lambda: served.decision_function(bad),
         lambda: served.predict_into(bad, np.empty(12)),
-        lambda: RVR(extra_basis=bad).fit(X, Y),
+        lambda: RVR(extra_basis=lambda _: bad).fit(X, Y),
         lambda: RVR(candidates=bad).fit(FRAME, Y),
         lambda: RVR().fit(X, bad),
         lambda: SufficientStatistics(3).update(bad, Y),

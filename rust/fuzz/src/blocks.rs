@@ -1,6 +1,6 @@
 //! Fits in blocks of a dictionary, and fits that go on from what was kept of one.
 
-use sparsebayes::{Blocks, Observations, Posterior, Result, Rules, Sketch, fit_in_blocks};
+use sparsebayes::{BlockCheckpoint, Blocks, Observations, Posterior, Result, Rules, fit_in_blocks};
 
 use crate::judge::{Outcome, judge};
 use crate::problem::{Problem, Way};
@@ -33,9 +33,9 @@ pub(crate) fn fit<'a>(
         block,
         searches,
     };
-    let run = |sketch, watcher: &mut Watcher, kept: &mut Vec<Sketch>| {
+    let run = |sketch, watcher: &mut Watcher, kept: &mut Vec<BlockCheckpoint>| {
         let mut rows = observe()?.cancelled_by(watcher.flag());
-        let mut keep = |sketch: &Sketch| {
+        let mut keep = |sketch: &BlockCheckpoint| {
             if kept.len() < KEPT {
                 kept.push(sketch.clone());
             }
@@ -73,7 +73,7 @@ pub(crate) fn fit<'a>(
 }
 
 /// A sketch as somebody else might hand it in.
-fn spoilt(mut sketch: Sketch, how: u8) -> Sketch {
+fn spoilt(mut sketch: BlockCheckpoint, how: u8) -> BlockCheckpoint {
     match how {
         1 => sketch.alpha.iter_mut().for_each(|a| *a = f64::NAN),
         2 => sketch.alpha.iter_mut().for_each(|a| *a = 1e300),

@@ -1,14 +1,14 @@
 //! Fits of arbitrary problems: a model in finite numbers, or a reason.
 
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Laplace, Likelihood, Multinomial,
-    Observations, OutputObservations, Part, Result, RowMajorDesign, Rules, Scaled, Scheme, Search,
-    SufficientStatistics, Summary, fit, fit_outputs,
+    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Observations,
+    OutputObservations, ProviderStatistics, Result, RowMajorDesign, RowPart, Rules, Scheme, Search,
+    SoftmaxStatistics, SufficientStatistics, SumStatistics, fit, fit_outputs,
 };
 
 use crate::harness::Target;
 use crate::judge::{Outcome, judge, judge_outputs, not_served};
-use crate::parts::Together;
+use crate::parts::SharedGroups;
 use crate::problem::{Kind, Problem, Way};
 use crate::random::Random;
 use crate::watch::Watcher;
@@ -53,17 +53,12 @@ impl Target for Fits {
             (_, Way::Blocks { .. }) => return "blocks",
             _ => {}
         }
-        let exact = problem.laplace == Laplace::Exact;
         let settings = problem.settings();
-        match (settings.search, exact) {
-            _ if settings.scheme != Scheme::Sequential && exact => "full basis, exact",
+        match settings.search {
             _ if settings.scheme != Scheme::Sequential => "full basis",
-            (Search::Greedy, false) => "greedy",
-            (Search::Greedy, true) => "greedy, exact",
-            (Search::Exchange, false) => "exchange",
-            (Search::Exchange, true) => "exchange, exact",
-            (Search::Thorough, false) => "thorough",
-            (Search::Thorough, true) => "thorough, exact",
+            Search::Greedy => "greedy",
+            Search::Exchange => "exchange",
+            Search::Thorough => "thorough",
         }
     }
 
@@ -145,14 +140,14 @@ fn with_design(
             return Ok(judge_outputs(&posterior));
         }
         Kind::Classes => {
-            let rows = Multinomial::new(design, &problem.targets, weights)?;
+            let rows = SoftmaxStatistics::new(design, &problem.targets, weights)?;
             let mut rows = rows.cancelled_by(flag);
             let posterior = fit(&mut rows, rules, &mut |_| watcher.step())?;
             return Ok(judge(&posterior));
         }
         Kind::Sums => {
             let sums = sums(problem, design)?;
-            let mut summary = Summary::new(&sums, false, 0)?.cancelled_by(flag);
+            let mut summary = SumStatistics::new(&sums, false, 0)?.cancelled_by(flag);
             let posterior = fit(&mut summary, rules, &mut |_| watcher.step())?;
             return Ok(judge(&posterior));
         }
@@ -176,7 +171,7 @@ fn with_design(
         },
         Way::Parts(n_parts) => {
             let rows = together(problem, likelihood, n_parts)?;
-            let mut rows = Scaled::new(rows)?.cancelled_by(flag);
+            let mut rows = ProviderStatistics::new(rows)?.cancelled_by(flag);
             fit(&mut rows, rules, &mut |_| watcher.step())?
         }
         _ => fit(&mut observe()?.cancelled_by(flag), rules, &mut |_| {
@@ -212,7 +207,7 @@ fn some_rows(problem: &Problem, rows: &std::ops::Range<usize>) -> Vec<f64> {
 }
 
 /// Rows of the problem in parts that answer together.
-fn together(problem: &Problem, likelihood: Likelihood, n_parts: usize) -> Result<Together<'_>> {
+fn together(problem: &Problem, likelihood: Likelihood, n_parts: usize) -> Result<SharedGroups<'_>> {
     let d = problem.n_columns;
     let mut n_basis = d;
     let mut parts = Vec::new();
@@ -228,9 +223,9 @@ fn together(problem: &Problem, likelihood: Likelihood, n_parts: usize) -> Result
         let weights = problem.weights();
         let weights = weights.map(|w| w[rows.clone()].to_vec());
         let targets = problem.targets[rows].to_vec();
-        parts.push(Part::new(design, likelihood, targets, weights)?);
+        parts.push(RowPart::new(design, likelihood, targets, weights)?);
     }
-    Ok(Together {
+    Ok(SharedGroups {
         parts,
         n_basis,
         likelihood,

@@ -202,11 +202,7 @@ pub(crate) fn top_down(problem: &Problem, rules: &Rules) -> Result<Outcome> {
 pub(crate) fn scores(problem: &Problem) -> Result<Outcome> {
     let (scores, c) = (&problem.values[..], problem.n_columns);
     let (labels, _) = problem.classes().ok_or_else(not_classes)?;
-    let probit = if problem.share_alpha {
-        Probit::new(problem.max_iter)?
-    } else {
-        Probit::for_classes(c)
-    };
+    let probit = Probit::for_classes(c);
     let p = probit.probabilities(scores, c)?;
     let log_p = probit.log_probabilities(scores, c)?;
     let (expected, curvatures) = probit.curvatures(scores, &labels, c)?;

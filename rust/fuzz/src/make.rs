@@ -1,6 +1,6 @@
 //! Arbitrary small problems: which kind, which way to the rows, which settings.
 
-use sparsebayes::{Laplace, Search};
+use sparsebayes::Search;
 
 use crate::numbers::{kernels, targets, values, weights};
 use crate::problem::{Kind, Problem, Way};
@@ -14,7 +14,7 @@ impl Problem {
         let mut this = Self::any(random);
         if matches!(this.way, Way::Blocks { .. }) && !random.one_in(20) {
             // All else is refused.
-            (this.scheme, this.search, this.laplace) = (0, Search::Greedy, Laplace::Classic);
+            (this.scheme, this.search) = (0, Search::Greedy);
         }
         if matches!(this.kind, Kind::TopDown | Kind::BottomUp) {
             // Where rounding keeps them from their tolerance the machines take all steps that they are given.
@@ -33,7 +33,6 @@ impl Problem {
         let n_outputs = if several { 1 + random.below(3) } else { 1 };
         let sequential = random.one_in(2);
         let scheme = if sequential { 0 } else { random.byte() % 4 };
-        let share_alpha = kind == Kind::Classes && scheme == 0 && random.one_in(2);
         // The most is what users have who do not say.
         let most = if random.one_in(20) { 100_000 } else { 1000 };
         Self {
@@ -58,21 +57,19 @@ impl Problem {
             values,
             weights: sometimes(random, |random| weights(n_rows, random)),
             scheme,
-            search: some_search(scheme, share_alpha, random),
+            search: some_search(scheme, random),
             seed: if random.one_in(2) { 0 } else { random.next() },
-            laplace: some_laplace(kind, scheme, share_alpha, random),
             noise: sometimes(random, |random| {
                 let n = if several { 1 + random.below(3) } else { 1 };
                 (0..n).map(|_| some_noise(random)).collect()
             }),
-            priors: some_priors(share_alpha, random),
+            priors: some_priors(random),
             tol: vec![if random.one_in(50) {
                 random.wild()
             } else {
                 random.magnitude(-9.0, -1.0)
             }],
             max_iter: *random.pick(&[1, 3, 50, 300, most, most]),
-            share_alpha,
             stop_after: if random.one_in(12) {
                 1 + random.below(30)
             } else {
@@ -151,27 +148,12 @@ fn some_blocks(random: &mut Random) -> Way {
     }
 }
 
-fn some_search(scheme: u8, share_alpha: bool, random: &mut Random) -> Search {
+fn some_search(scheme: u8, random: &mut Random) -> Search {
     // Elsewhere it is refused.
-    if (scheme != 0 || share_alpha) && !random.one_in(50) {
+    if scheme != 0 && !random.one_in(50) {
         return Search::Greedy;
     }
-    *random.pick(&[
-        Search::Greedy,
-        Search::Greedy,
-        Search::Exchange,
-        Search::Thorough,
-    ])
-}
-
-fn some_laplace(kind: Kind, scheme: u8, share_alpha: bool, random: &mut Random) -> Laplace {
-    let has_one = matches!(kind, Kind::Bernoulli | Kind::Poisson | Kind::Classes);
-    let takes_it = has_one && scheme != 3 && !share_alpha;
-    if random.one_in(if takes_it { 2 } else { 100 }) {
-        Laplace::Exact
-    } else {
-        Laplace::Classic
-    }
+    *random.pick(&[Search::Greedy, Search::Greedy, Search::Exchange])
 }
 
 fn some_rows(random: &mut Random) -> usize {
@@ -196,8 +178,8 @@ fn some_noise(random: &mut Random) -> f64 {
     }
 }
 
-fn some_priors(share_alpha: bool, random: &mut Random) -> Vec<f64> {
-    if share_alpha || !random.one_in(6) {
+fn some_priors(random: &mut Random) -> Vec<f64> {
+    if !random.one_in(6) {
         return Vec::new();
     }
     let one = |random: &mut Random| match random.below(8) {

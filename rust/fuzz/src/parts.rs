@@ -1,9 +1,9 @@
 //! Rows in parts that answer for themselves, added up: what providers on several machines do.
 
-use sparsebayes::{Among, Likelihood, Part, Result, RowSums, Sweep};
+use sparsebayes::{CandidateProducts, Likelihood, Result, RowPart, RowProvider, Sweep};
 
-pub(crate) struct Together<'a> {
-    pub(crate) parts: Vec<Part<'a>>,
+pub(crate) struct SharedGroups<'a> {
+    pub(crate) parts: Vec<RowPart<'a>>,
     pub(crate) n_basis: usize,
     pub(crate) likelihood: Likelihood,
 }
@@ -14,7 +14,7 @@ fn add(sum: &mut [f64], values: &[f64]) {
     }
 }
 
-impl RowSums for Together<'_> {
+impl RowProvider for SharedGroups<'_> {
     fn n_basis(&self) -> usize {
         self.n_basis
     }
@@ -49,8 +49,8 @@ impl RowSums for Together<'_> {
         Ok(sum)
     }
 
-    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Among> {
-        let mut sum = Among {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<CandidateProducts> {
+        let mut sum = CandidateProducts {
             deviance: 0.0,
             gradient: vec![0.0; js.len()],
             gram: vec![0.0; js.len() * js.len()],

@@ -1,7 +1,7 @@
 //! A small problem as it stands in a file: rows, what is made of them, and settings.
 
 use serde::{Deserialize, Serialize};
-use sparsebayes::{Kernel, Laplace, Noise, OutputNoise, Scheme, Search, Settings};
+use sparsebayes::{Kernel, Noise, OutputNoise, Scheme, Search, Settings};
 
 /// What is made of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,14 +51,6 @@ pub(crate) enum Way {
 enum SearchName {
     Greedy,
     Exchange,
-    Thorough,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Laplace")]
-enum LaplaceName {
-    Classic,
-    Exact,
 }
 
 /// Numbers stand as their bits, for JSON has no NaN; what older files lack has its default.
@@ -89,8 +81,6 @@ pub(crate) struct Problem {
     pub(crate) search: Search,
     #[serde(default)]
     pub(crate) seed: u64,
-    #[serde(default, with = "LaplaceName")]
-    pub(crate) laplace: Laplace,
     /// None of them: the noise is estimated. Of several outputs the first counts for all, or each for its own.
     #[serde(with = "bits")]
     pub(crate) noise: Vec<f64>,
@@ -99,7 +89,6 @@ pub(crate) struct Problem {
     #[serde(with = "bits")]
     pub(crate) tol: Vec<f64>,
     pub(crate) max_iter: usize,
-    pub(crate) share_alpha: bool,
     /// The watcher ends the fit at this step; 0: never.
     #[serde(default)]
     pub(crate) stop_after: usize,
@@ -136,12 +125,9 @@ impl Problem {
             tol: self.tol.first().copied().unwrap_or(1e-6),
             max_iter: self.max_iter,
             scheme: schemes[usize::from(self.scheme) % 4],
-            laplace: self.laplace,
             alpha_prior: [prior(0), prior(1)],
             noise_prior: [prior(2), prior(3)],
-            share_alpha: self.share_alpha,
             search: self.search,
-            seed: self.seed,
         }
     }
 

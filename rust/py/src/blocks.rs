@@ -3,13 +3,12 @@
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::{Blocks, Design, Error, Observations, Posterior, Sketch, fit_in_blocks};
+use sparsebayes::{BlockCheckpoint, Blocks, Design, Error, Observations, Posterior, fit_in_blocks};
 
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::{Kind, Task, rules};
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::posterior::PyPosterior;
 use crate::watcher::{Line, run_kept};
 
@@ -22,7 +21,7 @@ use crate::watcher::{Line, run_kept};
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, sizes=None, resume=None, keep=None, callback=None))]
+    noise_prior=[0.0, 0.0], search="greedy", n_threads=None, sizes=None, resume=None, keep=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -44,28 +43,22 @@ pub(crate) fn fit_kernel_in_blocks(
     scheme: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     sizes: Option<[usize; 5]>,
     resume: Option<Bound<'_, PyDict>>,
     keep: Option<Bound<'_, PyAny>>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
-    return_soon();
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(
         noise_variance,
         tol,
         max_iter,
         scheme,
-        "classic",
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
-        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
@@ -88,7 +81,7 @@ fn solve(
     task: &Task<'_>,
     design: &dyn Design,
     sizes: &Blocks,
-    sketch: Option<Sketch>,
+    sketch: Option<BlockCheckpoint>,
     line: &Line,
 ) -> Result<Posterior, Error> {
     let Kind::Of(likelihood) = task.kind else {
@@ -117,7 +110,10 @@ fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<
 }
 
 /// A sketch as arrays by name.
-pub(crate) fn to_dict<'py>(py: Python<'py>, sketch: &Sketch) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn to_dict<'py>(
+    py: Python<'py>,
+    sketch: &BlockCheckpoint,
+) -> PyResult<Bound<'py, PyDict>> {
     // Indices count functions, far fewer than 2^63.
     let whole = |values: &[usize]| -> Vec<i64> {
         let values = values.iter();
@@ -136,13 +132,13 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, sketch: &Sketch) -> PyResult<Bound<'
     Ok(dict)
 }
 
-fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Sketch> {
+fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<BlockCheckpoint> {
     let counts = whole(dict, "counts")?;
     let beta = real(dict, "beta")?;
     let (&[round, stride, idle], &[beta]) = (&counts[..], &beta[..]) else {
         return Err(invalid("resume must have three counts and one beta"));
     };
-    Ok(Sketch {
+    Ok(BlockCheckpoint {
         working: whole(dict, "working")?,
         active: whole(dict, "active")?,
         alpha: real(dict, "alpha")?,

@@ -71,8 +71,7 @@ impl<'a> KernelDictionary<'a> {
             &kernels
         } else {
             let values = kernels.n_rows().saturating_mul(kernels.n_basis());
-            let bytes = values.saturating_mul(size_of::<f64>());
-            reserve(bytes, "the dictionary", "fewer candidates take less")?;
+            reserve(&[values], "the dictionary", "fewer candidates take less")?;
             stored = kernels.materialise(stop)?;
             &stored
         };

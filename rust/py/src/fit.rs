@@ -3,8 +3,8 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::{
-    Design, Error, Laplace, Likelihood, Multinomial, Noise, Observations, Posterior, Rules, Scheme,
-    Search, Settings, Warm, fit, fit_from,
+    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings,
+    SoftmaxStatistics, fit,
 };
 
 use crate::arrays::{BasisValues, vector};
@@ -12,11 +12,8 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
-use crate::room::Size;
+use crate::room::check_fit;
 use crate::watcher::{Line, run};
-
-/// Functions of a model to set out from, their precisions, and that of the noise, as Python gives them.
-type Start = (Vec<usize>, Vec<f64>, f64);
 
 /// What the rows are: a target of one linear predictor each, or a class out of several.
 #[derive(Clone, Copy)]
@@ -51,40 +48,29 @@ impl<'a> Task<'a> {
         })
     }
 
-    fn size(&self, design: &dyn Design) -> Size {
-        Size {
-            n_rows: design.n_rows(),
-            n_basis: design.n_basis(),
-            n_predictors: match self.kind {
-                Kind::Of(_) => 1,
-                Kind::Classes => n_classes(self.target),
-            },
-            scheme: self.rules.scheme,
-        }
+    fn check_room(&self, design: &dyn Design) -> Result<(), Error> {
+        let n_predictors = match self.kind {
+            Kind::Of(_) => 1,
+            Kind::Classes => n_classes(self.target),
+        };
+        let shape = [design.n_rows(), design.n_basis()];
+        check_fit(shape, n_predictors, self.rules.scheme)
     }
 
-    fn solve(
-        &self,
-        design: &dyn Design,
-        start: Option<&Warm>,
-        line: &Line,
-    ) -> Result<Posterior, Error> {
+    fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
-        self.size(design).check()?;
+        self.check_room(design)?;
         match self.kind {
             Kind::Of(likelihood) => {
                 let target = self.target.to_vec();
                 let mut stats =
                     Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
-                match start {
-                    Some(start) => fit_from(&mut stats, &self.rules, start, watch),
-                    None => fit(&mut stats, &self.rules, watch),
-                }
+                fit(&mut stats, &self.rules, watch)
             }
             Kind::Classes => {
-                let stats = Multinomial::new(design, self.target, weights)?;
+                let stats = SoftmaxStatistics::new(design, self.target, weights)?;
                 fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
             }
         }
@@ -104,24 +90,18 @@ pub(crate) fn rules(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
-    seed: u64,
 ) -> PyResult<Rules> {
     Settings {
         noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
         tol,
         max_iter,
         scheme: self::scheme(scheme)?,
-        laplace: self::laplace(laplace)?,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search: self::search(search)?,
-        seed,
     }
     .check()
     .map_err(|error| to_python(&error))
@@ -153,19 +133,8 @@ fn search(name: &str) -> PyResult<Search> {
     match name {
         "greedy" => Ok(Search::Greedy),
         "exchange" => Ok(Search::Exchange),
-        "thorough" => Ok(Search::Thorough),
         _ => Err(invalid(format!(
-            "search must be 'greedy', 'exchange' or 'thorough', got {name:?}"
-        ))),
-    }
-}
-
-fn laplace(name: &str) -> PyResult<Laplace> {
-    match name {
-        "classic" => Ok(Laplace::Classic),
-        "exact" => Ok(Laplace::Exact),
-        _ => Err(invalid(format!(
-            "laplace must be 'classic' or 'exact', got {name:?}"
+            "search must be 'greedy' or 'exchange', got {name:?}"
         ))),
     }
 }
@@ -197,8 +166,8 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 /// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
+    search="greedy", n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -214,12 +183,9 @@ pub(crate) fn fit_dense(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -229,16 +195,13 @@ pub(crate) fn fit_dense(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
-        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        task.solve(&phi.design()?, None, line)
+        task.solve(&phi.design()?, line)
     })?;
     Ok(posterior.into())
 }
@@ -247,11 +210,10 @@ pub(crate) fn fit_dense(
 /// `extra`.
 ///
 /// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
-/// `start`: functions of a model to set out from, their precisions, and that of the noise.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", laplace="classic", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, start=None, n_threads=None, callback=None))]
+    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
+    noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -272,13 +234,9 @@ pub(crate) fn fit_kernel(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
-    seed: u64,
-    start: Option<Start>,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -288,23 +246,13 @@ pub(crate) fn fit_kernel(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
-        seed,
     )?;
-    let start = start.map(|(functions, alpha, beta)| Warm {
-        functions,
-        alpha,
-        beta,
-    });
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        dictionary.solve(lazy, Some(&line.cancel), |design| {
-            task.solve(design, start.as_ref(), line)
-        })
+        dictionary.solve(lazy, Some(&line.cancel), |design| task.solve(design, line))
     })?;
     Ok(posterior.into())
 }

@@ -6,7 +6,6 @@ mod dictionary;
 mod errors;
 mod fit;
 mod kernel;
-mod memory;
 mod outputs;
 mod part;
 mod posterior;
@@ -51,7 +50,6 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::memory::keep();
         module.add("PROBIT_NODES", sparsebayes::Probit::NODES)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

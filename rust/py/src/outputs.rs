@@ -12,7 +12,7 @@ use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::plain_rules;
 use crate::kernel::PyKernel;
-use crate::room::OutputSize;
+use crate::room::check_output_fit;
 use crate::watcher::{Line, run};
 
 /// What every fit of several outputs needs beside its design.
@@ -56,12 +56,7 @@ impl<'a> Task<'a> {
     }
 
     fn solve(&self, design: &dyn Design, line: &Line) -> Result<OutputPosterior, Error> {
-        let size = OutputSize {
-            n_rows: design.n_rows(),
-            n_basis: design.n_basis(),
-            n_outputs: self.n_outputs,
-        };
-        size.check()?;
+        check_output_fit([design.n_rows(), design.n_basis()], self.n_outputs)?;
         let weights = self.weights.map(<[f64]>::to_vec);
         let mut observations = OutputObservations::cancellable(
             design,

@@ -7,15 +7,14 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
-use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Part, RowSums, Scheme};
+use sparsebayes::{DenseDesign, Design, Error, KernelDesign, RowPart, RowProvider, Scheme};
 
 use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::provider::PyCancelled;
-use crate::room::{Size, reserve_numbers};
+use crate::room::{check_fit, reserve};
 
 type Columns<'py> = Bound<'py, PyArray1<f64>>;
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -32,13 +31,13 @@ pub(crate) struct PyRowPart {
 
 /// A part, and the fit that it listens to.
 struct Held {
-    part: Part<'static>,
+    part: RowPart<'static>,
     listening: Option<Weak<()>>,
 }
 
 impl Held {
     /// Stops listening to a fit that is over: what is asked next has to be answered.
-    fn part(&mut self) -> &mut Part<'static> {
+    fn part(&mut self) -> &mut RowPart<'static> {
         if self
             .listening
             .take_if(|fit| fit.strong_count() == 0)
@@ -58,17 +57,12 @@ impl PyRowPart {
         likelihood: &str,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
-        return_soon();
-        // What the questions of a sequential fit take here.
-        let size = Size {
-            n_rows: design.n_rows(),
-            n_basis: design.n_basis(),
-            n_predictors: 1,
-            scheme: Scheme::Sequential,
-        };
-        size.check().map_err(|error| to_python(&error))?;
-        let (n_basis, weights) = (design.n_basis(), weights.map(<[f64]>::to_vec));
-        let part = Part::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
+        let n_basis = design.n_basis();
+        // A sequential fit asks for sums that take as much memory here.
+        check_fit([design.n_rows(), n_basis], 1, Scheme::Sequential)
+            .map_err(|error| to_python(&error))?;
+        let weights = weights.map(<[f64]>::to_vec);
+        let part = RowPart::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
             .map_err(|error| to_python(&error))?;
         Ok(Self {
             n_rows: part.n_rows(),
@@ -91,7 +85,7 @@ impl PyRowPart {
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
-        ask: impl FnOnce(&mut Part<'static>) -> Result<T, Error> + Send,
+        ask: impl FnOnce(&mut RowPart<'static>) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         py.detach(|| with_threads(self.n_threads, || ask(self.held().part()))?)
             .map_err(|error| to_python(&error))
@@ -114,8 +108,8 @@ fn side_by_side(
         }
         n_basis += width;
     }
-    reserve_numbers(
-        &[n_rows, n_basis],
+    reserve(
+        &[n_rows.saturating_mul(n_basis)],
         "a copy of Phi",
         "fewer rows or columns take less",
     )
@@ -298,7 +292,7 @@ impl PyRowPart {
         ))
     }
 
-    /// How the posterior variances answer to moves of the mode through the weights: see `RowSums::variance_drift`.
+    /// How the posterior variances answer to moves of the mode through the weights: see `RowProvider::variance_drift`.
     fn variance_drift<'py>(
         &self,
         py: Python<'py>,

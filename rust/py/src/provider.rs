@@ -9,16 +9,17 @@ use numpy::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sparsebayes::{
-    Among, Centred, Error, Likelihood, Posterior, RowSums, Rules, Scaled, Sweep, fit,
+    CandidateProducts, CentredProvider, Error, Likelihood, Posterior, ProviderStatistics,
+    RowProvider, Rules, Sweep, fit,
 };
 
 use crate::errors::{invalid, is_refusal};
 use crate::fit::{one_predictor, rules};
 use crate::posterior::PyPosterior;
-use crate::room::Size;
+use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
-/// [`RowSums`] of a Python object: an exception there comes through as [`Error::Provider`].
+/// [`RowProvider`] of a Python object: an exception there comes through as [`Error::Provider`].
 struct Provider<'a> {
     object: &'a Py<PyAny>,
     n_basis: usize,
@@ -124,7 +125,7 @@ fn turned(m: usize, values: &[f64]) -> Vec<f64> {
     (0..m * m).map(|k| values[(k % m) * m + k / m]).collect()
 }
 
-impl RowSums for Provider<'_> {
+impl RowProvider for Provider<'_> {
     fn n_basis(&self) -> usize {
         self.n_basis
     }
@@ -166,7 +167,12 @@ impl RowSums for Provider<'_> {
         )
     }
 
-    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Among, Error> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<CandidateProducts, Error> {
         let m = js.len();
         self.ask(
             "among",
@@ -177,7 +183,7 @@ impl RowSums for Provider<'_> {
             |answer| {
                 let [deviance, gradient, gram] = answer.parts("(deviance, gradient, gram)")?;
                 let gram = answer.numbers("gram", &gram, &[m, m])?;
-                Ok(Among {
+                Ok(CandidateProducts {
                     deviance: answer.number("deviance", &deviance)?,
                     gradient: answer.numbers("gradient", &gradient, &[m])?,
                     gram: turned(m, &gram),
@@ -275,8 +281,8 @@ fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
 /// `sparsebayes.providers.PyStatistics`. Its last `n_centred` columns are centred, after a constant function in column 0.
 #[pyfunction]
 #[pyo3(signature = (provider, *, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-    laplace="classic", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy",
-    seed=0, n_threads=None, callback=None))]
+    alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy",
+    n_threads=None, callback=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
     py: Python<'_>,
@@ -286,12 +292,9 @@ pub(crate) fn fit_provider(
     tol: f64,
     max_iter: usize,
     scheme: &str,
-    laplace: &str,
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
-    share_alpha: bool,
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -300,18 +303,15 @@ pub(crate) fn fit_provider(
         tol,
         max_iter,
         scheme,
-        laplace,
         alpha_prior,
         noise_prior,
-        share_alpha,
         search,
-        seed,
     )?;
     let n_basis = provider.bind(py).getattr("n_basis")?.extract()?;
     let name: String = provider.bind(py).getattr("likelihood")?.extract()?;
     let likelihood = one_predictor(&name)?;
     let posterior = run(py, n_threads, callback.as_ref(), |line| {
-        Size::of_dictionary(n_basis, rules.scheme).check()?;
+        check_fit([n_basis, n_basis], 1, rules.scheme)?;
         have_listen(&provider, line)?;
         let rows = Provider {
             object: &provider,
@@ -322,7 +322,7 @@ pub(crate) fn fit_provider(
         if n_centred == 0 {
             return Ok(solve(rows, &rules, line)?.into());
         }
-        let rows = Centred::new(rows, n_basis.saturating_sub(n_centred).max(1)..n_basis)?;
+        let rows = CentredProvider::new(rows, n_basis.saturating_sub(n_centred).max(1)..n_basis)?;
         let means = rows.means()[n_basis.saturating_sub(n_centred)..].to_vec();
         let posterior = solve(rows, &rules, line)?;
         Ok(PyPosterior { posterior, means })
@@ -330,7 +330,7 @@ pub(crate) fn fit_provider(
     Ok(posterior)
 }
 
-fn solve(rows: impl RowSums, rules: &Rules, line: &Line) -> Result<Posterior, Error> {
-    let mut stats = Scaled::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
+fn solve(rows: impl RowProvider, rules: &Rules, line: &Line) -> Result<Posterior, Error> {
+    let mut stats = ProviderStatistics::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
     fit(&mut stats, rules, &mut |step| line.watch(step))
 }

@@ -5,15 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use sparsebayes::{
-    Ascent, DenseDesign, Error, Exchange, MStep, OutputObservations, RetargetedFit, Status,
-    TopDownFit,
+    Ascent, DenseDesign, Error, MStep, OutputObservations, RetargetedFit, Status, TopDownFit,
 };
 
 use crate::arrays::{class_numbers, columns, vector};
 use crate::errors::{invalid, to_python};
 use crate::outputs::PyOutputPosterior;
 use crate::probit::{probit, table};
-use crate::room::{OutputSize, reserve_numbers, square};
+use crate::room::{check_output_fit, reserve, square};
 use crate::watcher::run;
 
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
@@ -24,9 +23,6 @@ type Trace<'py> = (
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArray1<i64>>,
 );
-
-/// Functions that leave, those that enter, and what that gains.
-type Suggestion = (Vec<usize>, Vec<usize>, f64);
 
 /// A poisoned fit was left by a panic on its way out as an exception; what it holds is still a model.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -43,7 +39,7 @@ fn places(name: &str, indices: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize
 
 /// Asks for room for copies of a design and what a fit of it takes beside them.
 fn check_room(parts: &[usize]) -> PyResult<()> {
-    reserve_numbers(parts, "the fit", "fewer candidates or rows take less")
+    reserve(parts, "the fit", "fewer candidates or rows take less")
         .map_err(|error| to_python(&error))
 }
 
@@ -80,12 +76,7 @@ impl PyRetargetedFit {
         let values = columns("Phi", &Phi)?;
         check_room(&[values.len()])?;
         let values = values.to_vec();
-        let size = OutputSize {
-            n_rows,
-            n_basis,
-            n_outputs,
-        };
-        size.check().map_err(|error| to_python(&error))?;
+        check_output_fit([n_rows, n_basis], n_outputs).map_err(|error| to_python(&error))?;
         let target_values = columns("targets", &targets)?.to_vec();
         let weights = weights
             .as_ref()
@@ -175,57 +166,6 @@ impl PyRetargetedFit {
             fit.climb(&probit, &labels, ascent)
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
-    }
-
-    /// Which functions in the model could leave for which outside, and what the evidence of `targets` gains by that at the other
-    /// precisions as they are.
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
-    fn exchanges(
-        &self,
-        py: Python<'_>,
-        targets: PyReadonlyArray2<'_, f64>,
-    ) -> PyResult<Vec<Suggestion>> {
-        let targets = columns("targets", &targets)?.to_vec();
-        let moves = run(py, self.n_threads, None, |line| -> Result<_, Error> {
-            let (fit, _) = &mut *lock(&self.fit);
-            fit.set_cancel(line.cancel.clone());
-            fit.set_targets(targets)?;
-            fit.exchanges()
-        })?;
-        let parts = |e: Exchange| (e.leaving, e.entering, e.gain);
-        Ok(moves.into_iter().map(parts).collect())
-    }
-
-    /// Makes a move that raises the variational bound for rows of these classes, if one of the `trials` that promise most in the
-    /// evidence of `targets` does. Returns the targets of the E-step then, (N, C), or None where the model is as it was; and
-    /// how many were tried.
-    #[pyo3(signature = (targets, labels, *, trials, n_nodes=None))]
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
-    fn improve<'py>(
-        &self,
-        py: Python<'py>,
-        targets: PyReadonlyArray2<'_, f64>,
-        labels: PyReadonlyArray1<'_, i64>,
-        trials: usize,
-        n_nodes: Option<usize>,
-    ) -> PyResult<(Option<Matrix<'py>>, usize)> {
-        let targets = columns("targets", &targets)?.to_vec();
-        let labels = class_numbers("labels", &labels, self.n_rows)?;
-        let (found, tried) = run(py, self.n_threads, None, |line| -> Result<_, Error> {
-            let probit = probit(n_nodes, self.n_outputs)?;
-            let (fit, _) = &mut *lock(&self.fit);
-            fit.set_cancel(line.cancel.clone());
-            fit.set_targets(targets)?;
-            fit.improve(&probit, &labels, trials)
-        })?;
-        let shape = [self.n_rows, self.n_outputs];
-        let found = found.map(|values| table(py, values, shape)).transpose()?;
-        Ok((found, tried))
-    }
-
-    /// Log evidence of all outputs together for the targets last seen.
-    fn log_evidence(&self) -> f64 {
-        lock(&self.fit).0.log_evidence()
     }
 
     /// Phi mu at every row, (N, C).

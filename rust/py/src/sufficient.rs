@@ -8,16 +8,17 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use sparsebayes::linalg::with_threads;
-use sparsebayes::{DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, Summary, fit};
+use sparsebayes::{
+    DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, SumStatistics, fit,
+};
 
 use crate::arrays::{columns, rows, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::to_python;
 use crate::fit::rules;
 use crate::kernel::PyKernel;
-use crate::memory::return_soon;
 use crate::posterior::PyPosterior;
-use crate::room::{Size, reserve_numbers, square};
+use crate::room::{check_fit, reserve, square};
 use crate::watcher::run;
 
 /// Products that take a moment: above this a thread of its own listens for Ctrl-C, and several share the work.
@@ -37,7 +38,6 @@ pub(crate) struct PySufficientStatistics {
 
 impl PySufficientStatistics {
     fn holding(sums: SufficientStatistics) -> Self {
-        return_soon();
         Self {
             n_basis: sums.n_basis(),
             sums: Mutex::new(Arc::new(sums)),
@@ -71,7 +71,7 @@ impl PySufficientStatistics {
         // Sums of these rows, in two parts; and rows on their way into them, three times.
         let rows = target.len().min(ROWS).saturating_mul(3 * self.n_basis);
         let parts = [rows, square(self.n_basis).saturating_mul(2)];
-        reserve_numbers(&parts, "adding rows", "fewer basis functions take less")
+        reserve(&parts, "adding rows", "fewer basis functions take less")
             .map_err(|error| to_python(&error))?;
         let chunk = run(py, n_threads, None, |line| {
             source.show(|design| {
@@ -103,7 +103,7 @@ impl PySufficientStatistics {
     /// Asks for room for a few square matrices of the functions, those of the constant and the targets among them.
     fn reserve(&self, n_squares: usize, what: &str) -> Result<(), Error> {
         let all = square(self.n_basis.saturating_add(2)).saturating_mul(n_squares);
-        reserve_numbers(&[all], what, "fewer basis functions take less")
+        reserve(&[all], what, "fewer basis functions take less")
     }
 }
 
@@ -272,7 +272,7 @@ impl PySufficientStatistics {
     /// Fits a model to the rows there are now, with a constant function before the others if `bias`, and the last `n_centred`
     /// of the others centred.
     #[pyo3(signature = (*, bias=false, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], share_alpha=false, search="greedy", seed=0, n_threads=None, callback=None))]
+        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
     fn fit(
         &self,
@@ -285,9 +285,7 @@ impl PySufficientStatistics {
         scheme: &str,
         alpha_prior: [f64; 2],
         noise_prior: [f64; 2],
-        share_alpha: bool,
         search: &str,
-        seed: u64,
         n_threads: Option<usize>,
         callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyPosterior> {
@@ -296,17 +294,14 @@ impl PySufficientStatistics {
             tol,
             max_iter,
             scheme,
-            "classic",
             alpha_prior,
             noise_prior,
-            share_alpha,
             search,
-            seed,
         )?;
         let sums = self.now();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {
-            Size::of_dictionary(self.n_basis, rules.scheme).check()?;
-            let summary = Summary::new(&sums, bias, n_centred)?;
+            check_fit([self.n_basis, self.n_basis], 1, rules.scheme)?;
+            let summary = SumStatistics::new(&sums, bias, n_centred)?;
             let means = summary.means();
             let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
             let posterior = fit(&mut stats, &rules, &mut |step| line.watch(step))?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use sparsebayes::linalg::beside;
-use sparsebayes::{Action, Error, Sketch, Step};
+use sparsebayes::{Action, BlockCheckpoint, Error, Step};
 
 use crate::blocks::to_dict;
 use crate::errors::{internal, invalid, to_python};
@@ -20,7 +20,7 @@ const HEARTBEAT: Duration = Duration::from_millis(50);
 /// What a worker has to tell.
 enum News {
     Step(Step),
-    Sketch(Box<Sketch>),
+    BlockCheckpoint(Box<BlockCheckpoint>),
 }
 
 /// Sent over by the worker, and answered with whether to go on if it waits for that.
@@ -92,8 +92,12 @@ impl Line {
     }
 
     /// Hands over a sketch and waits until it is kept.
-    pub(crate) fn keep(&self, sketch: &Sketch) -> Result<(), Error> {
-        if self.with_keep && self.tell(News::Sketch(Box::new(sketch.clone()))).is_break() {
+    pub(crate) fn keep(&self, sketch: &BlockCheckpoint) -> Result<(), Error> {
+        if self.with_keep
+            && self
+                .tell(News::BlockCheckpoint(Box::new(sketch.clone())))
+                .is_break()
+        {
             return Err(Error::Interrupted);
         }
         Ok(())
@@ -188,7 +192,7 @@ fn attend(
         };
         let stop = match (report.news, callback, keep) {
             (News::Step(step), Some(callback), _) => call(callback, &step)?,
-            (News::Sketch(sketch), _, Some(keep)) => {
+            (News::BlockCheckpoint(sketch), _, Some(keep)) => {
                 keep.call1((to_dict(py, &sketch)?,))?;
                 false
             }

@@ -6,7 +6,7 @@
 /// at once: were it to fall after each, every step along a narrow ridge would begin with one that fails. On the 2-D sinc with
 /// N = 500 to 2000 that takes 0.6 of the attempts of a factor of ten both ways.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Damping {
+pub(crate) struct Damping {
     start: f64,
     value: f64,
     /// Whether the step under way has failed before.
@@ -17,10 +17,10 @@ impl Damping {
     const LEAST: f64 = 1e-12;
     const MOST: f64 = 1e6;
     /// Less than this hardly changes a step that has failed.
-    pub(super) const FELT: f64 = 1e-2;
+    pub(crate) const FELT: f64 = 1e-2;
 
     /// Before the first step, with this much of it.
-    pub(super) fn starting_at(start: f64) -> Self {
+    pub(crate) fn starting_at(start: f64) -> Self {
         Self {
             start,
             value: start,
@@ -29,7 +29,7 @@ impl Damping {
     }
 
     /// For the next attempt at a step; `None` where attempts are over, and damping is what it was at first.
-    pub(super) fn value(&mut self) -> Option<f64> {
+    pub(crate) fn value(&mut self) -> Option<f64> {
         if self.value > Self::MOST {
             (self.value, self.raised) = (self.start, false);
             return None;
@@ -38,13 +38,13 @@ impl Damping {
     }
 
     /// After an attempt that failed.
-    pub(super) fn raise(&mut self) {
+    pub(crate) fn raise(&mut self) {
         self.value = (self.value * 3.0).max(Self::FELT);
         self.raised = true;
     }
 
     /// After a step that was taken.
-    pub(super) fn relax(&mut self) {
+    pub(crate) fn relax(&mut self) {
         if !self.raised {
             self.value = (self.value * 0.1).max(Self::LEAST);
         }

@@ -4,26 +4,28 @@ use std::collections::{BTreeMap, HashMap};
 
 use nalgebra::DMatrix;
 
-use super::action::Factors;
-use super::conditional::Conditional;
-use super::pool::Pool;
-use super::prior::Priors;
-use super::ranking::ranked;
-use super::record::{Action, Halt, Recorder};
-use super::settings::{ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST};
-use super::state::{Entrant, State};
 use crate::Result;
-use crate::linalg::blas::axpy;
-use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
-use crate::linalg::parallel::map_pieces;
-use crate::stats::{Statistics, Sweep};
+use crate::data::{Statistics, Sweep};
+use crate::fit::conditional_gains::Conditional;
+use crate::fit::evidence::Factors;
+use crate::fit::model::{Entrant, State};
+use crate::fit::prior::Priors;
+use crate::fit::ranking::ranked;
+use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::settings::{
+    ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST,
+};
+use crate::fit::working_set::WorkingSet;
+use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::vector::axpy;
+use crate::parallel::map_pieces;
 
 /// S, Q and Gram columns over the dictionary.
 ///
 /// Between calls `gram` holds Phi^T W phi_j for every active j (and others that were active once). `diag`,
 /// `gradient` are those at the last [`Dictionary::refresh`], at the weights `seen`; `factors` belong to the state as it was
 /// when last asked for.
-pub(super) struct Dictionary {
+pub(crate) struct Dictionary {
     gram: HashMap<usize, Vec<f64>>,
     diag: Vec<f64>,
     gradient: Vec<f64>,
@@ -61,7 +63,7 @@ impl Priced {
 }
 
 impl Dictionary {
-    pub(super) fn new(n_basis: usize, priors: Priors) -> Self {
+    pub(crate) fn new(n_basis: usize, priors: Priors) -> Self {
         Self {
             gram: HashMap::new(),
             diag: Vec::new(),
@@ -77,12 +79,12 @@ impl Dictionary {
     }
 
     /// Lets in only what gains more than `toll`, none of which counts as gain.
-    pub(super) fn with_toll(self, toll: f64) -> Self {
+    pub(crate) fn with_toll(self, toll: f64) -> Self {
         Self { toll, ..self }
     }
 
     /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
-    pub(super) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    pub(crate) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
         let (wanted, mu) = (self.columns_wanted(stats, state), state.mu.clone());
         let sweep = stats.sweep(&state.active, &mu, &wanted)?;
         let deviance = self.take(sweep, wanted, state);
@@ -100,7 +102,7 @@ impl Dictionary {
     }
 
     /// The same by [`Statistics::nearly_sweep`], if that is less work: to choose a pool by. The state is at a mode, and stays as it is.
-    pub(super) fn refresh_nearly(
+    pub(crate) fn refresh_nearly(
         &mut self,
         stats: &mut dyn Statistics,
         state: &mut State,
@@ -139,7 +141,7 @@ impl Dictionary {
     }
 
     /// Takes the Gram columns of the model out of a pool of all candidates, so that no pass has to bring them.
-    pub(super) fn learn(&mut self, pool: &Pool, state: &State) {
+    pub(crate) fn learn(&mut self, pool: &WorkingSet, state: &State) {
         for &j in &state.active {
             let n_basis = self.diag.len();
             self.gram.entry(j).or_insert_with(|| {
@@ -153,12 +155,12 @@ impl Dictionary {
     }
 
     /// Whether every function of the state was in it at a pass before.
-    pub(super) fn knows(&self, state: &State) -> bool {
+    pub(crate) fn knows(&self, state: &State) -> bool {
         state.active.iter().all(|j| self.gram.contains_key(j))
     }
 
     /// S and Q of every candidate for a state that has moved since, all its functions having been in it then.
-    pub(super) fn reprice(&mut self, state: &State) {
+    pub(crate) fn reprice(&mut self, state: &State) {
         let model = Priced::of(state);
         if self.priced.as_ref() != Some(&model) {
             self.factors = self.factors_of_all(state);
@@ -168,7 +170,7 @@ impl Dictionary {
 
     /// Candidates for a first model: all up to `whole` of them, otherwise `size` from all over the dictionary. (Those that
     /// go best with the targets resemble one another; starting from them costs several nats at the end.)
-    pub(super) fn sample(&self, size: usize, whole: usize) -> Vec<usize> {
+    pub(crate) fn sample(&self, size: usize, whole: usize) -> Vec<usize> {
         let candidates: Vec<usize> = (0..self.n_basis())
             .filter(|&i| self.diag[i] > 0.0)
             .collect();
@@ -181,7 +183,7 @@ impl Dictionary {
     }
 
     /// Functions that are no zero columns.
-    pub(super) fn n_candidates(&self) -> usize {
+    pub(crate) fn n_candidates(&self) -> usize {
         self.diag.iter().filter(|&&d| d > 0.0).count()
     }
 
@@ -195,52 +197,47 @@ impl Dictionary {
         }
     }
 
-    pub(super) fn n_basis(&self) -> usize {
+    pub(crate) fn n_basis(&self) -> usize {
         self.diag.len()
     }
 
-    pub(super) fn priors(&self) -> &Priors {
+    pub(crate) fn priors(&self) -> &Priors {
         &self.priors
     }
 
-    pub(super) fn factors_of(&self, i: usize) -> Factors {
+    pub(crate) fn factors_of(&self, i: usize) -> Factors {
         self.factors[i]
     }
 
     /// phi_i^T W phi_i.
-    pub(super) fn diag(&self, i: usize) -> f64 {
+    pub(crate) fn diag(&self, i: usize) -> f64 {
         self.diag[i]
     }
 
     /// phi_j^T W phi_i, j being active.
-    pub(super) fn product(&self, j: usize, i: usize) -> f64 {
+    pub(crate) fn product(&self, j: usize, i: usize) -> f64 {
         self.gram[&j][i]
     }
 
-    /// phi_i^T of the working residual at the last pass.
-    pub(super) fn gradient_of(&self, i: usize) -> f64 {
-        self.gradient[i]
-    }
-
     /// Whether each function is a candidate: outside the model and not a zero column.
-    pub(super) fn outside(&self, state: &State) -> Vec<bool> {
+    pub(crate) fn outside(&self, state: &State) -> Vec<bool> {
         let mut outside: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
         state.active.iter().for_each(|&j| outside[j] = false);
         outside
     }
 
     /// Whether S is more than the rounding that is left of an almost dependent function.
-    pub(super) fn resolves(&self, i: usize, f: Factors, state: &State) -> bool {
+    pub(crate) fn resolves(&self, i: usize, f: Factors, state: &State) -> bool {
         f.s > self.least_sparsity(i, state)
     }
 
     /// S below which it is nothing but rounding, or the error of the last pass.
-    pub(super) fn least_sparsity(&self, i: usize, state: &State) -> f64 {
+    pub(crate) fn least_sparsity(&self, i: usize, state: &State) -> f64 {
         self.resolved * state.beta * self.diag[i]
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
-    pub(super) fn scaled_lanes(
+    pub(crate) fn scaled_lanes(
         &self,
         columns: &[&[f64]],
         first: usize,
@@ -256,7 +253,7 @@ impl Dictionary {
         lanes
     }
 
-    pub(super) fn active_columns(&self, state: &State) -> Vec<&[f64]> {
+    pub(crate) fn active_columns(&self, state: &State) -> Vec<&[f64]> {
         state
             .active
             .iter()
@@ -298,7 +295,7 @@ impl Dictionary {
     }
 
     /// Whether candidate `i` is worth its place now.
-    pub(super) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
+    pub(crate) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
         // A function that keeps coming back for next to nothing must not keep the loop alive.
         let least = match self.entries[i] {
             0..LEAST_ENTRIES => LEAST_GAIN,
@@ -318,7 +315,7 @@ impl Dictionary {
     }
 
     /// Whether a candidate was kept out although it still has something to gain.
-    pub(super) fn refuses(&self, state: &State) -> bool {
+    pub(crate) fn refuses(&self, state: &State) -> bool {
         const WORTH_TELLING: f64 = 1e-6;
         /// Relative rounding of S, and a gain that it does not explain: the twin of an active function seems to gain less.
         const BLUR: f64 = 1e-14;
@@ -342,12 +339,12 @@ impl Dictionary {
     }
 
     /// Whether some candidate outside has something to gain.
-    pub(super) fn gains(&self, state: &State) -> bool {
+    pub(crate) fn gains(&self, state: &State) -> bool {
         self.most_to_gain(state) > 0.0
     }
 
     /// The largest gain outside.
-    pub(super) fn most_to_gain(&self, state: &State) -> f64 {
+    pub(crate) fn most_to_gain(&self, state: &State) -> f64 {
         let outside = self.outside(state);
         (0..self.factors.len())
             .filter(|&i| outside[i])
@@ -356,24 +353,24 @@ impl Dictionary {
     }
 
     /// Remembers that these were let in, or offered to be.
-    pub(super) fn note_offers(&mut self, candidates: &[usize]) {
+    pub(crate) fn note_offers(&mut self, candidates: &[usize]) {
         for &i in candidates {
             self.entries[i] = self.entries[i].saturating_add(1);
         }
     }
 
     /// Whether some function has left and come back more often than chance would have it.
-    pub(super) fn returns(&self) -> bool {
+    pub(crate) fn returns(&self) -> bool {
         self.entries.iter().any(|&e| e > 2)
     }
 
     /// At most `limit` candidates outside with most to gain, best first.
-    pub(super) fn gainers(&self, state: &State, limit: usize) -> Vec<usize> {
+    pub(crate) fn gainers(&self, state: &State, limit: usize) -> Vec<usize> {
         self.best(state, limit, |i| self.gain(i, self.factors[i], state))
     }
 
     /// At most `limit` candidates outside that gain, or nearly: some may once the others have moved.
-    pub(super) fn contenders(&self, state: &State, limit: usize) -> Vec<usize> {
+    pub(crate) fn contenders(&self, state: &State, limit: usize) -> Vec<usize> {
         const NEARLY: f64 = 0.3;
         self.best(state, limit, |i| {
             let f = self.factors[i];
@@ -398,13 +395,13 @@ impl Dictionary {
     /// Adds the best candidates, up to `block` of them, each with the gain it has given those before it; returns how many.
     ///
     /// Call right after [`Dictionary::refresh`].
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         block: usize,
         stats: &mut dyn Statistics,
         state: &mut State,
         recorder: &mut Recorder<'_>,
-    ) -> Result<usize, Halt> {
+    ) -> Result<usize, Stop> {
         let list = self.gainers(state, SHORTLIST);
         if list.is_empty() {
             return Ok(0);

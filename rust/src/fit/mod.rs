@@ -1,69 +1,51 @@
 //! Inference. Knows [`Statistics`]; may not name a design or a kernel.
 
-mod abreast;
-mod action;
-mod beyond;
-mod blocks;
-mod climb;
-mod coarse;
-mod conditional;
-mod creep;
+pub(crate) mod laplace;
+pub(crate) mod large;
+pub(crate) mod mrvm;
+pub(crate) mod search;
+
+mod candidates;
+mod conditional_gains;
 mod damping;
 mod dictionary;
-mod exact;
-mod exchange;
-mod fixed_point;
-mod inner;
-mod joint;
-mod laplace;
-mod largest;
-mod leap;
-mod modal_pools;
-mod mode;
+mod evidence;
+mod full_basis;
+mod greedy;
+mod low_rank_start;
+mod model;
+mod newton;
 mod outputs;
-mod outside;
-mod pool;
 mod prior;
-mod prospects;
-mod range;
 mod ranking;
 mod record;
-mod sampled;
-mod screened;
-mod search;
+mod refine;
+mod rollback;
+mod row_subsample;
+mod scale_checks;
 mod sequential;
 mod settings;
-mod settled;
-mod shared;
-mod shared_candidates;
-mod shared_classes;
-mod stand_ins;
-mod state;
-mod stationary;
-mod swap;
-mod together;
-mod top_down;
-mod trials;
+mod shared_evidence;
+mod substitutes;
 mod variational;
-mod warm;
+mod working_set;
 
-pub use blocks::{Keep, Sketch, fit_in_blocks};
-pub(crate) use outputs::OutputState;
-pub use outputs::{Ascent, Exchange, MStep, OutputNoise, RetargetedFit, fit_outputs};
-pub use record::{Action, Step, Watch};
-pub use settings::{Blocks, Laplace, Noise, Rules, Scheme, Search, Settings};
+pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
+pub(crate) use crate::fit::outputs::OutputState;
+pub use crate::fit::outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub use crate::fit::record::{Action, Step, Watch};
+pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
-use joint::NoiseRange;
-use prior::{Gamma, Priors};
-use record::{Halt, Recorder};
-use settings::START_NOISE;
-pub(crate) use state::State;
-pub use top_down::TopDownFit;
-pub use warm::Warm;
+pub(crate) use crate::fit::model::State;
+pub use crate::fit::mrvm::top_down::TopDownFit;
+use crate::fit::newton::NoiseRange;
+use crate::fit::prior::{Gamma, Priors};
+use crate::fit::record::{Recorder, Stop};
+use crate::fit::settings::START_NOISE;
 
 use crate::Result;
+use crate::data::{Statistics, check_flag};
 use crate::model::Posterior;
-use crate::stats::{Statistics, check_flag};
 
 /// How a fit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,35 +88,7 @@ impl Status {
 /// Whatever the provider meets, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) should the
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
-    run(stats, rules, None, watch)
-}
-
-/// Fits a model by the sequential scheme, from one that is given; with a Gaussian likelihood it does not end lower.
-///
-/// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) if the start does not fit the dictionary or the rules, and as for [`fit`].
-pub fn fit_from(
-    stats: &mut dyn Statistics,
-    rules: &Rules,
-    start: &Warm,
-    watch: &mut Watch<'_>,
-) -> Result<Posterior> {
-    start.check(stats, rules)?;
-    run(stats, rules, Some(start), watch)
-}
-
-fn run(
-    stats: &mut dyn Statistics,
-    rules: &Rules,
-    start: Option<&Warm>,
-    watch: &mut Watch<'_>,
-) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let gaussian = stats.is_linear();
-    let exact = rules.laplace == Laplace::Exact;
-    if exact && gaussian {
-        return Err(exact::no_laplace());
-    }
     let mut state = Setting::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
@@ -143,7 +97,7 @@ fn run(
     let outcome = if variational {
         variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
     } else if rules.scheme != Scheme::Sequential {
-        fixed_point::maximise(
+        full_basis::maximise(
             stats,
             &mut state,
             priors.clone(),
@@ -153,16 +107,12 @@ fn run(
         )
     } else {
         let limits = (rules, range);
-        one_by_one(start, stats, &mut state, &priors, limits, &mut recorder)
-    };
-    let outcome = match outcome {
-        Ok(_) if exact => exact::maximise(stats, &mut state, &priors, rules, &mut recorder),
-        outcome => outcome,
+        one_by_one(stats, &mut state, &priors, limits, &mut recorder)
     };
     let status = if variational {
         status(stats, &state, outcome)?
     } else {
-        self::outcome(stats, &mut state, outcome, &mut recorder)?
+        crate::fit::outcome(stats, &mut state, outcome, &mut recorder)?
     };
     // The state may have been brought to its mean once more since the last step.
     recorder.amend(&state);
@@ -174,33 +124,21 @@ fn run(
     Ok(posterior)
 }
 
-/// The sequential scheme, from an empty model or the one given, and the search after it.
+/// The sequential scheme and the search after it.
 fn one_by_one(
-    start: Option<&Warm>,
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
     (rules, range): (&Rules, NoiseRange),
     recorder: &mut Recorder<'_>,
-) -> std::result::Result<Status, Halt> {
+) -> std::result::Result<Status, Stop> {
     let limits = (rules, range);
     if stats.is_linear() {
-        let found = if let Some(start) = start {
-            warm::maximise(start, stats, state, priors, limits, recorder)?
-        } else {
-            sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?
-        };
-        return exchange::go_on(found, stats, state, priors, limits, recorder);
+        let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
+        return crate::fit::search::exchange::go_on(found, stats, state, priors, limits, recorder);
     }
-    if rules.share_alpha && stats.n_predictors() > 1 {
-        return shared_classes::maximise(stats, state, rules, recorder);
-    }
-    let found = if let Some(start) = start {
-        warm::maximise(start, stats, state, priors, limits, recorder)?
-    } else {
-        laplace::maximise(stats, state, priors, rules, recorder)?
-    };
-    exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+    let found = crate::fit::laplace::schedule::maximise(stats, state, priors, rules, recorder)?;
+    crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
 }
 
 /// What a model begins with.
@@ -215,7 +153,7 @@ struct Setting {
 impl Setting {
     fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
         let scale = stats.target_scale();
-        range::check(scale, stats.norms(), rules, stats.is_linear())?;
+        scale_checks::check(scale, stats.norms(), rules, stats.is_linear())?;
         let (beta, n_noise) = match rules.noise {
             _ if !stats.is_linear() => (1.0, 0.0),
             Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
@@ -242,12 +180,12 @@ impl Setting {
 fn outcome(
     stats: &mut dyn Statistics,
     state: &mut State,
-    outcome: std::result::Result<Status, Halt>,
+    outcome: std::result::Result<Status, Stop>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status> {
-    if !stats.is_linear() && matches!(outcome, Err(Halt::Stopped | Halt::MaxIterations)) {
+    if !stats.is_linear() && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
         // Between two looks for the mode the state is a step ahead of it.
-        mode::find_some_mode(stats, state)?;
+        crate::fit::laplace::mode::find_some_mode(stats, state)?;
         recorder.amend(state);
     }
     status(stats, state, outcome)
@@ -256,14 +194,14 @@ fn outcome(
 fn status(
     stats: &dyn Statistics,
     state: &State,
-    outcome: std::result::Result<Status, Halt>,
+    outcome: std::result::Result<Status, Stop>,
 ) -> Result<Status> {
     match outcome {
         Ok(Status::Converged) if state.at_alpha_floor() => Ok(Status::AlphaFloor),
         Ok(status) => Ok(status),
-        Err(Halt::MaxIterations) => Ok(Status::MaxIterations),
-        Err(Halt::Stopped) => Ok(Status::Stopped),
-        Err(Halt::Failed(error)) => {
+        Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
+        Err(Stop::Stopped) => Ok(Status::Stopped),
+        Err(Stop::Failed(error)) => {
             // A factorisation that was told to end early looks like one that broke down.
             check_flag(stats.cancel_flag().as_deref())?;
             Err(error)

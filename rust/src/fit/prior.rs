@@ -8,24 +8,24 @@ use std::sync::Arc;
 
 /// The prior of one precision, in units of unit-norm columns and unit-spread targets.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Gamma {
-    pub(super) shape: f64,
-    pub(super) rate: f64,
+pub(crate) struct Gamma {
+    pub(crate) shape: f64,
+    pub(crate) rate: f64,
 }
 
 impl Gamma {
     /// Uniform in the logarithm.
-    pub(super) const FLAT: Self = Self {
+    pub(crate) const FLAT: Self = Self {
         shape: 0.0,
         rate: 0.0,
     };
 
-    pub(super) fn is_flat(self) -> bool {
+    pub(crate) fn is_flat(self) -> bool {
         self == Self::FLAT
     }
 
     /// ln density of ln alpha, less that at its peak; never positive.
-    pub(super) fn log_density(self, alpha: f64) -> f64 {
+    pub(crate) fn log_density(self, alpha: f64) -> f64 {
         let Self { shape, rate } = self;
         if shape > 0.0 {
             shape * ((alpha * rate / shape).ln() + 1.0) - rate * alpha
@@ -35,14 +35,14 @@ impl Gamma {
     }
 
     /// Its derivative in ln alpha; the second derivative is `-rate alpha`.
-    pub(super) fn slope(self, alpha: f64) -> f64 {
+    pub(crate) fn slope(self, alpha: f64) -> f64 {
         self.shape - self.rate * alpha
     }
 }
 
 /// The priors of all functions of a dictionary or a pool: one shape, and rates that go with the length of the columns.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Priors {
+pub(crate) struct Priors {
     shape: f64,
     /// Empty where all are flat.
     rates: Arc<[f64]>,
@@ -50,7 +50,7 @@ pub(super) struct Priors {
 
 impl Priors {
     /// From the shape and rate of the precisions in the caller's units; `target_scale / norm` is the unit of a weight.
-    pub(super) fn new([shape, rate]: [f64; 2], norms: &[f64], target_scale: f64) -> Self {
+    pub(crate) fn new([shape, rate]: [f64; 2], norms: &[f64], target_scale: f64) -> Self {
         if shape == 0.0 && rate == 0.0 {
             return Self::default();
         }
@@ -61,12 +61,12 @@ impl Priors {
         }
     }
 
-    pub(super) fn are_flat(&self) -> bool {
+    pub(crate) fn are_flat(&self) -> bool {
         self.rates.is_empty()
     }
 
     /// That of function `i`.
-    pub(super) fn of(&self, i: usize) -> Gamma {
+    pub(crate) fn of(&self, i: usize) -> Gamma {
         self.rates.get(i).map_or(Gamma::FLAT, |&rate| Gamma {
             shape: self.shape,
             rate,
@@ -74,7 +74,7 @@ impl Priors {
     }
 
     /// Those of these functions alone, by their place among them.
-    pub(super) fn among(&self, members: &[usize]) -> Self {
+    pub(crate) fn among(&self, members: &[usize]) -> Self {
         let rates = members.iter().filter_map(|&i| self.rates.get(i).copied());
         Self {
             shape: self.shape,

@@ -1,7 +1,7 @@
 //! The first few of many, best first. Of equals the lower index wins.
 
 /// At most `limit` candidates with the highest scores above zero.
-pub(super) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -> Vec<usize> {
+pub(crate) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -> Vec<usize> {
     let scores = scores
         .filter(|&(score, _)| score > 0.0)
         // Scores equal to nine digits are ties: rounding must not choose the model.
@@ -10,7 +10,7 @@ pub(super) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -
 }
 
 /// At most `limit` of these with the products that are largest in size, to the last digit.
-pub(super) fn most_aligned(
+pub(crate) fn most_aligned(
     products: impl Iterator<Item = (f64, usize)>,
     limit: usize,
 ) -> Vec<usize> {

@@ -1,8 +1,6 @@
 //! The record of a fit: what each step did, and who is watching.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Error;
 
@@ -71,26 +69,26 @@ pub type Watch<'w> = dyn FnMut(&Step) -> ControlFlow<()> + 'w;
 
 /// Why a loop was left early.
 #[derive(Debug)]
-pub(super) enum Halt {
+pub(crate) enum Stop {
     MaxIterations,
     Stopped,
     Failed(Error),
 }
 
-impl From<Error> for Halt {
+impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<crate::linalg::NotPositiveDefinite> for Halt {
+impl From<crate::linalg::NotPositiveDefinite> for Stop {
     fn from(error: crate::linalg::NotPositiveDefinite) -> Self {
         Self::Failed(error.into())
     }
 }
 
 /// What a record wants to know of a model, whatever its kind. Evidence and noise are in the units of the fit.
-pub(super) trait Recorded {
+pub(crate) trait Recorded {
     /// What is maximised: the log evidence, with the log densities of hyperparameters that have priors.
     fn objective(&self) -> f64;
     /// The power of the unit of the targets that its exponential has.
@@ -104,34 +102,32 @@ pub(super) trait Recorded {
 
 /// What is added to the objective of a state for the record.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Offset {
+pub(crate) struct Offset {
     /// For each function in the model.
-    pub(super) per_function: f64,
+    pub(crate) per_function: f64,
     /// Once.
-    pub(super) whole: f64,
+    pub(crate) whole: f64,
 }
 
 /// Counts steps, keeps the evidence after each, and tells the watcher.
-pub(super) struct Recorder<'w> {
-    pub(super) trace: Vec<f64>,
+pub(crate) struct Recorder<'w> {
+    pub(crate) trace: Vec<f64>,
     max_iter: usize,
     /// Steps that were not kept.
     quiet: usize,
     target_scale: f64,
-    pub(super) offset: Offset,
+    pub(crate) offset: Offset,
     /// Which functions the places of a pool stand for, while steps are recorded by them.
-    pub(super) members: Option<Vec<usize>>,
+    pub(crate) members: Option<Vec<usize>>,
     /// The same for the functions of a working set.
-    pub(super) working: Option<Vec<usize>>,
+    pub(crate) working: Option<Vec<usize>>,
     /// [`Recorded::least_pivot`] before the step, in builds that check.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
-    /// Ends what is not watched.
-    off: Option<Arc<AtomicBool>>,
 }
 
 impl<'w> Recorder<'w> {
-    pub(super) fn new(
+    pub(crate) fn new(
         state: &impl Recorded,
         max_iter: usize,
         target_scale: f64,
@@ -147,20 +143,19 @@ impl<'w> Recorder<'w> {
             working: None,
             least_pivot: state.least_pivot(),
             watch: Some(watch),
-            off: None,
         };
         this.trace.push(this.in_target_units(state));
         this
     }
 
     /// Takes this state for the start.
-    pub(super) fn begin(&mut self, state: &impl Recorded) {
+    pub(crate) fn begin(&mut self, state: &impl Recorded) {
         self.least_pivot = state.least_pivot();
         self.trace = vec![self.in_target_units(state)];
     }
 
     /// Corrects the record of the last step: the state has been brought to its mode since.
-    pub(super) fn amend(&mut self, state: &impl Recorded) {
+    pub(crate) fn amend(&mut self, state: &impl Recorded) {
         let value = self.in_target_units(state);
         if let Some(last) = self.trace.last_mut() {
             *last = value;
@@ -168,8 +163,8 @@ impl<'w> Recorder<'w> {
     }
 
     /// For trials: keeps nothing. One that goes on for longer than any fit does, because rounding leads it in circles, ends with
-    /// [`Halt::MaxIterations`].
-    pub(super) fn silent() -> Self {
+    /// [`Stop::MaxIterations`].
+    pub(crate) fn silent() -> Self {
         const LONGEST_TRIAL: usize = 20_000;
         Self {
             trace: Vec::new(),
@@ -181,15 +176,6 @@ impl<'w> Recorder<'w> {
             working: None,
             least_pivot: 1.0,
             watch: None,
-            off: None,
-        }
-    }
-
-    /// The same, until that is called off: [`Halt::Stopped`].
-    pub(super) fn silent_until(off: &Arc<AtomicBool>) -> Self {
-        Self {
-            off: Some(Arc::clone(off)),
-            ..Self::silent()
         }
     }
 
@@ -210,7 +196,7 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    pub(super) fn n_iter(&self) -> usize {
+    pub(crate) fn n_iter(&self) -> usize {
         self.trace.len() - 1
     }
 
@@ -251,12 +237,12 @@ impl<'w> Recorder<'w> {
     }
 
     /// Tells the watcher how far a look at the candidates outside has come.
-    pub(super) fn sweeping(
+    pub(crate) fn sweeping(
         &mut self,
         done: usize,
         of: usize,
         state: &impl Recorded,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Stop> {
         let log_evidence = self.in_target_units(state);
         let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, state);
         self.tell(&step)
@@ -273,37 +259,30 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    fn tell(&mut self, step: &Step) -> Result<(), Halt> {
+    fn tell(&mut self, step: &Step) -> Result<(), Stop> {
         if self
             .watch
             .as_mut()
             .is_some_and(|watch| watch(step).is_break())
         {
-            return Err(Halt::Stopped);
+            return Err(Stop::Stopped);
         }
         Ok(())
     }
 
     /// Records a step. `gain` is the predicted one; `None` where there was no prediction and the achieved one stands.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         action: Action,
         gain: Option<f64>,
         state: &impl Recorded,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Stop> {
         if self.watch.is_none() {
             self.quiet += 1;
-            if self
-                .off
-                .as_ref()
-                .is_some_and(|off| off.load(Ordering::Relaxed))
-            {
-                return Err(Halt::Stopped);
-            }
             return if self.quiet < self.max_iter {
                 Ok(())
             } else {
-                Err(Halt::MaxIterations)
+                Err(Stop::MaxIterations)
             };
         }
         let gain = gain.map(|gain| self.gain_in_record(action, gain));
@@ -317,7 +296,7 @@ impl<'w> Recorder<'w> {
         let step = self.report(action, gain, log_evidence, state);
         self.tell(&step)?;
         if self.n_iter() >= self.max_iter {
-            return Err(Halt::MaxIterations);
+            return Err(Stop::MaxIterations);
         }
         Ok(())
     }

@@ -1,39 +1,40 @@
 //! Tipping & Faul's fast maximisation of the marginal likelihood, for a Gaussian likelihood.
 //!
-//! The paper's loop, section 4, on a schedule: it runs over a [`Pool`] of candidates, and the whole dictionary is
+//! The paper's loop, section 4, on a schedule: it runs over a [`WorkingSet`] of candidates, and the whole dictionary is
 //! looked at only to fill the next pool. Every step still raises the evidence, and the end is the paper's own (section
 //! 4.4): all |change in ln alpha| below tolerance and no function of the dictionary with anything to gain.
 
-use super::Status;
-use super::climb::climb;
-use super::coarse;
-use super::dictionary::Dictionary;
-use super::inner::{self, Plateau, Settled};
-use super::joint::NoiseRange;
-use super::pool::Pool;
-use super::prior::Priors;
-use super::record::{Action, Halt, Recorder};
-use super::sampled;
-use super::search::{Opening, search};
-use super::settings::{
+use crate::data::Statistics;
+use crate::fit::Status;
+use crate::fit::dictionary::Dictionary;
+use crate::fit::greedy::climb;
+use crate::fit::low_rank_start;
+use crate::fit::model::State;
+use crate::fit::newton::NoiseRange;
+use crate::fit::prior::Priors;
+use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::refine;
+use crate::fit::refine::{Plateau, Refined};
+use crate::fit::rollback::{fell, go_back, unless_indefinite};
+use crate::fit::row_subsample;
+use crate::fit::search::lns::{Opening, search};
+use crate::fit::settings::{
     CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
     SEARCHES, WHOLE, searches, trials,
 };
-use super::settled::{fell, go_back, unless_indefinite};
-use super::state::State;
-use crate::stats::Statistics;
+use crate::fit::working_set::WorkingSet;
 
 /// Runs from the state given to convergence.
-pub(super) fn maximise(
+pub(crate) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: Priors,
     rules: &Rules,
     range: NoiseRange,
     recorder: &mut Recorder<'_>,
-) -> Result<Status, Halt> {
+) -> Result<Status, Stop> {
     let (noise, own, limits) = (rules.free_noise(range), priors, (rules, range));
-    if let Some(mut dictionary) = coarse::approach(stats, state, &own, limits, recorder)? {
+    if let Some(mut dictionary) = low_rank_start::approach(stats, state, &own, limits, recorder)? {
         let start = Start::default();
         return complete(stats, state, &mut dictionary, start, rules, range, recorder);
     }
@@ -42,7 +43,7 @@ pub(super) fn maximise(
         let mut dictionary = Dictionary::new(whole.n_basis(), own.clone());
         dictionary.refresh(whole, state)?;
         let members = dictionary.sample(SAMPLE, WHOLE);
-        let pool = Pool::about(whole, state, dictionary.priors(), &members)?;
+        let pool = WorkingSet::about(whole, state, dictionary.priors(), &members)?;
         first_model(&pool, state, noise, noise.is_some(), recorder)
     };
     let mut go = |part: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
@@ -50,7 +51,7 @@ pub(super) fn maximise(
         dictionary.refresh(part, state)?;
         approach(part, state, &mut dictionary, noise, recorder)
     };
-    if sampled::approach(stats, state, recorder, &mut begin, &mut go)? {
+    if row_subsample::approach(stats, state, recorder, &mut begin, &mut go)? {
         dictionary.refresh(stats, state)?;
         let start = Start::default();
         return complete(stats, state, &mut dictionary, start, rules, range, recorder);
@@ -62,9 +63,9 @@ pub(super) fn maximise(
 
 /// Where [`complete`] sets out from.
 #[derive(Default)]
-pub(super) struct Start {
+pub(crate) struct Start {
     /// The pool of the whole dictionary, if there is one.
-    whole: Option<Pool>,
+    whole: Option<WorkingSet>,
     /// Searches to make.
     searches: usize,
     /// How the first of them begins.
@@ -73,7 +74,7 @@ pub(super) struct Start {
 
 impl Start {
     /// From what [`rough`] brought, on `n` rows.
-    pub(super) fn rough(whole: Option<Pool>, n: f64, noise: Option<NoiseRange>) -> Self {
+    pub(crate) fn rough(whole: Option<WorkingSet>, n: f64, noise: Option<NoiseRange>) -> Self {
         // Where the noise is given a restart comes down to it in stages, and to another model.
         let again = whole.is_some() && noise.is_some();
         Self {
@@ -88,7 +89,7 @@ impl Start {
     }
 
     /// From a model that is nearly settled, with so many searches to make.
-    pub(super) fn warm(searches: usize) -> Self {
+    pub(crate) fn warm(searches: usize) -> Self {
         Self {
             searches,
             ..Self::default()
@@ -99,7 +100,7 @@ impl Start {
 /// Takes a model that has seen the dictionary to convergence.
 ///
 /// Where rounding takes the definiteness of the posterior precision on the way, the last model that was settled stands.
-pub(super) fn complete(
+pub(crate) fn complete(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
@@ -107,7 +108,7 @@ pub(super) fn complete(
     rules: &Rules,
     range: NoiseRange,
     recorder: &mut Recorder<'_>,
-) -> Result<Status, Halt> {
+) -> Result<Status, Stop> {
     let mut good = state.clone();
     let limits = (rules, range);
     let outcome = go_on(stats, state, &mut good, dictionary, start, limits, recorder);
@@ -138,7 +139,7 @@ fn go_on(
     }: Start,
     (rules, range): (&Rules, NoiseRange),
     recorder: &mut Recorder<'_>,
-) -> Result<Status, Halt> {
+) -> Result<Status, Stop> {
     let noise = rules.free_noise(range);
     let mut effort = Effort {
         gain: LEAST_GAIN,
@@ -173,7 +174,7 @@ fn go_on(
             })?;
         }
         look_again(stats, state, dictionary, whole.as_ref())?;
-        let mut settled = inner::converge(stats, state, noise, effort, recorder)?;
+        let mut settled = refine::converge(stats, state, noise, effort, recorder)?;
         if fell(state, good) {
             return go_back(state, good, Action::Joint, recorder);
         }
@@ -187,14 +188,14 @@ fn go_on(
         }
         if effort.tol > rules.tol {
             effort.tol = rules.tol;
-            settled = inner::converge(stats, state, noise, effort, recorder)?;
+            settled = refine::converge(stats, state, noise, effort, recorder)?;
             dictionary.reprice(state);
             if idle < MOST_IDLE && dictionary.gains(state) {
                 continue;
             }
         }
         if dictionary.refuses(state) || idle >= MOST_IDLE {
-            settled = Settled::Stalled;
+            settled = Refined::Stalled;
         }
         return Ok(status(settled, state, rules, range));
     }
@@ -205,28 +206,21 @@ fn go_on(
 ///
 /// An estimated noise level is held at its start until the sample has little more to offer, and freed then: were it free
 /// from the first function on, it would swallow the signal that later functions explain.
-pub(super) fn rough(
+pub(crate) fn rough(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
-) -> Result<Option<Pool>, Halt> {
+) -> Result<Option<WorkingSet>, Stop> {
     const LITTLE: f64 = 2.0;
     dictionary.refresh(stats, state)?;
     let mut members = dictionary.sample(SAMPLE, WHOLE);
     let mut held = noise.is_some();
     loop {
-        let pool = Pool::about(stats, state, dictionary.priors(), &members)?;
+        let pool = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
         let is_all = dictionary.n_candidates() == pool.len();
-        if is_all && held && pool.is_spread {
-            // There is nothing to search for, and whoever goes on frees the noise.
-            pool.within(state, recorder, |state, recorder| {
-                climb(&pool, state, None, HELD, recorder)
-            })?;
-        } else {
-            first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
-        }
+        first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
         if is_all {
             // What candidates gain the pool says itself; the rows, what the model leaves of the targets.
             state.centre(stats)?;
@@ -242,12 +236,12 @@ pub(super) fn rough(
 
 /// Climbs as far as is worth it before the dictionary has been looked at; at first with the noise held if that is asked.
 fn first_model(
-    pool: &Pool,
+    pool: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
     held: bool,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), Stop> {
     pool.within(state, recorder, |state, recorder| {
         if held {
             climb(pool, state, None, HELD, recorder)?;
@@ -263,7 +257,7 @@ fn approach(
     dictionary: &mut Dictionary,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), Stop> {
     const ROUGH: f64 = 2.0;
     const LITTLE: f64 = 0.3;
     const MOST_ROUNDS: usize = 10;
@@ -285,7 +279,7 @@ fn approach(
             climb(&pool, state, noise, effort, recorder)
         })?;
         look_again(stats, state, dictionary, None)?;
-        inner::converge(stats, state, noise, effort, recorder)?;
+        refine::converge(stats, state, noise, effort, recorder)?;
         dictionary.reprice(state);
         if searches == 0 && dictionary.most_to_gain(state) <= LITTLE {
             break;
@@ -300,7 +294,7 @@ fn next_pool(
     state: &mut State,
     dictionary: &mut Dictionary,
     searching: bool,
-) -> Result<Pool, Halt> {
+) -> Result<WorkingSet, Stop> {
     let mut members = dictionary.gainers(state, SAMPLE);
     if searching {
         members.extend(dictionary.stand_ins(state));
@@ -308,18 +302,23 @@ fn next_pool(
         dictionary.note_offers(&members);
         members.extend(dictionary.contenders(state, CONTENDERS));
     }
-    Ok(Pool::about(stats, state, dictionary.priors(), &members)?)
+    Ok(WorkingSet::about(
+        stats,
+        state,
+        dictionary.priors(),
+        &members,
+    )?)
 }
 
 /// Searches the pool for a better model; whether there was one.
 fn improve(
     stats: &mut dyn Statistics,
     state: &mut State,
-    pool: &Pool,
+    pool: &WorkingSet,
     noise: Option<NoiseRange>,
     opening: Opening,
     recorder: &mut Recorder<'_>,
-) -> Result<bool, Halt> {
+) -> Result<bool, Stop> {
     let trials = trials(stats.n_obs());
     let found = pool.within(state, recorder, |state, _| {
         search(pool, state, noise, trials, opening)
@@ -334,12 +333,12 @@ fn improve(
 
 /// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it; or with one that
 /// brings no Gram columns, where there is a pool that has all of them.
-pub(super) fn look_again(
+pub(crate) fn look_again(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    whole: Option<&Pool>,
-) -> Result<(), Halt> {
+    whole: Option<&WorkingSet>,
+) -> Result<(), Stop> {
     if dictionary.knows(state) {
         state.centre(stats)?;
         dictionary.reprice(state);
@@ -352,12 +351,12 @@ pub(super) fn look_again(
     Ok(())
 }
 
-fn status(settled: Settled, state: &State, rules: &Rules, range: NoiseRange) -> Status {
+fn status(settled: Refined, state: &State, rules: &Rules, range: NoiseRange) -> Status {
     match settled {
-        Settled::Stalled => Status::Stalled,
-        Settled::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => {
+        Refined::Stalled => Status::Stalled,
+        Refined::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => {
             Status::NoiseFloor
         }
-        Settled::Converged => Status::Converged,
+        Refined::Converged => Status::Converged,
     }
 }

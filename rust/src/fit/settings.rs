@@ -1,6 +1,6 @@
 //! What a caller may set (`Settings`) and what a fit may rely on (`Rules`).
 
-use super::joint::NoiseRange;
+use crate::fit::newton::NoiseRange;
 use crate::{Error, Result};
 
 /// How the noise variance of a Gaussian likelihood is found.
@@ -24,18 +24,12 @@ pub struct Settings {
     pub max_iter: usize,
     /// How the precisions are found.
     pub scheme: Scheme,
-    /// Which stationary point of the Laplace approximation is looked for; the Gaussian likelihood has no such choice.
-    pub laplace: Laplace,
     /// Shape a and rate b of the Gamma prior of each alpha; zeros: uniform in ln alpha.
     pub alpha_prior: [f64; 2],
     /// Shape c and rate d of the Gamma prior of beta.
     pub noise_prior: [f64; 2],
-    /// One alpha for each basis function, whatever the class; of no effect where rows have one linear predictor.
-    pub share_alpha: bool,
     /// What is tried once the sequential scheme has come to an optimum.
     pub search: Search,
-    /// Seed of the restarts of these.
-    pub seed: u64,
 }
 
 /// How the precisions are found.
@@ -60,19 +54,6 @@ pub enum Search {
     Greedy,
     /// Exchanges of a function for another, merges of two into one, splits of one into two.
     Exchange,
-    /// The same at greater length, and restarts.
-    Thorough,
-}
-
-/// What a fit of a likelihood that is not Gaussian maximises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Laplace {
-    /// The evidence of the problem linearised at the mode, whose working weights count as constants: Tipping & Faul (2003),
-    /// section 2.2.
-    #[default]
-    Classic,
-    /// From there on the Laplace evidence itself, whose working weights move with the mode.
-    Exact,
 }
 
 impl Default for Settings {
@@ -82,12 +63,9 @@ impl Default for Settings {
             tol: 1e-6,
             max_iter: 100_000,
             scheme: Scheme::Sequential,
-            laplace: Laplace::Classic,
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
-            share_alpha: false,
             search: Search::Greedy,
-            seed: 0,
         }
     }
 }
@@ -122,42 +100,21 @@ impl Settings {
                         infinite precisions; got a rate of 0";
             return Err(Error::Invalid { what: what.into() });
         }
-        check_sharing(&self)?;
         check_search(&self)?;
-        check_laplace(&self)?;
         Ok(Rules { settings: self })
     }
 }
 
-fn check_sharing(settings: &Settings) -> Result<()> {
-    let flat = settings.alpha_prior.iter().all(|&v| v == 0.0);
-    if settings.share_alpha && (settings.scheme != Scheme::Sequential || !flat) {
-        let what = "share_alpha needs the sequential scheme and a flat alpha_prior";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
 fn check_search(settings: &Settings) -> Result<()> {
-    let sequential = settings.scheme == Scheme::Sequential && !settings.share_alpha;
-    if settings.search != Search::Greedy && !sequential {
-        let what = "search other than 'greedy' needs the sequential scheme, and no share_alpha";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
-fn check_laplace(settings: &Settings) -> Result<()> {
-    let exact = settings.laplace == Laplace::Exact;
-    if exact && (settings.scheme == Scheme::Variational || settings.share_alpha) {
-        let what = "laplace='exact' needs a scheme other than 'variational', and no share_alpha";
+    if settings.search != Search::Greedy && settings.scheme != Scheme::Sequential {
+        let what = "search other than 'greedy' needs the sequential scheme";
         return Err(Error::Invalid { what: what.into() });
     }
     Ok(())
 }
 
 /// Checks that a noise variance that is given makes sense.
-pub(super) fn check_noise(noise: Noise) -> Result<()> {
+pub(crate) fn check_noise(noise: Noise) -> Result<()> {
     match noise {
         Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
             let what = format!(
@@ -183,12 +140,12 @@ fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
 
 impl Rules {
     /// Whether the prior of each alpha is flat.
-    pub(super) fn has_flat_alphas(&self) -> bool {
+    pub(crate) fn has_flat_alphas(&self) -> bool {
         self.alpha_prior.iter().all(|&v| v == 0.0)
     }
 
     /// Likewise, but to be met less closely: for all but the last of several fits.
-    pub(super) fn loosened(&self) -> Self {
+    pub(crate) fn loosened(&self) -> Self {
         let tol = self.tol.max(LOOSE_TOL);
         let settings = Settings {
             tol,
@@ -198,7 +155,7 @@ impl Rules {
     }
 
     /// The range of the noise, if it is estimated.
-    pub(super) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
+    pub(crate) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
         (self.noise == Noise::Estimated).then_some(range)
     }
 }
@@ -240,7 +197,7 @@ impl Default for Blocks {
 
 impl Blocks {
     /// Checks that there is something in each.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if [self.sample, self.entrants, self.block].contains(&0) {
             let what = "a fit in blocks needs a sample, entrants and a block of at least one function each";
             return Err(Error::Invalid { what: what.into() });
@@ -250,70 +207,70 @@ impl Blocks {
 }
 
 /// Noise variance at the start, as a fraction of the variance of the targets: Tipping & Faul (2003), section 4, step 1.
-pub(super) const START_NOISE: f64 = 0.1;
+pub(crate) const START_NOISE: f64 = 0.1;
 
 /// Least estimate of the noise variance, as a fraction of the variance of the targets. Noise-free data have no optimum
 /// short of zero; this is where we stop and say so.
-pub(super) const NOISE_FLOOR: f64 = 1e-6;
+pub(crate) const NOISE_FLOOR: f64 = 1e-6;
 
 /// A function outside with less to gain than this many nats counts as having none.
-pub(super) const LEAST_GAIN: f64 = 1e-7;
+pub(crate) const LEAST_GAIN: f64 = 1e-7;
 
 /// Candidates compared with one another before a block is added.
-pub(super) const SHORTLIST: usize = 32;
+pub(crate) const SHORTLIST: usize = 32;
 
 /// How far a loop goes before it calls itself done.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Effort {
+pub(crate) struct Effort {
     /// Functions with less to gain than this many nats are not added.
-    pub(super) gain: f64,
+    pub(crate) gain: f64,
     /// Re-estimations of a single alpha that gain less than this are left undone.
-    pub(super) step: f64,
+    pub(crate) step: f64,
     /// Steps on all hyperparameters together go on until each is this close to its maximum; infinite: there are none.
-    pub(super) tol: f64,
+    pub(crate) tol: f64,
 }
 
 /// While the noise is held.
-pub(super) const HELD: Effort = Effort {
+pub(crate) const HELD: Effort = Effort {
     gain: 1.0,
     step: 0.3,
     tol: f64::INFINITY,
 };
 
 /// Once it is free, until the dictionary has little to offer.
-pub(super) const FREE: Effort = Effort {
+pub(crate) const FREE: Effort = Effort {
     gain: 0.1,
     step: COARSE_GAIN,
     tol: f64::INFINITY,
 };
 
 /// For a trial of a search that is worth it.
-pub(super) const TRIAL: Effort = Effort {
+pub(crate) const TRIAL: Effort = Effort {
     gain: 0.01,
     step: FINE_STEP,
     tol: f64::INFINITY,
 };
 
 /// Candidates of a first model in a dictionary too large to take whole, and those let in together later.
-pub(super) const SAMPLE: usize = 256;
+pub(crate) const SAMPLE: usize = 256;
 
 /// The same where the Gram matrix is made anew at each mode.
-pub(super) const SMALL_SAMPLE: usize = 128;
+pub(crate) const SMALL_SAMPLE: usize = 128;
 
 /// Candidates that come closest to gaining, kept at hand for when the others have moved.
-pub(super) const CONTENDERS: usize = 192;
+pub(crate) const CONTENDERS: usize = 192;
 
 /// Searches, each on a pool filled anew about the model that the last one found.
-pub(super) const SEARCHES: usize = 2;
+pub(crate) const SEARCHES: usize = 2;
 
 /// Searches of a fit of `n` rows: where a pass over them takes less than a search, the second would be a large part of the fit.
-pub(super) fn searches(n: f64) -> usize {
+pub(crate) fn searches(n: f64) -> usize {
     const FEW_ROWS: f64 = 1280.0;
     if n < FEW_ROWS { 1 } else { SEARCHES }
 }
 
 /// Neighbourhoods that a search of `n` rows tries: its cost stays a fraction of that of a pass over the dictionary.
-pub(super) fn trials(n: f64) -> usize {
+pub(crate) fn trials(n: f64) -> usize {
     const PER_ROW: f64 = 0.04;
     // Between 30 and 48, so the conversion is exact.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -323,51 +280,51 @@ pub(super) fn trials(n: f64) -> usize {
 
 /// Neighbourhoods tried in a row, none of which led to a better model, after which a search is over: they begin where a model is
 /// loosest.
-pub(super) const MOST_IN_VAIN: usize = 16;
+pub(crate) const MOST_IN_VAIN: usize = 16;
 
 /// Neighbourhoods tried at a time, each from the same model.
-pub(super) const TRIALS_AT_A_TIME: usize = 4;
+pub(crate) const TRIALS_AT_A_TIME: usize = 4;
 
 /// A trial that ends this many nats below the best is not worth settling.
-pub(super) const HOPELESS: f64 = 3.0;
+pub(crate) const HOPELESS: f64 = 3.0;
 
 /// Functions that a search takes out together. On 36 sinc problems (K <= 251) one round with 4 raised the evidence by 0.9
 /// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
-pub(super) const NEIGHBOURHOOD: usize = 4;
+pub(crate) const NEIGHBOURHOOD: usize = 4;
 
 /// Up to this size a dictionary is taken whole, into one pool.
-pub(super) const WHOLE: usize = 512;
+pub(crate) const WHOLE: usize = 512;
 
 /// Beyond it, a search considers this many candidates for the place of each active function. On the 2-D sinc at N = 1000 to 4000
 /// 12 end a nat or so above 8 and 6 in the mean and in the worst of 28 problems.
-pub(super) const STAND_INS: usize = 12;
+pub(crate) const STAND_INS: usize = 12;
 
 /// A search has to raise the evidence by this many nats to count.
-pub(super) const LEAST_IMPROVEMENT: f64 = 0.01;
+pub(crate) const LEAST_IMPROVEMENT: f64 = 0.01;
 
 /// An exchange of functions that gains less than this many nats counts as gaining nothing.
-pub(super) const LEAST_EXCHANGE: f64 = 1e-3;
+pub(crate) const LEAST_EXCHANGE: f64 = 1e-3;
 
 /// Functions added between two passes over the dictionary where pools have failed.
-pub(super) const BLOCK: usize = 8;
+pub(crate) const BLOCK: usize = 8;
 
 /// A member of a block has at least this fraction of the gain of its first; others wait for the next pass.
-pub(super) const BLOCK_RATIO: f64 = 0.1;
+pub(crate) const BLOCK_RATIO: f64 = 0.1;
 
 /// Candidates whose part outside the span of the model is below this (squared, relative) are nothing but rounding.
-pub(super) const ALIGNED: f64 = 1e-11;
+pub(crate) const ALIGNED: f64 = 1e-11;
 
 /// Between passes the active set is settled to this; to `tol` once the dictionary has nothing to offer.
-pub(super) const LOOSE_TOL: f64 = 1e-2;
+pub(crate) const LOOSE_TOL: f64 = 1e-2;
 
 /// One function at a time while a step gains more nats than this; then all of them together.
-pub(super) const COARSE_GAIN: f64 = 0.05;
+pub(crate) const COARSE_GAIN: f64 = 0.05;
 
 /// The same where functions on their way out are to leave by single steps, which take them all the way.
-pub(super) const FINE_STEP: f64 = 0.003;
+pub(crate) const FINE_STEP: f64 = 0.003;
 
 /// Times a function may enter for less than a thousandth of a nat before it is kept out.
-pub(super) const LEAST_ENTRIES: u8 = 8;
+pub(crate) const LEAST_ENTRIES: u8 = 8;
 
 /// Times a function may enter at all.
-pub(super) const MOST_ENTRIES: u8 = 40;
+pub(crate) const MOST_ENTRIES: u8 = 40;

@@ -1,16 +1,16 @@
 //! Kernels, over points stored feature by feature.
 
+mod eval;
 mod points;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-pub use points::Points;
-use values::{CHUNK, Run};
+use crate::kernel::eval::{CHUNK, Run};
+pub use crate::kernel::points::Points;
 
 /// A kernel k(x, z). A closed set: what the loop evaluates lazily and a predictor without Python has to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Points, feature by feature.
 
-use super::values::{CHUNK, NARROW, Run};
+use crate::kernel::eval::{CHUNK, NARROW, Run};
 
 /// Points whose values of one feature lie side by side, so that a loop over points is a loop over memory.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +66,7 @@ impl Points {
     }
 
     /// `len` of them from `start` on.
-    pub(super) fn run(&self, start: usize, len: usize) -> Run<'_> {
+    pub(crate) fn run(&self, start: usize, len: usize) -> Run<'_> {
         Run {
             values: &self.values,
             stride: self.len,

@@ -1,6 +1,6 @@
 //! Values against formulas; what is refused.
 
-use super::*;
+use crate::kernel::*;
 
 fn kernels() -> Vec<Kernel> {
     let gaussian = Kernel::Gaussian {

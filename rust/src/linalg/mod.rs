@@ -1,38 +1,31 @@
 //! Matrices and slices only: nothing here knows of alpha or beta.
 
 #[cfg(feature = "fit")]
-pub(crate) mod aligned;
+pub(crate) mod aligned_columns;
 #[cfg(feature = "fit")]
-pub mod blas;
+pub(crate) mod batched_triangular;
 #[cfg(feature = "fit")]
 mod cholesky;
 #[cfg(feature = "fit")]
-pub(crate) mod combination;
-#[cfg(feature = "parallel")]
-mod crews;
+pub(crate) mod column_combination;
 #[cfg(feature = "fit")]
-pub(crate) mod gram;
+pub(crate) mod double_double;
 #[cfg(feature = "fit")]
-pub(crate) mod lanes;
+pub(crate) mod extended_gram;
 #[cfg(feature = "fit")]
-mod lower;
-pub(crate) mod parallel;
-#[cfg(feature = "parallel")]
-mod placement;
+pub(crate) mod gemm;
 #[cfg(feature = "fit")]
-pub(crate) mod product;
+mod lower_triangle;
 pub(crate) mod simd;
-#[cfg(feature = "parallel")]
-mod standby;
 #[cfg(feature = "fit")]
 pub(crate) mod symmetric;
 #[cfg(feature = "fit")]
 pub(crate) mod transpose;
 #[cfg(feature = "fit")]
-pub(crate) mod twofold;
+pub mod vector;
 
 #[cfg(feature = "fit")]
-pub use cholesky::{Cholesky, NotPositiveDefinite};
+pub use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
 #[cfg(feature = "fit")]
-pub use lower::Lower;
-pub use parallel::{beside, with_threads};
+pub use crate::linalg::lower_triangle::LowerTriangle;
+pub use crate::parallel::{beside, with_threads};

@@ -2,30 +2,30 @@
 
 use std::ops::{Index, Range};
 
-use super::Lower;
-use super::aligned::{Aligned, stride};
-use super::lower::COLUMNS;
-use super::parallel::{map_pieces, pieces};
+use crate::linalg::LowerTriangle;
+use crate::linalg::aligned_columns::{AlignedColumns, stride};
+use crate::linalg::lower_triangle::COLUMNS;
+use crate::parallel::{map_pieces, pieces};
 
 /// Rows and columns of a tile above the diagonal: what is read, and written, are lines of the cache. Strips of columns are some
 /// sides wide.
 const SIDE: usize = 8;
 
 /// A symmetric matrix with all its elements, its columns beginning with lines of the cache.
-pub(crate) struct Symmetric {
+pub(crate) struct SymmetricMatrix {
     size: usize,
     stride: usize,
     /// So many columns each, every one by the thread that made it.
-    strips: Vec<Aligned>,
+    strips: Vec<AlignedColumns>,
     /// Side by side: each element lies in a column of its own.
     diagonal: Vec<f64>,
 }
 
-impl Symmetric {
-    pub(crate) fn from_lower(lower: &Lower) -> Self {
+impl SymmetricMatrix {
+    pub(crate) fn from_lower(lower: &LowerTriangle) -> Self {
         let (size, stride) = (lower.size(), stride(lower.size()));
         let strips = map_pieces(size, COLUMNS, |columns| {
-            let mut out = Aligned::zeros(columns.len() * stride);
+            let mut out = AlignedColumns::zeros(columns.len() * stride);
             mirror(lower, &columns, &mut out, stride);
             for (out, j) in out.chunks_exact_mut(stride).zip(columns.clone()) {
                 out[j..size].copy_from_slice(&lower.column(j)[j - columns.start..]);
@@ -52,7 +52,7 @@ impl Symmetric {
 }
 
 /// What is above the diagonal in these columns, tile by tile and then those on the diagonal.
-fn mirror(lower: &Lower, columns: &Range<usize>, out: &mut [f64], stride: usize) {
+fn mirror(lower: &LowerTriangle, columns: &Range<usize>, out: &mut [f64], stride: usize) {
     let (first, width) = (columns.start, columns.len());
     for start in (0..first).step_by(SIDE) {
         // All of one strip, whose columns begin at this row.
@@ -76,7 +76,7 @@ fn mirror(lower: &Lower, columns: &Range<usize>, out: &mut [f64], stride: usize)
     }
 }
 
-impl Index<(usize, usize)> for Symmetric {
+impl Index<(usize, usize)> for SymmetricMatrix {
     type Output = f64;
 
     fn index(&self, (i, j): (usize, usize)) -> &f64 {
@@ -100,7 +100,7 @@ mod tests {
                     (i * size + j) as f64
                 }
             });
-            let whole = Symmetric::from_lower(&Lower::of(&lower));
+            let whole = SymmetricMatrix::from_lower(&LowerTriangle::of(&lower));
             for i in 0..size {
                 for j in 0..size {
                     assert_eq!(

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::parallel::fill_pieces;
-use super::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::parallel::fill_pieces;
 
 /// Rows and columns of a tile: what is read of a row, and written of a column, is a line of the cache or two halves.
 const SIDE: usize = 8;

@@ -1,9 +1,9 @@
 //! What a fit leaves behind.
 
-mod in_range;
+mod finite_checks;
 mod outputs;
 mod posterior;
-mod served;
+mod to_predictor;
 
-pub use outputs::OutputPosterior;
-pub use posterior::Posterior;
+pub use crate::model::outputs::OutputPosterior;
+pub use crate::model::posterior::Posterior;

@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::fit::{OutputState, Status};
-use crate::model::in_range::{check_precisions, check_sound, check_weights};
+use crate::model::finite_checks::{check_precisions, check_sound, check_weights};
 
 /// Active functions and alphas that all outputs share, noise levels, and the posterior over each output's weights.
 ///

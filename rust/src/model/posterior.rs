@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::fit::{State, Status};
-use crate::model::in_range::{check_precisions, check_sound, check_weights};
+use crate::model::finite_checks::{check_precisions, check_sound, check_weights};
 
 /// Active functions, hyperparameters and the posterior over weights, in the units of the columns and targets given.
 ///

@@ -10,8 +10,8 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-use super::Predictor;
-use super::parts::{Parts, Table};
+use crate::predictor::Predictor;
+use crate::predictor::schema::{Parts, Table};
 use crate::{Error, Result};
 
 /// The entry of the metadata that holds the header.

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-use crate::probit::packed;
+use crate::likelihood::probit::packed;
 
 /// What is made of the linear predictors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,14 +30,14 @@ impl Link {
     }
 
     /// Mean of the target.
-    pub(super) fn mean(self, eta: f64) -> f64 {
+    pub(crate) fn mean(self, eta: f64) -> f64 {
         if self == Self::Log { eta.exp() } else { eta }
     }
 
     /// Standard deviation of the target, given mean and variance of the linear predictor and the noise.
     ///
     /// A count whose log mean is Gaussian has the variance `e^(m + v/2) + (e^v - 1) e^(2m + v)`.
-    pub(super) fn std(self, eta: f64, variance: f64, noise: f64) -> f64 {
+    pub(crate) fn std(self, eta: f64, variance: f64, noise: f64) -> f64 {
         if self == Self::Log {
             let own = (eta + 0.5 * variance).exp();
             (own + variance.exp_m1() * (2.0 * eta + variance).exp()).sqrt()
@@ -60,7 +60,7 @@ fn log_sigmoid(z: f64) -> f64 {
 /// Two classes from the log odds of the second, or each against the rest: sigmoids divided by their sum.
 ///
 /// Through logarithms: the ratios survive where every probability is too small for a float.
-pub(super) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
+pub(crate) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
     let moderated = |c: usize| eta[c] * variance.get(c).map_or(1.0, |&v| kappa(v));
     if eta.len() == 1 {
         let z = moderated(0);
@@ -78,7 +78,7 @@ pub(super) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
 ///
 /// `1 / p_c = sum_d e^-(eta_c - eta_d)`, and the mean of each sigmoid of a difference is about that of kappa times its mean:
 /// `p_c` is proportional to `1 / sum_d e^(-kappa_cd (m_c - m_d))` (Daunizeau 2017).
-pub(super) fn softmax(eta: &[f64], pairs: &[f64], out: &mut [f64]) {
+pub(crate) fn softmax(eta: &[f64], pairs: &[f64], out: &mut [f64]) {
     if pairs.is_empty() {
         out.copy_from_slice(eta);
         return normalise(out);

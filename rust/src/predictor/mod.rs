@@ -84,22 +84,24 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-mod answers;
 mod file;
-mod finish;
+mod linear_predictor;
 mod link;
-mod parts;
-mod rows;
+mod outputs;
+mod predict;
+mod schema;
 mod scratch;
-mod spread;
+mod variance;
 
 use crate::kernel::Points;
 use crate::{Error, Kernel, Probit, Result};
 
-pub use link::Link;
-pub use parts::{BlockHeader, Classes, FORMAT_VERSION, Header, Parts, Table, Uncertainty};
+pub use crate::predictor::link::Link;
+pub use crate::predictor::schema::{
+    BlockHeader, Classes, FORMAT_VERSION, Header, Parts, Table, Uncertainty,
+};
 
-use spread::{Directions, Folded, Joint, Spread};
+use crate::predictor::variance::{Directions, Folded, Joint, Spread};
 
 /// A fitted model.
 ///

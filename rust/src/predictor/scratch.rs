@@ -3,15 +3,15 @@
 use std::cell::Cell;
 
 use crate::kernel::Points;
-use crate::probit::Room;
+use crate::likelihood::probit::Room;
 
 /// Room for numbers, points and integrals.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     /// Of no particular value.
-    pub(super) values: Vec<f64>,
-    pub(super) points: Points,
-    pub(super) room: Room,
+    pub(crate) values: Vec<f64>,
+    pub(crate) points: Points,
+    pub(crate) room: Room,
 }
 
 /// Numbers that a thread keeps; what a larger model needs is given back.
@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Calls `f` with room for `len` numbers at least.
-pub(super) fn with_scratch<T>(len: usize, f: impl FnOnce(&mut Scratch) -> T) -> T {
+pub(crate) fn with_scratch<T>(len: usize, f: impl FnOnce(&mut Scratch) -> T) -> T {
     // Taken out, so that a call within a call has its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     if scratch.values.len() < len {

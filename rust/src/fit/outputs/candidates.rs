@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::super::settings::{LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
-use super::super::shared::{Shared, Term};
-use super::state::{Entrant, OutputState};
-use super::terms::collect_terms;
 use crate::Result;
-use crate::linalg::blas::head;
-use crate::linalg::combination::add_combination;
-use crate::linalg::lanes::{LANES, pack_lower, solve_lanes, square_lanes};
-use crate::linalg::parallel::map_pieces;
-use crate::stats::{OutputStatistics, Residuals};
+use crate::data::{OutputStatistics, Residuals};
+use crate::fit::outputs::model::{Entrant, OutputState};
+use crate::fit::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
+use crate::fit::shared_evidence::{Shared, Term};
+use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::column_combination::add_combination;
+use crate::linalg::vector::head;
+use crate::parallel::map_pieces;
 
 /// Gains that differ by less than this fraction are the same.
 const TIE: f64 = 1e-7;
@@ -20,7 +19,7 @@ const TIE: f64 = 1e-7;
 ///
 /// Between calls they belong to the state as it is; for functions in the model they mean nothing. `gram` holds
 /// Phi^T W `phi_j` for every active j (and others that were active once); `projections` belong to the weights `seen`.
-pub(super) struct Candidates {
+pub(crate) struct Candidates {
     gram: HashMap<usize, Vec<f64>>,
     /// No zero column.
     usable: Vec<bool>,
@@ -39,7 +38,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Asks the rows about the model as it is.
-    pub(super) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
+    pub(crate) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
         let k = stats.n_basis();
         let mut this = Self {
             gram: HashMap::new(),
@@ -58,7 +57,7 @@ impl Candidates {
     }
 
     /// A pass over the rows: projections, and the state's quadratic models, taken anew at its means.
-    pub(super) fn refresh(
+    pub(crate) fn refresh(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -87,7 +86,7 @@ impl Candidates {
     }
 
     /// S and Q from scratch, for a state whose functions have all been in it before.
-    pub(super) fn reprice(&mut self, state: &OutputState) {
+    pub(crate) fn reprice(&mut self, state: &OutputState) {
         self.inside.fill(false);
         state.active.iter().for_each(|&j| self.inside[j] = true);
         for l in 0..state.levels.len() {
@@ -157,34 +156,28 @@ impl Candidates {
         }
     }
 
-    /// The factors of candidate `i`; `false` if what is left of it is but rounding.
+    /// A term of the marginal likelihood for each noise level: the factors of candidate `i`; `false` if all that is left of it is
+    /// rounding.
     fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
-        collect_terms(state, |l| self.s[l][i], |c| self.q[c][i], terms)
-    }
-
-    /// Number of candidates.
-    pub(super) fn len(&self) -> usize {
-        self.usable.len()
-    }
-
-    /// S of candidate `i` at level `l`.
-    pub(super) fn sparsity(&self, l: usize, i: usize) -> f64 {
-        self.s[l][i]
-    }
-
-    /// Q of candidate `i` for output `c`.
-    pub(super) fn quality(&self, c: usize, i: usize) -> f64 {
-        self.q[c][i]
-    }
-
-    /// Whether candidate `i` is outside and no zero column.
-    pub(super) fn may_enter(&self, i: usize) -> bool {
-        self.usable[i] && !self.inside[i]
-    }
-
-    /// Inner product of two functions, the Gram column of the first being at hand.
-    pub(super) fn product(&self, i: usize, j: usize) -> f64 {
-        self.gram[&i][j]
+        // Where there is little noise less is left of a function than where there is much: one level that resolves it will
+        // do, if in no other it has all but vanished.
+        const LEAST: f64 = 1e-3 * ALIGNED;
+        terms.clear();
+        let mut resolved = false;
+        for (l, level) in state.levels.iter().enumerate() {
+            let outputs = state.outputs_of(l);
+            let s = self.s[l][i];
+            if s.is_nan() || s <= LEAST * level.beta {
+                return false;
+            }
+            resolved |= s > ALIGNED * level.beta;
+            terms.push(Term {
+                n: outputs.len() as f64,
+                s,
+                power: outputs.map(|c| self.q[c][i] * self.q[c][i]).sum(),
+            });
+        }
+        resolved
     }
 
     /// A function that keeps coming back for next to nothing must not keep the loop alive.
@@ -197,7 +190,7 @@ impl Candidates {
     }
 
     /// The addition that gains most, if it gains `least`.
-    pub(super) fn best_addition(
+    pub(crate) fn best_addition(
         &mut self,
         state: &OutputState,
         least: f64,
@@ -238,7 +231,7 @@ impl Candidates {
     }
 
     /// Whether a candidate was kept out although it still has something to gain.
-    pub(super) fn refuses(&self, state: &OutputState) -> bool {
+    pub(crate) fn refuses(&self, state: &OutputState) -> bool {
         const WORTH_TELLING: f64 = 1e-6;
         let mut terms = Vec::with_capacity(state.levels.len());
         (0..self.usable.len()).any(|i| {
@@ -268,23 +261,6 @@ impl Candidates {
         Ok(())
     }
 
-    /// Has the Gram columns of these candidates at hand.
-    pub(super) fn fetch_all(
-        &mut self,
-        stats: &mut dyn OutputStatistics,
-        js: &[usize],
-    ) -> Result<()> {
-        let mut wanted: Vec<usize> = js.to_vec();
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted.retain(|j| !self.gram.contains_key(j));
-        if !wanted.is_empty() {
-            let columns = stats.gram_columns(&wanted)?;
-            self.gram.extend(wanted.into_iter().zip(columns));
-        }
-        Ok(())
-    }
-
     /// The output that candidate `i` serves best.
     fn serves(&self, i: usize) -> usize {
         let of_output = |c: &usize| self.q[*c][i].abs();
@@ -293,7 +269,7 @@ impl Candidates {
     }
 
     /// Adds candidate `i` with the alpha that is best for it; the gain. `None` if it has none after all.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -317,7 +293,7 @@ impl Candidates {
     }
 
     /// Adds function `i` with this alpha, whatever it gains.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -347,12 +323,12 @@ impl Candidates {
     }
 
     /// Counts entries from here on: the data have changed.
-    pub(super) fn forget_entries(&mut self) {
+    pub(crate) fn forget_entries(&mut self) {
         self.entries.fill(0);
     }
 
     /// Moves the alpha of active function `k`: appendix A.3.
-    pub(super) fn reestimate(
+    pub(crate) fn reestimate(
         &mut self,
         state: &mut OutputState,
         k: usize,
@@ -364,7 +340,7 @@ impl Candidates {
     }
 
     /// Takes active function `k` out: appendix A.4.
-    pub(super) fn delete(&mut self, state: &mut OutputState, k: usize) {
+    pub(crate) fn delete(&mut self, state: &mut OutputState, k: usize) {
         self.shift(state, k, |variance| 1.0 / variance);
         let i = state.active[k];
         self.inside[i] = false;
@@ -375,7 +351,7 @@ impl Candidates {
 
     /// Inner products of function `i`, whose Gram column is at hand, with the active ones and the residuals at the
     /// references.
-    pub(super) fn entrant(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
+    fn entrant(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
         let column = &self.gram[&i];
         let products = state.active.iter().map(|&j| column[j]).collect();
         let gradient = (0..state.outputs.len()).map(|c| {
@@ -415,14 +391,8 @@ impl Candidates {
         }
     }
 
-    /// `beta Sigma_k^T Phi^T phi_i` at level `l` for every candidate i: how what is left of it goes with active function `k`.
-    pub(super) fn covariances(&self, state: &OutputState, l: usize, k: usize) -> Vec<f64> {
-        let mut covariances = vec![0.0; self.len()];
-        self.put_covariances(state, l, k, &mut covariances);
-        covariances
-    }
-
-    /// [`Candidates::covariances`] in room that is there.
+    /// Writes `beta Sigma_k^T Phi^T phi_i` at level `l` for every candidate i into `out`: how its factors change with active
+    /// function `k`.
     fn put_covariances(&self, state: &OutputState, l: usize, k: usize, out: &mut [f64]) {
         let level = &state.levels[l];
         let column = head(&level.sigma, k, state.len()).iter();

@@ -1,37 +1,37 @@
 //! What the state of several outputs says of the data: log evidence, residuals, degrees of freedom.
 
-use super::super::action::ALPHA_FLOOR;
-use super::super::record::Recorded;
-use super::state::{Level, OutputState};
-use crate::linalg::blas::{bilinear, dot};
+use crate::fit::evidence::ALPHA_FLOOR;
+use crate::fit::outputs::model::{Level, OutputState};
+use crate::fit::record::Recorded;
+use crate::linalg::vector::{bilinear, dot};
 
 impl OutputState {
     /// Targets behind the noise of a level: rows (sum of sample weights) times outputs.
-    pub(super) fn n_targets(&self, l: usize) -> f64 {
+    pub(crate) fn n_targets(&self, l: usize) -> f64 {
         self.n_obs * self.outputs_of(l).len() as f64
     }
 
     /// Whether some alpha would be less if it were allowed.
-    pub(super) fn at_alpha_floor(&self) -> bool {
+    pub(crate) fn at_alpha_floor(&self) -> bool {
         self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
     }
 
     /// sum_k gamma_k of one output of level `l`: how many weights its data determine.
-    pub(super) fn determined(&self, l: usize) -> f64 {
+    pub(crate) fn determined(&self, l: usize) -> f64 {
         let sigma = &self.levels[l].sigma;
         let gamma = |(k, alpha): (usize, &f64)| 1.0 - alpha * sigma[(k, k)];
         self.alpha.iter().enumerate().map(gamma).sum()
     }
 
     /// Squared residual at the posterior mean of output `c`.
-    pub(super) fn deviance_at_mean(&self, c: usize) -> f64 {
+    pub(crate) fn deviance_at_mean(&self, c: usize) -> f64 {
         let output = &self.outputs[c];
         let d = &output.offset;
         output.deviance - 2.0 * dot(d, &output.gradient) + bilinear(&self.gram, d, d)
     }
 
     /// The same, added up over the outputs of level `l`.
-    pub(super) fn level_deviance(&self, l: usize) -> f64 {
+    pub(crate) fn level_deviance(&self, l: usize) -> f64 {
         self.outputs_of(l).map(|c| self.deviance_at_mean(c)).sum()
     }
 
@@ -56,19 +56,19 @@ impl OutputState {
 
 impl OutputState {
     /// Of all outputs together.
-    pub(super) fn log_evidence(&self) -> f64 {
+    pub(crate) fn log_evidence(&self) -> f64 {
         (0..self.outputs.len())
             .map(|c| self.output_evidence(c))
             .sum()
     }
 
     /// The log Occam factor of all outputs together.
-    pub(super) fn log_occam_factor(&self) -> f64 {
+    pub(crate) fn log_occam_factor(&self) -> f64 {
         (0..self.outputs.len()).map(|c| self.occam_factor(c)).sum()
     }
 
     /// Targets behind the noise.
-    pub(super) fn n_noise(&self) -> f64 {
+    pub(crate) fn n_noise(&self) -> f64 {
         self.n_obs * self.outputs.len() as f64
     }
 }

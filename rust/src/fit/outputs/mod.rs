@@ -2,32 +2,26 @@
 //!
 //! `t_c = Phi w_c + noise of precision beta_c`, `w_jc ~ Normal(0, 1/alpha_j)` for every output c. The log evidence is the
 //! sum of those of the outputs; with one noise level for all this is the multiple-measurement-vector model. Seen one alpha at
-//! a time it is the function of [`shared`](super::shared); the rest is Tipping & Faul (2003), section 4, as for one
+//! a time it is the function of [`shared`](crate::fit::shared_evidence); the rest is Tipping & Faul (2003), section 4, as for one
 //! output, over the whole dictionary.
 
-mod bound;
-mod candidates;
-mod evidence;
-mod exchange;
-mod inner;
-mod joint;
-mod newton;
-mod retargeted;
-mod sequential;
-mod state;
-mod terms;
+pub(crate) mod candidates;
+pub(crate) mod evidence;
+pub(crate) mod greedy;
+pub(crate) mod model;
+pub(crate) mod newton;
+pub(crate) mod refine;
 
-pub use exchange::Exchange;
-pub use newton::Ascent;
-pub use retargeted::{MStep, RetargetedFit};
-pub(crate) use state::OutputState;
+pub use crate::fit::mrvm::constructive::{MStep, RetargetedFit};
+pub use crate::fit::mrvm::trust_region::Ascent;
+pub(crate) use crate::fit::outputs::model::OutputState;
 
-use super::Status;
-use super::range;
-use super::record::{Halt, Recorder, Watch};
-use super::settings::{NOISE_FLOOR, Noise, Rules, START_NOISE, check_noise};
+use crate::data::OutputStatistics;
+use crate::fit::Status;
+use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::scale_checks;
+use crate::fit::settings::{NOISE_FLOOR, Noise, Rules, START_NOISE, check_noise};
 use crate::model::OutputPosterior;
-use crate::stats::OutputStatistics;
 use crate::{Error, Result};
 
 /// The noise levels of several outputs, each found as [`Noise`] says.
@@ -60,7 +54,7 @@ impl OutputNoise {
 /// is the inverse of the mean noise variance.
 ///
 /// # Errors
-/// As [`fit`](super::fit()), and [`Error::Shape`] if there is not a noise level for each output.
+/// As [`fit`](crate::fit::fit()), and [`Error::Shape`] if there is not a noise level for each output.
 pub fn fit_outputs(
     stats: &mut dyn OutputStatistics,
     rules: &Rules,
@@ -69,10 +63,10 @@ pub fn fit_outputs(
 ) -> Result<OutputPosterior> {
     let levels = noise.levels(stats.n_outputs())?;
     let scale = stats.target_scale();
-    range::check_scale(scale)?;
+    scale_checks::check_scale(scale)?;
     levels
         .iter()
-        .try_for_each(|&noise| range::check_noise(scale, noise))?;
+        .try_for_each(|&noise| scale_checks::check_noise(scale, noise))?;
     // The unit of the targets is the root of their mean variance.
     let spread: Vec<f64> = match noise {
         OutputNoise::Shared(_) => vec![1.0],
@@ -88,17 +82,17 @@ pub fn fit_outputs(
     };
     let betas: Vec<f64> = levels.iter().zip(&spread).map(start).collect();
     let starts = spread.iter().map(|s| 1.0 / (START_NOISE * s)).collect();
-    let range = inner::Noise::new(levels.iter().zip(&spread).map(range).collect(), starts);
+    let range = refine::Noise::new(levels.iter().zip(&spread).map(range).collect(), starts);
     let empty = nalgebra::DMatrix::zeros(0, stats.n_outputs());
     let squares = stats.active_residuals(&[], &empty)?.squares;
     let mut state = OutputState::empty(&betas, &squares, stats.n_obs());
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let status = match sequential::maximise(stats, &mut state, rules, &range, &mut recorder) {
+    let status = match greedy::maximise(stats, &mut state, rules, &range, &mut recorder) {
         Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,
         Ok(status) => status,
-        Err(Halt::MaxIterations) => Status::MaxIterations,
-        Err(Halt::Stopped) => Status::Stopped,
-        Err(Halt::Failed(error)) => return Err(error),
+        Err(Stop::MaxIterations) => Status::MaxIterations,
+        Err(Stop::Stopped) => Status::Stopped,
+        Err(Stop::Failed(error)) => return Err(error),
     };
     let at_floor = (0..levels.len())
         .map(|l| range.at_floor(&state, l))

@@ -1,301 +1,172 @@
-//! Weights and alphas of the multinomial probit machine together, where E- and M-steps in turn would creep: Newton's method.
+//! Newton steps on all ln alpha and ln beta of several outputs together.
 //!
-//! The equations of each step are solved by conjugate gradients, preconditioned by the blocks that belong to one class each, and
-//! within a trust region in the norm of these blocks (Steihaug 1983, SIAM J. Numer. Anal. 20): where the bound is not concave,
-//! as it is not in the alphas of functions on their way out, the step goes to the border.
+//! The evidence is the sum of those of the outputs, so gradient and Hessian are sums of what [`joint`](crate::fit::newton)
+//! has for one: for a level of n outputs with covariance Sigma and means mu_c (columns of M)
+//!
+//! * g_j += 1/2 [n - alpha_j (n Sigma_jj + (M M^T)_jj)]
+//! * h_jk += 1/2 alpha_j alpha_k Sigma_jk (n Sigma_jk + 2 (M M^T)_jk) - 1/2 \[j = k\] alpha_j (n Sigma_jj + (M M^T)_jj)
+//! * its own row of ln beta; noise levels meet one another through the alphas alone.
+//!
+//! Steps are in the inverse alphas, as there: with one level what is said of one output holds word for word, q^2 and s being
+//! sums over the outputs.
 
-use std::sync::atomic::AtomicBool;
+use nalgebra::{DMatrix, DVector};
 
-use super::super::action::ALPHA_FLOOR;
-use super::bound::{Bound, View};
-use crate::linalg::Cholesky;
-use crate::linalg::blas::{axpy, dot};
-use crate::stats::check_flag;
-use crate::{Error, Result};
+use crate::Result;
+use crate::data::OutputStatistics;
+use crate::fit::damping::Damping;
+use crate::fit::newton::{Coordinates, Local, hold};
+use crate::fit::outputs::model::{Level, OutputState};
+use crate::fit::outputs::refine::Noise;
+use crate::linalg::vector::{axpy, dot, head};
 
-/// No ln alpha is moved further than this.
-const BOX: f64 = 4.0;
-/// A ln alpha as close as this to where it may go no further is there.
-const CLOSE: f64 = 1e-9;
-/// Newton steps at most.
-const MOST_STEPS: usize = 200;
-/// Trust regions at most for each.
-const MOST_TRIALS: usize = 60;
-/// Conjugate gradients at most for each of these.
-const MOST_GRADIENTS: usize = 250;
-/// A step that gains less than this part of what its quadratic model says is not taken.
-const LEAST_SHARE: f64 = 1e-3;
-/// A promise below this part of the bound cannot be told from rounding.
-const ROUNDING: f64 = 1e-14;
-
-/// How far to climb.
-#[derive(Debug, Clone, Copy)]
-pub struct Ascent {
-    /// It ends with a step that gains less, in nats, or takes an alpha as far up as it may go.
-    pub least: f64,
-    /// The radius of the first trust region: a step as long as 1 gains about half a nat.
-    pub radius: f64,
-}
-
-/// Where a climb leads.
-pub(super) struct Top {
-    pub(super) x: Vec<f64>,
-    /// Those of the E-step there.
-    pub(super) targets: Vec<f64>,
-    /// The bound there, but for rounding.
-    pub(super) value: f64,
-    /// Which alphas went as far up as they may.
-    pub(super) leaves: Vec<bool>,
-}
-
-/// Climbs from `x`.
-///
-/// # Errors
-/// [`Error::Interrupted`], and [`Error::NotPositiveDefinite`] where there is no posterior to begin with.
-pub(super) fn climb(
-    bound: &Bound<'_>,
-    x: Vec<f64>,
-    ascent: Ascent,
-    cancel: Option<&AtomicBool>,
-) -> Result<Top> {
-    let lowest = ALPHA_FLOOR.ln();
-    let ln_alpha = &x[bound.len() * bound.n_classes..];
-    let limits: Vec<_> = ln_alpha
-        .iter()
-        .map(|a| ((a - BOX).max(lowest).min(*a), a + BOX))
+/// Takes one step that raises the evidence; `false` if none was found, the state being as before.
+pub(crate) fn step(
+    stats: &mut dyn OutputStatistics,
+    state: &mut OutputState,
+    noise: &Noise,
+    damping: &mut Damping,
+) -> Result<bool> {
+    let free: Vec<usize> = (0..state.levels.len())
+        .filter(|&l| noise.is_free(state, l))
         .collect();
-    let mut at = (bound.view(&x)?, x);
-    let mut radius = ascent.radius;
-    for _ in 0..MOST_STEPS {
-        match step(bound, &at, &limits, &mut radius, cancel)? {
-            Move::Last(x) => {
-                return Ok(Top {
-                    targets: bound.targets(&x)?,
-                    leaves: is_leaving(&x, &limits),
-                    value: at.0.value,
-                    x,
-                });
+    let local = at(state, &free).in_inverses(gammas(state));
+    let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
+    let norm = local.gradient.norm();
+    while let Some(value) = damping.value() {
+        if let Some(direction) = local.direction(value) {
+            let moves = alpha.iter().zip(direction.iter());
+            let new_alpha: Vec<f64> = moves
+                .map(|(&a, &d)| Coordinates::Inverses.moved(a, d))
+                .collect();
+            let mut new_betas = betas.clone();
+            for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
+                new_betas[l] = noise.snapped(l, betas[l] * d.exp());
             }
-            Move::To(view, x) => {
-                let gain = view.value - at.0.value;
-                at = (*view, x);
-                // A function on its way out is for the M-step, which drops it at once.
-                if gain < ascent.least || is_leaving(&at.1, &limits).contains(&true) {
-                    break;
+            if state.set_hyperparameters(&new_alpha, &new_betas).is_ok() {
+                state.recentre(stats)?;
+                if improved(state, &free, evidence, norm) {
+                    damping.relax();
+                    return Ok(true);
                 }
             }
         }
+        damping.raise();
     }
-    let (View { targets, value, .. }, x) = at;
-    Ok(Top {
-        leaves: is_leaving(&x, &limits),
-        targets,
-        value,
-        x,
+    state.set_hyperparameters(&alpha, &betas)?;
+    state.recentre(stats)?;
+    Ok(false)
+}
+
+/// The part of the weights of each function that the data determine, in the mean over the outputs.
+fn gammas(state: &OutputState) -> impl Iterator<Item = f64> + '_ {
+    let n = state.outputs.len() as f64;
+    (0..state.len()).map(move |k| {
+        let left =
+            |(l, level): (usize, &Level)| state.outputs_of(l).len() as f64 * level.sigma[(k, k)];
+        let left: f64 = state.levels.iter().enumerate().map(left).sum();
+        1.0 - state.alpha[k] * left / n
     })
 }
 
-/// Which alphas have gone as far up as they may.
-fn is_leaving(x: &[f64], limits: &[(f64, f64)]) -> Vec<bool> {
-    let ln_alpha = &x[x.len() - limits.len()..];
-    let pairs = ln_alpha.iter().zip(limits);
-    pairs.map(|(a, (_, high))| *a >= high - CLOSE).collect()
+/// dL / d ln beta of level `l`.
+pub(crate) fn noise_gradient(state: &OutputState, l: usize) -> f64 {
+    let determined = state.outputs_of(l).len() as f64 * state.determined(l);
+    0.5 * (state.n_targets(l) - state.levels[l].beta * state.level_deviance(l) - determined)
 }
 
-enum Move {
-    To(Box<View>, Vec<f64>),
-    /// What there is to gain from here on is rounding.
-    Last(Vec<f64>),
+/// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
+fn improved(state: &OutputState, free: &[usize], evidence: f64, gradient_norm: f64) -> bool {
+    let now = state.log_evidence();
+    let rounding = 1e-12 * (evidence.abs() + state.n_noise());
+    now > evidence + rounding
+        || (now >= evidence - rounding && gradient(state, free).norm() < 0.9 * gradient_norm)
 }
 
-/// A step that raises the bound, in a region that shrinks until there is one.
-fn step(
-    bound: &Bound<'_>,
-    (view, x): &(View, Vec<f64>),
-    limits: &[(f64, f64)],
-    radius: &mut f64,
-    cancel: Option<&AtomicBool>,
-) -> Result<Move> {
-    let problem = Problem::new(bound, view, x, limits)?;
-    for _ in 0..MOST_TRIALS {
-        check_flag(cancel)?;
-        let step = problem.solve(*radius, cancel)?;
-        let to = bound.moved(x, view, &step.by);
-        if step.promise.abs() <= ROUNDING * (1.0 + view.value.abs()) {
-            return Ok(Move::Last(to));
-        }
-        let found = match bound.view(&to) {
-            Err(Error::Interrupted) => return Err(Error::Interrupted),
-            // Too far for the arithmetic.
-            found => found
-                .ok()
-                .filter(|f| f.value.is_finite() && step.promise > 0.0),
-        };
-        let gain = found
-            .as_ref()
-            .map_or(f64::NEG_INFINITY, |f| f.value - view.value);
-        let share = gain / step.promise;
-        if found.is_none() {
-            *radius = 0.25 * step.length.min(*radius);
-        } else if share < 0.25 {
-            // Where the parabola through slope, length and gain has its top.
-            let top = 0.5 * step.rise / (step.rise - gain);
-            *radius = top.clamp(0.1, 0.5) * step.length.min(*radius);
-        } else if share > 0.75 && step.at_border {
-            *radius *= 2.0;
-        }
-        if let Some(found) = found.filter(|_| share > LEAST_SHARE) {
-            return Ok(Move::To(Box::new(found), to));
-        }
-    }
-    Ok(Move::Last(x.clone()))
+/// (M M^T)_jj for each active function.
+fn squares(state: &OutputState, l: usize) -> Vec<f64> {
+    let outputs = &state.outputs[state.outputs_of(l)];
+    let square = |j: usize| outputs.iter().map(|o| o.mu[j] * o.mu[j]).sum();
+    (0..state.len()).map(square).collect()
 }
 
-/// Newton's equations about a place, with some ln alpha held at their limits.
-struct Problem<'a> {
-    bound: &'a Bound<'a>,
-    view: &'a View,
-    /// Zero for what is held.
-    slope: Vec<f64>,
-    blocks: Vec<Cholesky>,
-    scales: Vec<f64>,
-    held: Vec<bool>,
-    /// How far each ln alpha may move down and up.
-    room: Vec<(f64, f64)>,
+fn gradient(state: &OutputState, free: &[usize]) -> DVector<f64> {
+    let m = state.len();
+    let mut gradient = DVector::zeros(m + free.len());
+    for (l, level) in state.levels.iter().enumerate() {
+        let n = state.outputs_of(l).len() as f64;
+        for (j, square) in squares(state, l).into_iter().enumerate() {
+            gradient[j] += 0.5 * (n - state.alpha[j] * (n * level.sigma[(j, j)] + square));
+        }
+    }
+    for (b, &l) in free.iter().enumerate() {
+        gradient[m + b] = noise_gradient(state, l);
+    }
+    hold(&state.alpha, &mut gradient);
+    gradient
 }
 
-struct Step {
-    by: Vec<f64>,
-    /// What a model without curvature gains.
-    rise: f64,
-    /// What the quadratic model gains.
-    promise: f64,
-    length: f64,
-    at_border: bool,
+/// Gradient and Hessian in (ln alpha, ln beta of the levels that are free).
+fn at(state: &OutputState, free: &[usize]) -> Local {
+    let m = state.len();
+    let mut hessian = DMatrix::zeros(m + free.len(), m + free.len());
+    for (l, level) in state.levels.iter().enumerate() {
+        add_alphas(state, l, level, &mut hessian);
+    }
+    for (b, &l) in free.iter().enumerate() {
+        add_noise_row(state, l, m + b, &mut hessian);
+    }
+    Local::new(&state.alpha, gradient(state, free), hessian)
 }
 
-impl<'a> Problem<'a> {
-    fn new(bound: &'a Bound<'a>, view: &'a View, x: &[f64], limits: &[(f64, f64)]) -> Result<Self> {
-        let at = bound.len() * bound.n_classes;
-        let mut slope = view.slope.clone();
-        let ln_alpha = x[at..].iter().zip(limits);
-        let room: Vec<_> = ln_alpha
-            .map(|(a, (low, high))| (low - a, high - a))
-            .collect();
-        let pushed = room.iter().zip(&slope[at..]);
-        let held: Vec<bool> = pushed
-            .map(|((down, up), g)| (*up <= CLOSE && *g > 0.0) || (*down >= -CLOSE && *g < 0.0))
-            .collect();
-        let blocks = bound.class_blocks(view)?;
-        let mut this = Self {
-            bound,
-            view,
-            slope: Vec::new(),
-            scales: bound.alpha_scales(view, &blocks),
-            blocks,
-            held,
-            room,
-        };
-        this.hold(&mut slope);
-        this.slope = slope;
-        Ok(this)
-    }
-
-    /// Forgets what a vector says of the ln alpha that are held.
-    fn hold(&self, v: &mut [f64]) {
-        let at = v.len() - self.held.len();
-        let entries = v[at..].iter_mut().zip(&self.held);
-        entries
-            .filter(|(_, held)| **held)
-            .for_each(|(v, _)| *v = 0.0);
-    }
-
-    /// Minus the Hessian times `v`.
-    fn curve(&self, v: &[f64]) -> Vec<f64> {
-        let mut out = self.bound.curve(self.view, v);
-        self.hold(&mut out);
-        out
-    }
-
-    fn precondition(&self, r: &[f64]) -> Vec<f64> {
-        let m = self.bound.len();
-        let mut z = r.to_vec();
-        let (weights, moves) = z.split_at_mut(m * self.blocks.len());
-        for (block, z) in self.blocks.iter().zip(weights.chunks_exact_mut(m)) {
-            block.solve_in_place(z);
+fn add_alphas(state: &OutputState, l: usize, level: &Level, hessian: &mut DMatrix<f64>) {
+    let (m, alpha) = (state.len(), &state.alpha);
+    let outputs = &state.outputs[state.outputs_of(l)];
+    let n = outputs.len() as f64;
+    let mut products = vec![0.0; m];
+    for k in 0..m {
+        // Column k of M M^T.
+        products.fill(0.0);
+        for output in outputs {
+            axpy(output.mu[k], &output.mu, &mut products);
         }
-        moves
-            .iter_mut()
-            .zip(&self.scales)
-            .for_each(|(z, s)| *z /= s);
-        z
+        let sigma = head(&level.sigma, k, m);
+        for j in 0..m {
+            let s = sigma[j];
+            hessian[(j, k)] += (0.5 * alpha[k]) * alpha[j] * s * (n * s + 2.0 * products[j]);
+        }
+        hessian[(k, k)] -= 0.5 * alpha[k] * (n * sigma[k] + products[k]);
     }
+}
 
-    /// The step within `radius` by truncated conjugate gradients, no ln alpha beyond its limits.
-    fn solve(&self, radius: f64, cancel: Option<&AtomicBool>) -> Result<Step> {
-        let mut step = self.steihaug(radius, cancel)?;
-        let at = step.by.len() - self.room.len();
-        let mut clipped = false;
-        for (v, (down, up)) in step.by[at..].iter_mut().zip(&self.room) {
-            clipped |= *v < *down || *v > *up;
-            *v = v.clamp(*down, *up);
+/// With beta G = H - A: d mu / d ln beta = Sigma A mu and d Sigma / d ln beta = Sigma A Sigma - Sigma.
+fn add_noise_row(state: &OutputState, l: usize, row: usize, hessian: &mut DMatrix<f64>) {
+    let (m, alpha, level) = (state.len(), &state.alpha, &state.levels[l]);
+    let outputs = &state.outputs[state.outputs_of(l)];
+    let n = outputs.len() as f64;
+    let shrink = |mu: &[f64]| -> Vec<f64> { alpha.iter().zip(mu).map(|(a, m)| a * m).collect() };
+    let shrunk: Vec<Vec<f64>> = outputs.iter().map(|o| shrink(&o.mu)).collect();
+    let mut d_quadratic = level.beta * state.level_deviance(l);
+    let mut d_gamma = 0.0;
+    for j in 0..m {
+        let column = head(&level.sigma, j, m);
+        let spread: f64 = column.iter().zip(alpha).map(|(s, a)| a * s * s).sum();
+        let mut entry = n * (spread - column[j]);
+        for (output, shrunk) in outputs.iter().zip(&shrunk) {
+            let d_mu = dot(column, shrunk);
+            entry += 2.0 * output.mu[j] * d_mu;
+            d_quadratic -= 2.0 * shrunk[j] * d_mu;
         }
-        if clipped {
-            let curved = self.curve(&step.by);
-            step.rise = dot(&self.slope, &step.by);
-            step.promise = step.rise - 0.5 * dot(&step.by, &curved);
-        }
-        Ok(step)
+        hessian[(j, row)] = -0.5 * alpha[j] * entry;
+        hessian[(row, j)] = -0.5 * alpha[j] * entry;
+        d_gamma += n * alpha[j] * (column[j] - spread);
     }
+    hessian[(row, row)] = -0.5 * (d_quadratic + d_gamma);
+}
 
-    fn steihaug(&self, radius: f64, cancel: Option<&AtomicBool>) -> Result<Step> {
-        let mut by = vec![0.0; self.slope.len()];
-        let mut residual = self.slope.clone();
-        let mut z = self.precondition(&residual);
-        let mut square = dot(&residual, &z);
-        let first = square;
-        // The closer to the top, the more digits of the step are worth having.
-        let enough = first * first.sqrt().clamp(1e-12, 0.25).min(0.1).powi(2);
-        let mut p = z.clone();
-        // Squared lengths of the step and of p, and their product, in the norm of the preconditioner.
-        let (mut length, mut along, mut of_p) = (0.0_f64, 0.0, square);
-        let mut promise = 0.0;
-        let mut at_border = false;
-        for _ in 0..MOST_GRADIENTS {
-            check_flag(cancel)?;
-            if square <= enough || square == 0.0 {
-                break;
-            }
-            let curved = self.curve(&p);
-            let bend = dot(&p, &curved);
-            let mut stride = square / bend;
-            let beyond = length + stride * (2.0 * along + stride * of_p) >= radius * radius;
-            if bend <= 0.0 || beyond {
-                let left = radius * radius - length;
-                stride = left / (along + (along * along + of_p * left).sqrt());
-                at_border = true;
-            }
-            promise += stride * (dot(&residual, &p) - 0.5 * stride * bend);
-            axpy(stride, &p, &mut by);
-            length += stride * (2.0 * along + stride * of_p);
-            if at_border {
-                break;
-            }
-            axpy(-stride, &curved, &mut residual);
-            z = self.precondition(&residual);
-            let next = dot(&residual, &z);
-            let ratio = next / square;
-            along = ratio * (along + stride * of_p);
-            of_p = next + ratio * ratio * of_p;
-            square = next;
-            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + ratio * *p);
-        }
-        Ok(Step {
-            rise: dot(&self.slope, &by),
-            by,
-            promise,
-            length: length.max(0.0).sqrt(),
-            at_border,
-        })
-    }
+/// Gradient and Hessian, for comparison with differences.
+#[cfg(test)]
+pub(crate) fn derivatives(state: &OutputState, free: &[usize]) -> (DVector<f64>, DMatrix<f64>) {
+    let local = at(state, free);
+    (local.gradient, local.hessian)
 }

@@ -18,23 +18,24 @@
 //! where the bound rises by them. A function whose E\[alpha\] is on its way to infinity is taken out where the bound rises by
 //! that; one that is out comes back where it rises by that.
 
-mod touching;
+mod local_bounds;
 
 use nalgebra::DMatrix;
 
-use super::Status;
-use super::action::ALPHA_FLOOR;
-use super::dictionary::Dictionary;
-use super::fixed_point::{MOST_GROWTH, START_ALPHA, new_alpha, new_beta, prune};
-use super::inner::{self, Settled};
-use super::joint::NoiseRange;
-use super::prior::{Gamma, Priors};
-use super::record::{Action, Halt, Offset, Recorder};
-use super::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
-use super::settled::{fell, go_back, unless_indefinite};
-use super::state::State;
 use crate::Result;
-use crate::stats::{Statistics, check_flag};
+use crate::data::{Statistics, check_flag};
+use crate::fit::Status;
+use crate::fit::dictionary::Dictionary;
+use crate::fit::evidence::ALPHA_FLOOR;
+use crate::fit::full_basis::{MOST_GROWTH, START_ALPHA, new_alpha, new_beta, prune};
+use crate::fit::model::State;
+use crate::fit::newton::NoiseRange;
+use crate::fit::prior::{Gamma, Priors};
+use crate::fit::record::{Action, Offset, Recorder, Stop};
+use crate::fit::refine;
+use crate::fit::refine::Refined;
+use crate::fit::rollback::{fell, go_back, unless_indefinite};
+use crate::fit::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
 
 /// Updates of everything end where no ln E\[alpha\] nor ln E\[beta\] moves by more; the rest is done on what is left.
 const NEAR: f64 = 0.1;
@@ -43,14 +44,14 @@ const NEAR: f64 = 0.1;
 const MOST_UPDATES: usize = 1000;
 
 /// Runs from the full basis to convergence. `state`: an empty model.
-pub(super) fn maximise(
+pub(crate) fn maximise(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
     rules: &Rules,
     range: NoiseRange,
     recorder: &mut Recorder<'_>,
-) -> std::result::Result<Status, Halt> {
+) -> std::result::Result<Status, Stop> {
     let noise = rules.free_noise(range).filter(|_| stats.is_linear());
     recorder.offset = offset(stats, state, rules);
     fill(stats, state, priors)?;
@@ -117,7 +118,7 @@ fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Resul
     state.sigma.fill(0.0);
     state.sigma.fill_diagonal(1.0 / START_ALPHA);
     let mut gram = DMatrix::zeros(m, m);
-    touching::touch(stats, state, &mut gram)?;
+    local_bounds::touch(stats, state, &mut gram)?;
     if stats.is_linear() {
         let mu = vec![0.0; m];
         let mut gradient = mu.clone();
@@ -134,7 +135,7 @@ fn approach(
     state: &mut State,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
-) -> std::result::Result<(), Halt> {
+) -> std::result::Result<(), Stop> {
     let mut gram = DMatrix::zeros(state.len(), state.len());
     for _ in 0..MOST_UPDATES {
         let moved = update(stats, state, noise, &mut gram)?;
@@ -217,7 +218,7 @@ fn advance(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64
         state.recentre(stats)?;
         Ok(())
     } else {
-        touching::touch(stats, state, gram)
+        local_bounds::touch(stats, state, gram)
     }
 }
 
@@ -230,7 +231,7 @@ fn finish(
     rules: &Rules,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
-) -> std::result::Result<Status, Halt> {
+) -> std::result::Result<Status, Stop> {
     let toll = -recorder.offset.per_function;
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_toll(toll);
     let effort = Effort {
@@ -240,9 +241,9 @@ fn finish(
     };
     loop {
         let settled = if stats.is_linear() {
-            inner::converge(stats, state, noise, effort, recorder)?
+            refine::converge(stats, state, noise, effort, recorder)?
         } else {
-            touching::settle(stats, state, effort, recorder)?
+            local_bounds::settle(stats, state, effort, recorder)?
         };
         if fell(state, good) {
             return go_back(state, good, Action::Joint, recorder);
@@ -256,9 +257,9 @@ fn finish(
         let at_floor = noise.is_some_and(|range| state.beta >= range.beta_max);
         return Ok(match settled {
             _ if dictionary.refuses(state) => Status::Stalled,
-            Settled::Stalled => Status::Stalled,
-            Settled::Converged if at_floor => Status::NoiseFloor,
-            Settled::Converged => Status::Converged,
+            Refined::Stalled => Status::Stalled,
+            Refined::Converged if at_floor => Status::NoiseFloor,
+            Refined::Converged => Status::Converged,
         });
     }
 }

@@ -5,19 +5,19 @@
 
 use std::ops::Range;
 
-use super::super::aligned::{Aligned, stride};
-use super::super::parallel::pieces;
-use super::super::simd::{Simd, WithSimd};
-use super::Cholesky;
-use super::tiles::{
+use crate::linalg::aligned_columns::{AlignedColumns, stride};
+use crate::linalg::cholesky::Cholesky;
+use crate::linalg::cholesky::tiles::{
     COEFFICIENTS, PANEL, RUN, Tiles, Triangle, cover, load, outer_sum, store, width,
 };
+use crate::linalg::simd::{Simd, WithSimd};
+use crate::parallel::pieces;
 
 /// Makes the upper triangle of the inverse, column-major; of no meaning where the factor is told to end early.
-pub(super) struct Inverse<'a> {
-    pub(super) chol: &'a Cholesky,
-    pub(super) out: &'a mut [f64],
-    pub(super) out_stride: usize,
+pub(crate) struct Inverse<'a> {
+    pub(crate) chol: &'a Cholesky,
+    pub(crate) out: &'a mut [f64],
+    pub(crate) out_stride: usize,
 }
 
 impl WithSimd for Inverse<'_> {
@@ -28,7 +28,7 @@ impl WithSimd for Inverse<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let n = self.chol.len();
         let stride = stride(n);
-        let mut x = Aligned::zeros(n.next_multiple_of(COEFFICIENTS) * stride);
+        let mut x = AlignedColumns::zeros(n.next_multiple_of(COEFFICIENTS) * stride);
         for i in 0..n {
             x[i * stride + i] = 1.0;
         }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use super::aligned::stride;
-use super::blas::{dot, leading};
-use super::parallel::pieces;
-use super::simd::dispatch;
+use crate::linalg::aligned_columns::stride;
+use crate::linalg::simd::dispatch;
+use crate::linalg::vector::{dot, leading};
+use crate::parallel::pieces;
 
 /// Makes a loop over a factor work for [`dispatch`].
 macro_rules! vectorised {
@@ -29,8 +29,8 @@ macro_rules! vectorised {
     };
 }
 
+mod factorize;
 mod inverse;
-mod refactor;
 mod solve;
 #[cfg(test)]
 mod tests;
@@ -236,7 +236,7 @@ impl Cholesky {
                 *l = a(j + i, j);
             }
         }
-        dispatch(refactor::Panel {
+        dispatch(factorize::Panel {
             stride: self.factor.nrows(),
             values: self.factor.as_mut_slice(),
             n: self.len,

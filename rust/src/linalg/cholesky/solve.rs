@@ -2,10 +2,10 @@
 
 use nalgebra::DMatrix;
 
-use super::super::blas::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
-use super::super::simd::{Simd, WithSimd, dispatch};
-use super::inverse::Inverse;
-use super::{Cholesky, TOGETHER};
+use crate::linalg::cholesky::inverse::Inverse;
+use crate::linalg::cholesky::{Cholesky, TOGETHER};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::vector::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
 
 impl Cholesky {
     /// Solves L y = b.

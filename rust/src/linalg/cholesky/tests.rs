@@ -1,7 +1,7 @@
 //! Any sequence of changes against dense matrices.
 
-use super::super::simd::{Simd, WithSimd};
-use super::*;
+use crate::linalg::cholesky::*;
+use crate::linalg::simd::{Simd, WithSimd};
 use proptest::prelude::*;
 
 /// One change to the matrix; the fractions say where, the vectors are cut to length.
@@ -338,7 +338,7 @@ fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) 
             chol.column_mut(j)
                 .copy_from_slice(&a.as_slice()[j * n + j..(j + 1) * n]);
         }
-        let panel = refactor::Panel {
+        let panel = crate::linalg::cholesky::factorize::Panel {
             stride: chol.factor.nrows(),
             values: chol.factor.as_mut_slice(),
             n,

@@ -6,27 +6,27 @@
 
 use std::ops::Range;
 
-use super::super::simd::Simd;
+use crate::linalg::simd::Simd;
 
 /// Coefficients and vectors of a tile: so many sums that none waits for itself, and no more than stay in registers.
-pub(super) const COEFFICIENTS: usize = 4;
+pub(crate) const COEFFICIENTS: usize = 4;
 const VECTORS: usize = 2;
 
 /// Rows or columns of a panel: so often what is read of a large matrix is used.
-pub(super) const PANEL: usize = 48;
+pub(crate) const PANEL: usize = 48;
 
 /// Terms added at a time: a large matrix has a page of memory for each.
-pub(super) const RUN: usize = 256;
+pub(crate) const RUN: usize = 256;
 
 /// Places that a tile is wide.
 #[inline(always)]
 #[allow(clippy::inline_always)] // a constant, once compiled
-pub(super) fn width<S: Simd>() -> usize {
+pub(crate) fn width<S: Simd>() -> usize {
     VECTORS * S::F64_LANES
 }
 
 /// Something done to tiles.
-pub(super) trait Tiles<S: Simd> {
+pub(crate) trait Tiles<S: Simd> {
     /// With a tile that is `C` vectors wide and begins at the `first` place.
     fn tile<const C: usize>(&mut self, simd: S, first: usize);
 }
@@ -34,7 +34,7 @@ pub(super) trait Tiles<S: Simd> {
 /// Does it to tiles that cover these places and reach over their end by less than a vector.
 #[inline(always)]
 #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
-pub(super) fn cover<S: Simd>(simd: S, places: Range<usize>, tiles: &mut impl Tiles<S>) {
+pub(crate) fn cover<S: Simd>(simd: S, places: Range<usize>, tiles: &mut impl Tiles<S>) {
     for first in places.clone().step_by(width::<S>()) {
         match (places.end - first).div_ceil(S::F64_LANES) {
             1 => tiles.tile::<1>(simd, first),
@@ -46,7 +46,7 @@ pub(super) fn cover<S: Simd>(simd: S, places: Range<usize>, tiles: &mut impl Til
 /// `sum_k c_k v_k^T` over so many terms: the coefficients c_k are so far apart in memory, and so are the vectors v_k.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `cover`
-pub(super) fn outer_sum<S: Simd, const C: usize>(
+pub(crate) fn outer_sum<S: Simd, const C: usize>(
     simd: S,
     (coefficients, coefficients_apart): (&[f64], usize),
     (vectors, vectors_apart): (&[f64], usize),
@@ -70,7 +70,7 @@ pub(super) fn outer_sum<S: Simd, const C: usize>(
 /// Takes vectors from memory, one after another.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `cover`
-pub(super) fn load<S: Simd, const C: usize>(vectors: &mut [S::f64s; C], from: &[f64]) {
+pub(crate) fn load<S: Simd, const C: usize>(vectors: &mut [S::f64s; C], from: &[f64]) {
     let (from, _) = S::as_simd_f64s(&from[..C * S::F64_LANES]);
     // By `copy_from_slice`, or from a function, it would be a call.
     for (vector, from) in vectors.iter_mut().zip(from) {
@@ -81,7 +81,7 @@ pub(super) fn load<S: Simd, const C: usize>(vectors: &mut [S::f64s; C], from: &[
 /// And puts them there.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `cover`
-pub(super) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f64]) {
+pub(crate) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f64]) {
     let (to, _) = S::as_mut_simd_f64s(&mut to[..C * S::F64_LANES]);
     for (vector, to) in vectors.iter().zip(to) {
         *to = *vector;
@@ -90,9 +90,9 @@ pub(super) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f
 
 /// A lower triangle with ones for rows and columns that are not there, and the reciprocals of its diagonal: a division takes as long
 /// as a dozen of the other operations.
-pub(super) struct Triangle {
+pub(crate) struct Triangle {
     /// Element (r, s) at `[r][s]`.
-    pub(super) elements: [[f64; COEFFICIENTS]; COEFFICIENTS],
+    pub(crate) elements: [[f64; COEFFICIENTS]; COEFFICIENTS],
     reciprocals: [f64; COEFFICIENTS],
 }
 
@@ -100,7 +100,7 @@ impl Triangle {
     /// From so many rows, and from what is above their diagonal no more than that it be there.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `cover`
-    pub(super) fn of(n: usize, element: impl Fn(usize, usize) -> f64) -> Self {
+    pub(crate) fn of(n: usize, element: impl Fn(usize, usize) -> f64) -> Self {
         let mut elements = [[0.0; COEFFICIENTS]; COEFFICIENTS];
         for (r, row) in elements.iter_mut().enumerate() {
             row[r] = 1.0;
@@ -123,7 +123,7 @@ impl Triangle {
     /// The factor in place of the matrix; an error names the row whose squared pivot is no positive number.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `cover`
-    pub(super) fn factor(&mut self) -> Result<(), usize> {
+    pub(crate) fn factor(&mut self) -> Result<(), usize> {
         let lower = &mut self.elements;
         for s in 0..COEFFICIENTS {
             let pivot = lower[s][s];
@@ -145,7 +145,7 @@ impl Triangle {
     /// Solves L x = b, each row being a few vectors, in place.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `cover`
-    pub(super) fn solve<S: Simd, const C: usize>(
+    pub(crate) fn solve<S: Simd, const C: usize>(
         &self,
         simd: S,
         x: &mut [[S::f64s; C]; COEFFICIENTS],

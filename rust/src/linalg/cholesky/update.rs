@@ -1,8 +1,8 @@
 //! Rows that leave, and changes of rank one.
 
-use super::super::blas::{axpy, dot};
-use super::super::simd::{Simd, WithSimd, dispatch};
-use super::{Cholesky, NotPositiveDefinite};
+use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::vector::{axpy, dot};
 
 impl Cholesky {
     /// Removes row and column `i` of A; the order of the others is kept.

@@ -1,0 +1,1 @@
+"""What arguments and data have to be: refusals that name the argument and the remedy."""

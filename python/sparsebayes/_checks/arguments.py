@@ -1,0 +1,205 @@
+"""Checks of arguments that are no arrays. Knows neither arrays nor scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import reprlib
+import sys
+from typing import Any, Final, cast, get_args
+
+import numpy as np
+
+from .._types import Likelihood, Scheme, Search, Settings
+
+#: What Python and NumPy take for numbers; spans of time are integers to NumPy.
+NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
+#: More threads than these help nobody, and there are systems that refuse them.
+_MOST_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
+
+
+def check_real(name: str, value: object, *, positive: bool = False) -> float:
+    """Return ``value`` as a float; TypeError if no real number, ValueError if not finite or positive."""
+    kind = "a positive number" if positive else "a finite number"
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:  # of an integer, or a fraction of integers
+        number = math.inf
+    if not math.isfinite(number) or (positive and number <= 0.0):
+        raise ValueError(f"{name} must be {kind}, got {value!r}")
+    return number
+
+
+def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsize) -> int:
+    """Return ``value`` as an int; TypeError if it is none, ValueError outside ``least`` to ``most``."""
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
+    return number
+
+
+def check_entries(name: str, values: Any, kind: str) -> list[Any]:
+    """Return what ``values`` holds; TypeError if nothing goes through them."""
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence of {kind}, got {values!r}") from None
+
+
+def check_n_jobs(n_jobs: object) -> int | None:
+    """Return the number of threads, None for one per core."""
+    if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
+        return None
+    try:
+        return min(check_integer("n_jobs", n_jobs, least=1), _MOST_THREADS)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}"
+        ) from None
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return ``value`` as a bool; TypeError if it is neither that nor an integer."""
+    if isinstance(value, np.timedelta64) or not isinstance(value, (bool, np.bool_, numbers.Integral)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_row_likelihood(value: object) -> Likelihood:
+    """Return the likelihood of rows that answer for themselves; ValueError if it is none."""
+    known = [name for name in get_args(Likelihood) if name != "multinomial"]
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"likelihood must be one of {', '.join(known)}; got {value!r}")
+    return cast(Likelihood, value)
+
+
+def check_file(name: str, value: object) -> str:
+    """Return a path as text; TypeError if it is none, ValueError if no file can have that name."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
+    try:
+        path = os.fsdecode(value)
+        os.fsencode(path)
+    except UnicodeError:
+        raise ValueError(
+            f"{name} must be a name that files can have here, got {reprlib.repr(value)}"
+        ) from None
+    if "\0" in path:
+        raise ValueError(f"{name} must be a name that files can have, got {reprlib.repr(value)}")
+    return path
+
+
+def check_watchers(estimator: Any) -> None:
+    """Check ``callback`` and ``verbose``."""
+    if estimator.callback is not None and not callable(estimator.callback):
+        raise TypeError(
+            f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}"
+        )
+    if not isinstance(estimator.verbose, bool):
+        check_integer("verbose", estimator.verbose, least=0)
+
+
+def check_settings(estimator: Any) -> Settings:
+    """Check the constructor arguments that the estimators of one likelihood have."""
+    check_watchers(estimator)
+    scheme = _scheme(estimator.scheme)
+    return Settings(
+        noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
+        noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
+        tol=check_real("tol", estimator.tol, positive=True),
+        max_iter=check_integer("max_iter", estimator.max_iter, least=1),
+        scheme=scheme,
+        alpha_prior=_alpha_prior(estimator.alpha_prior),
+        noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
+        search=_search(estimator, scheme),
+        n_threads=check_n_jobs(estimator.n_jobs),
+    )
+
+
+def _is_array(value: object) -> bool:
+    # Series have __array__ too.
+    return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1)
+
+
+def _noise_variances(value: object) -> tuple[float, ...] | None:
+    if not _is_array(value):
+        return None
+    return tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
+
+
+def check_prior(name: str, value: object) -> tuple[float, float]:
+    """Return shape and rate of a Gamma prior; TypeError if no pair of numbers, ValueError if negative."""
+    remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
+    if (
+        not isinstance(value, (tuple, list, np.ndarray))
+        or (isinstance(value, np.ndarray) and value.ndim != 1)
+        or len(value) != 2
+    ):
+        raise TypeError(f"{remedy}; got {value!r}")
+    try:
+        shape, rate = (check_real(name, number) for number in value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{remedy}; got {value!r}") from None
+    if min(shape, rate) < 0.0:
+        raise ValueError(f"{remedy}; got {value!r}")
+    return shape, rate
+
+
+def _alpha_prior(value: object) -> tuple[float, float]:
+    shape, rate = check_prior("alpha_prior", value)
+    if shape > 0.0 and rate == 0.0:
+        raise ValueError(
+            "alpha_prior must have a positive rate if it has a positive shape: without one it asks for "
+            f"infinite precisions; got {value!r}"
+        )
+    return shape, rate
+
+
+def is_learned(gamma: object) -> bool:
+    """Tell whether ``gamma`` asks for widths that are learned."""
+    return isinstance(gamma, str) and gamma in ("learn", "ard")
+
+
+def learning_argument(estimator: Any) -> str:
+    """Return the argument of ``estimator`` that asks for learned kernel parameters, "" if none does."""
+    optimize_kernel = getattr(estimator, "optimize_kernel", False)
+    if not isinstance(optimize_kernel, (bool, np.bool_)):
+        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
+    gamma = getattr(estimator, "gamma", None)
+    if is_learned(gamma):
+        return f"gamma={gamma!r}"
+    return "optimize_kernel=True" if optimize_kernel else ""
+
+
+def _search(estimator: Any, scheme: Scheme) -> Search:
+    """Return ``search``; ValueError if it has another value, or does not go with the scheme."""
+    search = getattr(estimator, "search", "greedy")
+    if not isinstance(search, str) or search not in get_args(Search):
+        raise ValueError(f"search must be 'greedy' or 'exchange', got {search!r}")
+    if search != "greedy" and scheme != "sequential":
+        raise ValueError(f"search={search!r} needs scheme='sequential'; or take search='greedy'")
+    return cast(Search, search)
+
+
+def _scheme(value: object) -> Scheme:
+    if isinstance(value, str) and value in get_args(Scheme):
+        return cast(Scheme, value)
+    raise ValueError(f"scheme must be 'sequential', 'mackay', 'em' or 'variational', got {value!r}")
+
+
+def _noise_variance(value: object) -> float | None:
+    if value is None or _is_array(value):
+        return None
+    try:
+        return check_real("noise_variance", value, positive=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{error}; leave it None to have it estimated, or give one for each column of a y of several"
+        ) from None

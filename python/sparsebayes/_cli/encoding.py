@@ -1,0 +1,181 @@
+"""From the columns of a table to the inputs of a model: which columns, and text as indicators of its levels.
+
+The names of a model's inputs say all that `matrix` needs: ``age`` is the column of that name, and
+``city=Paris`` is 1 where the column ``city`` holds ``Paris`` and 0 elsewhere. A model file holds these names
+and nothing else about the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._types import FloatArray
+from .tables import Column, Table, TableError, counted, listed
+
+#: Levels of text that become inputs without being asked for.
+_LEVELS: Final = 50
+
+
+def choose(
+    table: Table,
+    aside: Collection[str],
+    text: Collection[str],
+    keep: Collection[str],
+    rows: NDArray[np.bool_],
+) -> tuple[list[str], list[str]]:
+    """Choose the inputs of a model from the training rows.
+
+    Parameters
+    ----------
+    table : Table
+    aside : names of columns that are no inputs
+    text : names of columns of numbers to take for text
+    keep : names of columns to use though they count the rows or hold many texts
+    rows : ndarray of shape (n_rows,), bool
+        Rows with a target.
+
+    Returns
+    -------
+    features : list of str
+        Names of the inputs.
+    notes : list of str
+        What was left out and encoded.
+
+    Raises
+    ------
+    TableError
+        If a column cannot be an input, or none is left.
+    """
+    features: list[str] = []
+    notes: list[str] = []
+    names = [name for name in table if name not in aside]
+    counting = [name for name in names if name not in {*keep, *text} and _counts_rows(table[name])]
+    # The only input is meant so: a column of times, say.
+    counting = [] if len(counting) == len(names) else counting
+    for name in names:
+        column = table[name]
+        if name in counting:
+            notes.append(f"left out {name!r}, which counts the rows; --keep {_quoted(name)} uses it")
+        elif column.missing[rows].all():
+            notes.append(f"left out {name!r}, which holds no values")
+        elif len({cell for cell, used in zip(column.cells, rows, strict=True) if used}) == 1:
+            notes.append(f"left out {name!r}, which is the same in all rows")
+        elif column.numbers is not None and name not in text:
+            column.finite()
+            features.append(name)
+        else:
+            levels = _levels(column, rows, asked=name in text, many=name in keep)
+            features += [f"{name}={level}" for level in levels]
+            n_missing = int(np.sum(rows & column.missing))
+            rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
+            notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
+    if not features:
+        raise TableError(
+            f"{table.path} has no column to predict from" + "".join(f"; {note}" for note in notes)
+        )
+    twice = {name for name in features if features.count(name) > 1}
+    if twice:
+        raise TableError(
+            f"{table.path} has a column {sorted(twice)[0]!r}, which is also the name of a level of another "
+            "column; rename one of them"
+        )
+    return features, notes
+
+
+def matrix(table: Table, features: Iterable[str]) -> tuple[FloatArray, list[str]]:
+    """Return the inputs of all rows, NaN where a number is missing, and notes about texts that are no levels.
+
+    Raises
+    ------
+    TableError
+        If a column is missing, or holds text where the model needs numbers.
+    """
+    inputs, levels, notes = [], dict[str, list[str]](), []
+    for feature in features:
+        name = source(table, feature)
+        if name == feature:
+            inputs.append(table[name].finite())
+            continue
+        level = feature[len(name) + 1 :]
+        levels.setdefault(name, []).append(level)
+        inputs.append(np.array([cell == level for cell in table[name].cells], dtype=np.float64))
+    for name, known in levels.items():
+        new = [i for i, cell in enumerate(table[name].cells) if cell not in known]
+        if new:
+            first = table[name].cells[new[0]]
+            notes.append(
+                f"column {name!r}: {len(new)} of {table.n_rows} rows hold no text that the fit saw (the "
+                f"first: {first!r} in row {new[0] + 1}); they are taken for none of its levels"
+            )
+    return np.column_stack(inputs), notes
+
+
+def source(table: Table, feature: str) -> str:
+    """Return the column that an input comes from.
+
+    Raises
+    ------
+    TableError
+        If the table does not have it.
+    """
+    if feature in table:
+        return feature
+    ends = [i for i, sign in enumerate(feature) if sign == "="]
+    for end in ends:
+        if feature[:end] in table:
+            return feature[:end]
+    name = feature[: ends[0]] if ends else feature
+    raise TableError(f"{table.path} has no column {name!r}; it has {listed(table)}")
+
+
+def grouped(table: Table, features: Sequence[str]) -> dict[str, list[int]]:
+    """Return the positions of the inputs that come from each column."""
+    groups: dict[str, list[int]] = {}
+    for j, feature in enumerate(features):
+        groups.setdefault(source(table, feature), []).append(j)
+    return groups
+
+
+def _counts_rows(column: Column) -> bool:
+    values = column.numbers
+    if values is None or len(values) < 3:
+        return False
+    # A part of a table has gaps.
+    counts = (np.diff(values) >= 1.0).all() and (values == np.round(values)).all()
+    return bool(counts and 0.0 <= values[0] <= max(1.0, 0.1 * len(values)) and values[-1] < 3 * len(values))
+
+
+def _levels(column: Column, rows: NDArray[np.bool_], *, asked: bool, many: bool) -> list[str]:
+    name = _quoted(column.name)
+    date = column.dates()
+    if date is not None:
+        raise TableError(
+            f"{column.at(date)}, a date or time: write it as a number, such as days since the start, or "
+            f"leave it out with --drop {name}"
+        )
+    if not asked:
+        column.refuse_damaged_numbers(
+            f"--text {name} takes each value for a level, --drop {name} leaves it out"
+        )
+    if "=" in column.name:
+        raise TableError(
+            f"column {column.name!r} of {column.path} holds text; rename it without the sign '='"
+        )
+    used = rows & ~column.missing
+    levels = sorted({cell for cell, wanted in zip(column.cells, used, strict=True) if wanted})
+    if not many and (len(levels) > _LEVELS or 2 * len(levels) > used.sum()):
+        first = int(np.flatnonzero(used)[0])
+        raise TableError(
+            f"{column.at(first)}, one of {len(levels)} different texts in {used.sum()} rows, too many to be "
+            f"learned from: leave the column out with --drop {name}, or make an input of each with "
+            f"--keep {name}"
+        )
+    return levels
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name

@@ -1,0 +1,462 @@
+"""``sparsebayes fit``: from a table to a model file and a summary."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .._progress import LOG
+from . import encoding as _encoding
+from . import tables as _tables
+from .tables import Table, TableError, counted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .left_out import Choice, LeftOut, Recipe, Rows, Width
+
+#: Exit codes: done; and a model that is saved but not to be relied on.
+_DONE: Final = 0
+_DOUBTFUL: Final = 3
+#: Widths that ``--width auto`` tries, and those for estimators that learn none.
+_FIXED_WIDTHS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
+_WIDTHS: Final = ("ard", *_FIXED_WIDTHS)
+_MACHINES: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
+_KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
+#: Of more rows, not all are candidates for functions, but so many.
+_MANY_ROWS: Final = 5000
+_CANDIDATES: Final = 500
+#: Fewest rows that a model can be fitted to and checked with.
+_FEWEST_ROWS: Final = 5
+#: Whole numbers that are few enough to be labels, which is worth a note.
+_FEW_LABELS: Final = 10
+#: Columns in the summary, and the least effect that is worth a number.
+_SHOWN_COLUMNS: Final = 10
+_LEAST_EFFECT: Final = 0.005
+#: Ratio of the inputs' standard deviations beyond which a kernel with one scale is worth a note.
+_MOST_UNEQUAL: Final = 10.0
+#: Coverage of 95 % intervals that is worth a warning.
+_LEAST_COVERAGE: Final = 0.88
+#: Seconds between two lines of progress, on a terminal and elsewhere.
+_TERMINAL_SECONDS: Final = 0.2
+_LINE_SECONDS: Final = 10.0
+
+
+def add_arguments(fit: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command to its parser."""
+    fit.add_argument(
+        "data", help="a CSV file, whose first line names the columns, or a Parquet file; - is CSV on stdin"
+    )
+    fit.add_argument(
+        "--target",
+        required=True,
+        help="the column to predict; text, or two whole numbers such as 0 and 1, mean classes",
+    )
+    fit.add_argument("--weight", help="a column of sample weights")
+    fit.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out")
+    fit.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="use a column that counts the rows, or one of many different texts",
+    )
+    fit.add_argument(
+        "--text", action="append", default=[], metavar="COLUMN", help="take numbers for texts: codes"
+    )
+    fit.add_argument(
+        "--missing",
+        choices=("impute", "drop"),
+        help="impute: replace missing numbers by medians; drop: leave out rows with missing inputs; by "
+        "default rows without a number are left out if they are fewer than half",
+    )
+    task = fit.add_mutually_exclusive_group()
+    task.add_argument("--classify", action="store_true", help="take a target of numbers for classes")
+    task.add_argument("--regress", action="store_true", help="take a target of two values for numbers")
+    fit.add_argument("--machine", choices=_MACHINES, default="auto", help="auto: rvr, or rvc for classes")
+    fit.add_argument("--kernel", choices=_KERNELS, default="rbf")
+    fit.add_argument(
+        "--width",
+        default="auto",
+        help="width of an rbf: ard learns one for each input; a number is in units of each input's "
+        "standard deviation; auto (default) takes what predicts rows left out best of ard and five numbers",
+    )
+    fit.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help=f"put functions about N rows, not about all; {_CANDIDATES} by default above {_MANY_ROWS} rows",
+    )
+    fit.add_argument("--seed", type=int, default=0, help="for candidates and the rows left out")
+    fit.add_argument(
+        "-o", "--output", required=True, help="the model file to write (.safetensors); - is stdout"
+    )
+    fit.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit, save and summarise; return the exit code."""
+    from .left_out import Choice
+
+    _refuse_output(options.output)
+    table = _tables.read(options.data)
+    for name in [options.target, options.weight, *options.drop, *options.keep, *options.text]:
+        if name is not None:
+            table[name]  # raises an error that lists the columns
+    notes = list(table.notes)
+    rows, features = _training(options, table, notes)
+    widths = _widths(options)
+    notes += _unequal_scales(options.kernel, rows, features)
+    recipe = _recipe(options, rows, notes)
+    with _progress(quiet=options.quiet) as tell:
+        choice = Choice(recipe, rows, tell)
+        model, best, problems, doubtful = _chosen(choice, widths)
+        best = best if options.quiet else choice.measured(best)
+    model.feature_names_in_ = np.array(features, dtype=object)
+    if options.output == "-":
+        sys.stdout.buffer.write(model.to_predictor().to_bytes())
+    else:
+        model.save(options.output)
+    if not options.quiet:
+        groups = _encoding.grouped(table, features)
+        lines = [*(f"note          {note}" for note in notes), *_summary(model, rows, widths, best, groups)]
+        lines += [f"warning       {problem}" for problem in problems]
+        lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
+        (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
+    return _DOUBTFUL if doubtful else _DONE
+
+
+def _unequal_scales(kernel: str, rows: Rows, features: list[str]) -> list[str]:
+    """Return a note if a kernel with one scale for all inputs does not suit them."""
+    std = rows.X.std(axis=0)
+    wide, narrow = int(np.argmax(std)), int(np.argmin(std))
+    if kernel == "rbf" or std[wide] <= _MOST_UNEQUAL * std[narrow]:
+        return []
+    return [
+        f"{kernel} has one scale for all inputs, and the standard deviations of {features[wide]!r} and "
+        f"{features[narrow]!r} differ {std[wide] / std[narrow]:.2g}-fold: scale the columns, or use rbf"
+    ]
+
+
+def _refuse_output(path: str) -> None:
+    """Raise TableError where a model cannot be written, before the work."""
+    folder = os.path.dirname(path) or "."
+    if path != "-" and (os.path.isdir(path) or not os.path.isdir(folder)):
+        what = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
+        raise TableError(f"cannot write the model to {path}: {what}")
+
+
+# --- from the table to rows ---------------------------------------------------------------------------
+
+
+def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tuple[Rows, list[str]]:
+    """Return the training rows and the names of their inputs; append to ``notes`` what was decided."""
+    from .left_out import Rows
+
+    target = table[options.target]
+    present: NDArray[np.bool_] = ~target.missing
+    if not present.any():
+        raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
+    if not present.all():
+        notes.append(f"left out {counted(int(np.sum(~present)), 'row')} without a value of {target.name!r}")
+    weights = None if options.weight is None else table[options.weight].complete()
+    if weights is not None:
+        if options.weight == options.target:
+            raise TableError(f"--weight {options.weight} is the column to predict; name another")
+        if (weights < 0.0).any():
+            row = int(np.flatnonzero(weights < 0.0)[0])
+            raise TableError(
+                f"{table[options.weight].at(row)}, a weight below 0; a row of weight 0 is left out"
+            )
+        present &= weights != 0.0  # as if they were not there, in the scores too
+        weights = weights[present]
+    _refuse_too_few(table, int(present.sum()))
+    y, classifies = _target(options, table, present, notes)
+    aside = {options.target, options.weight, *options.drop}
+    features, choices = _encoding.choose(table, aside, options.text, options.keep, present)
+    notes += choices
+    used = list(_encoding.grouped(table, features))
+    for name in used:
+        if table[name].is_percent:
+            notes.append(f"{name!r} holds percentages: 12 % is 12")
+    comma = table.refuse_two_decimal_signs([*used, *(n for n in (options.target, options.weight) if n)])
+    if comma is not None:
+        notes.append(f"commas are decimal signs, as in column {comma!r}")
+    X = _encoding.matrix(table, features)[0][present]
+    gaps = np.isnan(X).T
+    if options.missing == "drop":
+        gaps = np.stack([table[name].missing[present] for name in used])
+    lacking = gaps.sum(axis=0) > 0
+    if options.missing == "drop" or (options.missing is None and 2 * lacking.sum() <= len(lacking)):
+        if lacking.any():
+            notes.append(
+                f"left out {counted(int(np.sum(lacking)), 'row')} with missing inputs; --missing impute "
+                "replaces missing numbers by medians"
+            )
+            X, y = X[~lacking], y[~lacking]
+            weights = None if weights is None else weights[~lacking]
+            _refuse_too_few(table, len(y))
+    elif np.isnan(X).any():
+        lacking = np.isnan(X)
+        columns = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
+        notes.append(
+            f"replaced {counted(int(lacking.sum()), 'missing number')} in "
+            f"{_tables.listed(columns, 6)} by medians; --missing drop leaves these rows out"
+        )
+        X = np.where(lacking, np.nanmedian(X, axis=0), X)
+    _refuse_few_values(table, target.name, y, classifies)
+    return Rows(X, y, weights, classifies), features
+
+
+def _refuse_too_few(table: Table, n_rows: int) -> None:
+    if n_rows < _FEWEST_ROWS:
+        raise TableError(
+            f"{table.path} has {counted(n_rows, 'row')} to learn from; a model and its check "
+            f"need {_FEWEST_ROWS} or more"
+        )
+
+
+def _refuse_few_values(table: Table, target: str, y: NDArray[Any], classifies: bool) -> None:
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) == 1:
+        raise TableError(
+            f"column {target!r} of {table.path} is {values[0]} in all rows to learn from: there is "
+            "nothing to predict"
+        )
+    if classifies and counts.min() < 2:
+        alone = str(values[np.argmin(counts)])
+        raise TableError(
+            f"class {alone!r} of column {target!r} of {table.path} has one row, and needs at least two: "
+            "remove the row or join the class with another (numbers are predicted as numbers with --regress)"
+        )
+
+
+def _target(
+    options: argparse.Namespace, table: Table, present: NDArray[np.bool_], notes: list[str]
+) -> tuple[NDArray[Any], bool]:
+    """Return the targets of the rows that have one, and whether they are classes."""
+    column = table[options.target]
+    if options.classify and options.machine == "rvr":
+        raise TableError("--classify does not go with --machine rvr; use rvc")
+    if options.regress and options.machine not in ("auto", "rvr"):
+        raise TableError(f"--regress does not go with --machine {options.machine}; use rvr")
+    regress = options.regress or options.machine == "rvr"
+    classify = options.classify or not (regress or options.machine == "auto")
+    if column.numbers is None or options.target in options.text:
+        date = column.dates()
+        if date is not None:
+            raise TableError(
+                f"{column.at(date)}, a date or time, which cannot be predicted: write it as a number, such "
+                "as days since the start"
+            )
+        if regress:
+            column.finite()
+            raise TableError(f"column {column.name!r} cannot be text and predicted as numbers")
+        if not classify:
+            column.refuse_damaged_numbers("--classify takes each text for a class")
+        labels = np.array(column.cells)[present]
+        notes.append(f"{column.name!r} is text: its values are classes")
+        return labels, True
+    y = column.finite()[present]
+    whole, n_values = bool(np.all(y == np.round(y))), len(np.unique(y))
+    if not (classify or regress) and whole and n_values == 2:
+        notes.append(f"{column.name!r} has two values: they are classes; --regress takes them for numbers")
+        classify = True
+    if classify and not whole:
+        row = int(np.flatnonzero(present)[np.flatnonzero(y != np.round(y))[0]])
+        raise TableError(
+            f"{column.at(row)}, which is no label of a class; leave --classify and --machine out to predict "
+            "numbers"
+        )
+    if classify:
+        return y.astype(np.int64), True
+    if not regress and whole and n_values <= _FEW_LABELS:
+        notes.append(
+            f"{column.name!r} is predicted as a number; --classify takes its {n_values} values for classes"
+        )
+    return y, False
+
+
+# --- the model ----------------------------------------------------------------------------------------
+
+
+def _recipe(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Recipe:
+    import sparsebayes
+
+    from .left_out import Recipe
+
+    machine = ("rvc" if rows.classifies else "rvr") if options.machine == "auto" else options.machine
+    candidates = options.candidates
+    if candidates is None and len(rows) > _MANY_ROWS:
+        candidates = _CANDIDATES
+        notes.append(f"functions about {candidates} of {len(rows)} rows; --candidates takes another number")
+    arguments = {} if candidates is None else {"candidates": candidates, "random_state": options.seed}
+    return Recipe(getattr(sparsebayes, machine.upper()), options.kernel, arguments, options.seed)
+
+
+def _widths(options: argparse.Namespace) -> Sequence[Width]:
+    """Return the widths to choose from."""
+    asked, learns = options.width, options.machine not in ("mrvm1", "mrvm2")
+    if options.kernel != "rbf":
+        if asked != "auto":
+            raise TableError(f"--width is for --kernel rbf; {options.kernel} has none")
+        return (None,)
+    if asked == "auto":
+        return _WIDTHS if learns else _FIXED_WIDTHS
+    if asked == "ard":
+        if not learns:
+            raise TableError(
+                f"--width ard does not go with --machine {options.machine}; use auto or a number"
+            )
+        return ("ard",)
+    try:
+        width = float(asked)
+    except ValueError:
+        width = np.nan
+    if not 0.0 < width < np.inf:
+        raise TableError(f"--width must be auto, ard or a number above 0, got {asked!r}")
+    return (width,)
+
+
+def _chosen(choice: Choice, widths: Sequence[Width]) -> tuple[Any, LeftOut, list[str], bool]:
+    """Return the model of the width that predicts rows left out best, and the fits that say so.
+
+    Further its warnings, and whether it did not converge, is empty or overfitted.
+    """
+    from .left_out import is_saturated, statuses
+
+    first: tuple[Any, LeftOut, list[str], bool] | None = None
+    for one in choice.ranking(widths):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = choice.model(one)
+        problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
+        ended = statuses(model) - {"converged"}
+        if ended and not problems:
+            problems.append(f"the fit ended as {', '.join(sorted(ended))}")
+        n_rows = len(choice.rows)
+        saturated = is_saturated(model, n_rows)
+        if saturated and not problems:
+            problems.append(
+                f"{len(model.relevance_)} functions for {n_rows} rows: the kernel is too narrow for these "
+                "data or there is no noise, and error bars are too small; try a larger --width"
+            )
+        if not saturated:
+            return model, one, problems, bool(ended)
+        first = first or (model, one, problems, True)
+    assert first is not None
+    return first
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Any]:
+    """Show how far the work has come, on standard error, now and then; gives what is told of its parts."""
+    if quiet or sys.stderr is None:
+        yield lambda stage: None
+        return
+    handler = _Lines()
+    level = LOG.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.DEBUG)
+    try:
+        yield handler.begin
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(level)
+        handler.clear()
+
+
+class _Lines(logging.Handler):
+    """Shows messages of the logger: on a terminal in one line, elsewhere in a line every ten seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal = sys.stderr.isatty()
+        self._seconds = _TERMINAL_SECONDS if self._terminal else _LINE_SECONDS
+        self._shown_at, self._stage = time.monotonic(), ""
+
+    def begin(self, stage: str) -> None:
+        """Begin a part of the work."""
+        self._stage = stage
+        self._show("begun")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record if it is time."""
+        self._show(record.getMessage())
+
+    def _show(self, message: str) -> None:
+        now = time.monotonic()
+        if now - self._shown_at < self._seconds:
+            return
+        self._shown_at = now
+        line = f"{self._stage}: {message}"
+        sys.stderr.write(f"\r{line[:78]:<78}" if self._terminal else f"sparsebayes: {line}\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave an empty line on a terminal."""
+        if self._terminal:
+            sys.stderr.write(f"\r{'':<78}\r")
+            sys.stderr.flush()
+
+
+def _summary(
+    model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, groups: dict[str, list[int]]
+) -> list[str]:
+    from .left_out import statuses
+
+    lines = [
+        f"{type(model).__name__} on {len(rows)} rows of {counted(model.n_features_in_, 'input')}: "
+        f"{counted(len(model.relevance_), 'relevance vector')}",
+        f"kernel        {_kernel(model, widths, best.width)}",
+    ]
+    warning = ""
+    if best.fits:
+        scores = best.scores()
+        if rows.classifies:
+            score = f"accuracy {scores['accuracy']:.4f}, log loss {scores['log loss']:.4f}"
+            score += f" (the shares of classes alone: {scores['largest share']:.4f}, {scores['entropy']:.4f})"
+            useless, constant = scores["log loss"] >= scores["entropy"], "the shares of the classes"
+        else:
+            score = f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
+            useless, constant = scores["R^2"] <= 0.0, "the mean"
+            if scores["coverage"] < _LEAST_COVERAGE:
+                warning = "error bars are too small: 95 % intervals hold too few of the rows left out"
+        lines.append(f"left out      {best.n_rows} rows, each left out of a fit: {score}")
+        lines.append(f"inputs        {_effects(best.effects(groups), rows.classifies)}")
+        warning = f"the model predicts rows left out no better than {constant}" if useless else warning
+    if hasattr(model, "noise_variance_"):
+        lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
+    lines.append(f"status        {', '.join(sorted(statuses(model)))}")
+    return [*lines, f"warning       {warning}"] if warning else lines
+
+
+def _kernel(model: Any, widths: Sequence[Width], width: Width) -> str:
+    if width is None:
+        return str(model.kernel_)
+    if width == "ard":
+        what = "rbf, a width for each input, learned"
+    else:
+        what = f"rbf, widths {width:g} sqrt({model.n_features_in_}) times the inputs' standard deviations"
+    return what + (f"; of {len(widths)} choices it predicts rows left out best" if len(widths) > 1 else "")
+
+
+def _effects(effects: dict[str, float], classifies: bool) -> str:
+    """Return the columns that matter, the most important first, and those that do not."""
+    ordered = sorted(effects, key=lambda name: -effects[name])
+    matter = [f"{name} {effects[name]:.3g}" for name in ordered if effects[name] >= _LEAST_EFFECT]
+    rest = ordered[len(matter) :]
+    if not matter:
+        return "none matters"
+    lost = "log loss gained" if classifies else "R^2 lost"
+    line = f"{_tables.listed(matter, _SHOWN_COLUMNS)} ({lost} if shuffled)"
+    return line + (f"; little or nothing: {_tables.listed(rest, _SHOWN_COLUMNS)}" if rest else "")

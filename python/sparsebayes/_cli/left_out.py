@@ -1,0 +1,288 @@
+"""Choosing the widths of a Gaussian kernel, and measuring a model, by rows that a fit has not seen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core import NumericalError
+from .._types import FloatArray, IntArray
+
+#: A multiple of the inputs' standard deviations times sqrt(inputs); "ard": one width per input, learned;
+#: None: for a kernel without widths.
+Width = float | str | None
+
+#: Parts that rows are divided into, each left out once; of more than `_CHOOSING_ROWS` rows only the first is.
+_FOLDS: Final = 5
+#: Rows that widths are learned from and compared on; more change the choice little and take long.
+_CHOOSING_ROWS: Final = 1000
+#: Rows with which the effect of a column is measured.
+_SHUFFLED_ROWS: Final = 2000
+#: Least probability of a class, so that a class that a fit has not seen costs much and not infinity.
+_LEAST: Final = 1e-15
+#: A standard normal variable lies within this with probability 0.95.
+_Z95: Final = 1.959964
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Inputs, targets and weights of rows."""
+
+    X: FloatArray
+    y: NDArray[Any]
+    weights: FloatArray | None
+    classifies: bool
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def at(self, rows: IntArray) -> Rows:
+        """Return some of them."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Rows(self.X[rows], self.y[rows], weights, self.classifies)
+
+    def part(self, k: int, n: int, seed: int) -> IntArray:
+        """Return part k of n: at random, with as much of each class as the others, to a row."""
+        return np.sort(self._order(seed)[k::n])
+
+    def sample(self, n: int, seed: int) -> IntArray:
+        """Return about n rows at random, or all if there are no more; two at least of each class."""
+        order = self._order(seed)
+        chosen = order[:: -(-len(self) // n)]
+        if self.classifies:
+            first = np.unique(self.y[order], return_index=True)[1]
+            chosen = np.concatenate([chosen, order[first], order[np.minimum(first + 1, len(self) - 1)]])
+        return np.unique(chosen)
+
+    def _order(self, seed: int) -> IntArray:
+        """Return the rows in random order, one class after the other."""
+        order: IntArray = np.random.default_rng(seed).permutation(len(self))
+        return order[np.argsort(self.y[order], kind="stable")] if self.classifies else order
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An estimator and its arguments, all but the width of its kernel."""
+
+    estimator: Callable[..., Any]
+    kernel: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def fit(self, width: Width, rows: Rows) -> Any:
+        """Return a model fitted with this width."""
+        from ..kernels import Gaussian
+        from ..kernels._parameters import weighted_spreads
+
+        if width is None:
+            return self.fit_kernel(self.kernel, rows)
+        if width == "ard":
+            return self.fit_kernel("rbf", rows, gamma="ard")
+        spreads = weighted_spreads(rows.X, rows.weights)
+        spreads[spreads == 0.0] = 1.0  # a constant input has any width
+        return self.fit_kernel(Gaussian(float(width) * np.sqrt(len(spreads)) * spreads), rows)
+
+    def fit_kernel(self, kernel: Any, rows: Rows, **more: Any) -> Any:
+        """Return a model fitted with this kernel."""
+        return self.estimator(kernel, **self.arguments, **more).fit(
+            rows.X, rows.y, sample_weight=rows.weights
+        )
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Fits with one width to parts of the rows, and what they predict for the others.
+
+    Attributes
+    ----------
+    width : Width
+    fits : list of (model, Rows)
+        Models, and the rows left out of each.
+    saturated : bool
+        Whether a model has more functions than half of its rows, or noise at its floor.
+    density : float
+        Mean log density of the rows left out, or log probability of their classes; -inf if a fit failed.
+    """
+
+    width: Width
+    fits: list[tuple[Any, Rows]]
+    saturated: bool
+    density: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The largest is taken: a saturated fit follows all others, whatever its density."""
+        return (not self.saturated, self.density)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were left out of one of the fits."""
+        return sum(len(rows) for _, rows in self.fits)
+
+    def scores(self) -> dict[str, float]:
+        """Return R^2 and the coverage of 95 % intervals, or accuracy and log loss, of the rows left out.
+
+        Beside accuracy and log loss those of the shares of the classes alone.
+        """
+        parts = [rows for _, rows in self.fits]
+        weights = np.concatenate([_weights(rows) for rows in parts])
+        y = np.concatenate([rows.y for rows in parts])
+        if parts[0].classifies:
+            right = np.concatenate([model.predict(rows.X) == rows.y for model, rows in self.fits])
+            shares = np.bincount(np.unique(y, return_inverse=True)[1], weights) / weights.sum()
+            return {
+                "accuracy": float(np.average(right, weights=weights)),
+                "log loss": -self.density,
+                "largest share": float(shares.max()),
+                "entropy": -float(shares @ np.log(np.maximum(shares, _LEAST))),
+            }
+        mean, std = (
+            np.concatenate(part)
+            for part in zip(
+                *(model.predict(rows.X, return_std=True) for model, rows in self.fits), strict=True
+            )
+        )
+        error, centred = y - mean, y - np.average(y, weights=weights)
+        inside = np.abs(error) <= _Z95 * std
+        return {
+            "R^2": 1.0 - float((weights @ error**2) / (weights @ centred**2)),
+            "coverage": float(np.average(inside, weights=weights)),
+        }
+
+    def effects(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
+        """Return what is lost if a column is shuffled among rows left out: of R^2, or of log probability."""
+        found = dict.fromkeys(groups if self.fits else (), 0.0)
+        rng = np.random.default_rng(0)
+        for model, rows in self.fits:
+            rows = rows.at(np.arange(min(len(rows), _SHUFFLED_ROWS)))
+            whole, order = _loss(model, rows, rows.X), rng.permutation(len(rows))
+            for name, inputs in groups.items():
+                X = rows.X.copy()
+                X[:, inputs] = X[order][:, inputs]
+                found[name] += (_loss(model, rows, X) - whole) / len(self.fits)
+        if not self.fits or self.fits[0][1].classifies:
+            return found
+        variance = float(np.var(np.concatenate([rows.y for _, rows in self.fits])))
+        return {name: loss / variance for name, loss in found.items()}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Compares widths by rows left out, and fits with one of them to all rows."""
+
+    recipe: Recipe
+    rows: Rows
+    tell: Callable[[str], None]
+
+    @property
+    def _is_sampled(self) -> bool:
+        return len(self.rows) > _CHOOSING_ROWS
+
+    def ranking(self, widths: Sequence[Width]) -> list[LeftOut]:
+        """Return what rows left out say of each width, the best first.
+
+        Numbers are tried in the order given, from wide to narrow: the first that is saturated or predicts
+        worse than the one before is the last. These fits do not warn: how they end is in the result.
+        """
+        n_folds, seed = min(_FOLDS, len(self.rows)), self.recipe.seed
+        folds = [self.rows.part(k, n_folds, seed) for k in range(1 if self._is_sampled else n_folds)]
+        found: list[LeftOut] = []
+        for width in widths:
+            found.append(self._left_out(width, folds, only=len(widths) == 1))
+            if isinstance(width, float) and (found[-1].saturated or _is_worse(found)):
+                break
+        return sorted(found, key=lambda one: one.rank, reverse=True)
+
+    def _left_out(self, width: Width, folds: list[IntArray], *, only: bool) -> LeftOut:
+        fits: list[tuple[Any, Rows]] = []
+        saturated = False
+        for k, fold in enumerate(folds):
+            self.tell(f"{_named(width)}, rows left out: part {k + 1} of {len(folds)}")
+            rest = self.rows.at(np.setdiff1d(np.arange(len(self.rows)), fold))
+            rest = rest.at(rest.sample(_CHOOSING_ROWS, self.recipe.seed))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    model = self.recipe.fit(width, rest)
+            except NumericalError:
+                return LeftOut(width, [], True, -np.inf)
+            fits.append((model, self.rows.at(fold)))
+            saturated |= is_saturated(model, len(rest))
+            if saturated and not only:
+                break  # it can win only where all are
+        return LeftOut(width, fits, saturated, _mean_log_density(fits))
+
+    def model(self, one: LeftOut) -> Any:
+        """Fit to all rows."""
+        self.tell("all rows")
+        if self._is_sampled and one.fits:
+            return self.recipe.fit_kernel(one.fits[0][0].kernel_, self.rows)
+        return self.recipe.fit(one.width, self.rows)
+
+    def measured(self, one: LeftOut) -> LeftOut:
+        """Return what the rows left out say of fits to all others: where there are many, a sample chose."""
+        if not (self._is_sampled and one.fits):
+            return one
+        self.tell("rows left out of a fit to all others")
+        fold = self.rows.part(0, _FOLDS, self.recipe.seed)
+        rest = self.rows.at(np.setdiff1d(np.arange(len(self.rows)), fold))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = self.recipe.fit_kernel(one.fits[0][0].kernel_, rest)
+        fits = [(model, self.rows.at(fold))]
+        return LeftOut(one.width, fits, is_saturated(model, len(rest)), _mean_log_density(fits))
+
+
+def is_saturated(model: Any, n_rows: int) -> bool:
+    """Tell whether a model has a function for every other row or more, or its noise is at its floor."""
+    return len(model.relevance_) > n_rows / 2 or "noise_floor" in statuses(model)
+
+
+def statuses(model: Any) -> set[str]:
+    """Return how the fits of a model ended: of several classes there are several."""
+    return {model.status_} if isinstance(model.status_, str) else set(model.status_)
+
+
+def _named(width: Width) -> str:
+    return "learned widths" if width == "ard" else "fit" if width is None else f"width {width:g}"
+
+
+def _is_worse(found: Sequence[LeftOut]) -> bool:
+    """Tell whether the last of these predicts worse than the number before it."""
+    *before, last = [one for one in found if isinstance(one.width, float)]
+    return bool(before) and last.density < before[-1].density
+
+
+def _weights(rows: Rows) -> FloatArray:
+    return np.ones(len(rows)) if rows.weights is None else rows.weights
+
+
+def _mean_log_density(fits: Sequence[tuple[Any, Rows]]) -> float:
+    total = sum(float(_log_density(model, rows) @ _weights(rows)) for model, rows in fits)
+    return total / sum(float(np.sum(_weights(rows))) for _, rows in fits)
+
+
+def _log_density(model: Any, rows: Rows) -> FloatArray:
+    if rows.classifies:
+        return _log_probability(model, rows, rows.X)
+    mean, std = model.predict(rows.X, return_std=True)
+    found: FloatArray = -0.5 * (np.log(2.0 * np.pi * std**2) + ((rows.y - mean) / std) ** 2)
+    return found
+
+
+def _log_probability(model: Any, rows: Rows, X: FloatArray) -> FloatArray:
+    at = np.searchsorted(model.classes_, rows.y)
+    known = np.append(model.classes_, model.classes_[:1])[at] == rows.y
+    p = model.predict_proba(X)[np.arange(len(rows)), np.where(known, at, 0)]
+    found: FloatArray = np.log(np.maximum(np.where(known, p, 0.0), _LEAST))
+    return found
+
+
+def _loss(model: Any, rows: Rows, X: FloatArray) -> float:
+    loss = -_log_probability(model, rows, X) if rows.classifies else (rows.y - model.predict(X)) ** 2
+    return float(np.average(loss, weights=_weights(rows)))

@@ -1,0 +1,185 @@
+"""The command line: ``sparsebayes fit``, ``predict``, ``info`` and ``demo``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .. import __version__, _core
+from ..predictor import Predictor, load
+from . import encoding as _encoding
+from . import fit as _cli_fit
+from . import tables as _tables
+from .tables import TableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .._types import FloatArray
+
+#: Exit codes: done; something to put right.
+_DONE: Final = 0
+_FAILED: Final = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    0: done; 1: a file or an argument is wrong, and standard error names it; 2: the
+    command is not understood; 3: the model is saved, but its fit did not converge, or the model is empty or
+    overfitted.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except (TableError, ValueError, TypeError, OSError, MemoryError, _core.NumericalError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of the output has closed it; the flush at exit must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _DONE
+        sys.stderr.write(f"sparsebayes: {error}\n")
+        return _FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\nsparsebayes: interrupted; nothing was written\n")
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sparsebayes", description="Relevance vector machines on tables: CSV and Parquet files."
+    )
+    parser.add_argument("--version", action="version", version=f"sparsebayes {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    fit = commands.add_parser("fit", help="fit a model to a table and save it")
+    _cli_fit.add_arguments(fit)
+    fit.set_defaults(run=_cli_fit.run)
+    predict = commands.add_parser("predict", help="predict the rows of a table")
+    predict.add_argument("model", help="a model file, as `fit` writes it")
+    predict.add_argument(
+        "data", help="a table with the model's columns; others are ignored; - is standard input"
+    )
+    predict.add_argument("-o", "--output", help="where to write (.csv, .parquet); standard output by default")
+    predict.set_defaults(run=_predict)
+    info = commands.add_parser("info", help="say what is in a model file")
+    info.add_argument("model", help="a model file")
+    info.add_argument("--json", action="store_true", help="for programs")
+    info.set_defaults(run=_info)
+    demo = commands.add_parser("demo", help="fit real data beside support vector machines; takes seconds")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _open(path: str) -> Predictor:
+    if path == "-":
+        return Predictor(_core.Predictor.from_bytes(sys.stdin.buffer.read()))
+    if not os.path.exists(path):
+        raise TableError(f"there is no model file {path}")
+    return load(path)
+
+
+def _predict(options: argparse.Namespace) -> int:
+    if options.model == options.data == "-":
+        raise TableError("model and data cannot both be on standard input; give one of them as a file")
+    model = _open(options.model)
+    table = _tables.read(options.data)
+    features = model.feature_names_in_
+    if features is None:
+        features = np.array(list(table), dtype=object)
+        if len(features) != model.n_features_in_:
+            raise TableError(
+                f"the model was fitted to {model.n_features_in_} columns without names, and {table.path} "
+                f"has {len(features)}; give it those columns alone, in the same order"
+            )
+    X, notes = _encoding.matrix(table, features.tolist())
+    table.refuse_two_decimal_signs(_encoding.grouped(table, features.tolist()))
+    lacking = np.isnan(X)
+    complete: NDArray[np.bool_] = ~np.any(lacking, axis=1)
+    if not complete.all():
+        missing = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
+        notes.append(
+            f"{np.sum(~complete)} of {len(X)} rows lack a value of {_tables.listed(missing, 6)} and have no "
+            "prediction; fill in the values to have one"
+        )
+    for note in notes:
+        sys.stderr.write(f"sparsebayes: {note}\n")
+    _tables.write(_predictions(model, X, complete), options.output)
+    return _DONE
+
+
+def _predictions(model: Predictor, X: FloatArray, complete: NDArray[np.bool_]) -> dict[str, list[Any]]:
+    """Return predictions and error bars or probabilities by column, None for rows that lack inputs."""
+    found: dict[str, list[Any]] = {}
+    if not complete.any():  # a predictor takes no empty table
+        return {name: [None] * len(X) for name in _answers(model, np.zeros((1, X.shape[1])))}
+    for name, values in _answers(model, X[complete]).items():
+        column: NDArray[Any] = np.full(len(X), None, dtype=object)
+        column[complete] = values.tolist()
+        found[name] = column.tolist()
+    return found
+
+
+def _answers(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
+    """Return predictions, and their standard deviations or probabilities, by column."""
+    if model.classes_ is not None:
+        probabilities = model.predict_proba(X)
+        found: dict[str, NDArray[Any]] = {"prediction": model.predict(X)}
+        return found | {f"p({label})": p for label, p in zip(model.classes_, probabilities.T, strict=True)}
+    try:
+        mean, std = model.predict_std(X)
+    except AttributeError:  # a likelihood without error bars
+        mean, std = model.predict(X), None
+    found = {}
+    for name, values in (("prediction", mean), ("std", std)):
+        if values is None:
+            continue
+        columns = values.reshape(len(X), -1).T
+        for k, column in enumerate(columns):
+            found[name if len(columns) == 1 else f"{name}.{k}"] = column
+    return found
+
+
+def _info(options: argparse.Namespace) -> int:
+    model = _open(options.model)
+    header = json.loads(model._core.header)
+    facts = {
+        "estimator": model.estimator,
+        "features": model.n_features_in_,
+        "feature names": None
+        if model.feature_names_in_ is None
+        else [str(n) for n in model.feature_names_in_],
+        "classes": None if model.classes_ is None else model.classes_.tolist(),
+        "functions": model.n_functions_,
+        "basis": header["blocks"],
+        "format version": header["format_version"],
+        "written by": f"sparsebayes {header['library_version']}",
+    }
+    if options.json:
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+        return _DONE
+    for name, value in facts.items():
+        if value is not None:
+            sys.stdout.write(f"{name:<15} {_shown(value)}\n")
+    return _DONE
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(item if isinstance(item, str) else json.dumps(item) for item in value)
+    return str(value)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .demo import compare
+
+    for line in compare():
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    return _DONE

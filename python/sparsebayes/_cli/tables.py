@@ -1,0 +1,349 @@
+"""Tables for the command line: columns of text or numbers by name, from and to CSV and Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._types import FloatArray
+
+_PARQUET: Final = {".parquet", ".pq"}
+#: Texts that stand for a missing value, and further ones that do so among numbers: there they are no levels.
+_MISSING: Final = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "nat", "?"}
+_MISSING_NUMBERS: Final = _MISSING | {"none", "-", "--", ".", "missing"}
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
+_COMMA_NUMBER: Final = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
+#: Labels and codes, not quantities: leading zeros, or more digits than a float64 holds.
+_CODE: Final = re.compile(r"[+-]?(0\d|\d{16})")
+_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\s]\d{3})+([.,]\d+)?")
+_CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?(z|[+-]\d{2}:?\d{2})?"
+_DAY: Final = (
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][a-z]{3,9}\.?[ -]\d{2,4}"
+    r"|[a-z]{3,9}\.? \d{1,2},? \d{4})"
+)
+_DATE: Final = re.compile(rf"{_DAY}([t ]{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
+
+
+class TableError(Exception):
+    """Something that the user of the command line can put right."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The cells of a column as text, and what they mean.
+
+    Attributes
+    ----------
+    path, name : str
+        File and column, for messages.
+    cells : list of str
+        Without space around them; row i + 1 is ``cells[i]``.
+    splits_at_comma : bool
+        Whether commas separate the values of the file, so that a comma within a number may group thousands.
+    """
+
+    path: str
+    name: str
+    cells: list[str]
+    splits_at_comma: bool = False
+
+    @cached_property
+    def missing(self) -> NDArray[np.bool_]:
+        """Rows without a value."""
+        if self.numbers is not None:
+            return np.isnan(self.numbers)
+        return np.array([cell.lower() in _MISSING for cell in self.cells])
+
+    @cached_property
+    def numbers(self) -> FloatArray | None:
+        """The values, NaN where they are missing; None for a column of text."""
+        cells = [None if cell.lower() in _MISSING_NUMBERS else cell for cell in self.cells]
+        present = [cell for cell in cells if cell is not None]
+        if self.is_percent:
+            cells = [None if cell is None else cell[:-1].rstrip() for cell in cells]
+            present = [cell for cell in cells if cell is not None]
+        if any(_CODE.match(cell) for cell in present):
+            return None
+        if not all(_NUMBER.fullmatch(cell) for cell in present):
+            if not self._has_decimal_commas(present):
+                return None
+            cells = [None if cell is None else cell.replace(",", ".") for cell in cells]
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+
+    def _has_decimal_commas(self, present: Sequence[str]) -> bool:
+        if not all(_COMMA_NUMBER.fullmatch(cell) for cell in present):
+            return False
+        # "1,234" in a file of comma-separated values is more likely 1234.
+        return not (
+            self.splits_at_comma and all(_THOUSANDS.fullmatch(cell) for cell in present if "," in cell)
+        )
+
+    @cached_property
+    def is_percent(self) -> bool:
+        """Whether all values end in a percent sign."""
+        present = [cell for cell in self.cells if cell.lower() not in _MISSING_NUMBERS]
+        return bool(present) and all(cell.endswith("%") for cell in present)
+
+    def dates(self) -> int | None:
+        """Return the first row that holds a date or time, if most rows do."""
+        present = np.flatnonzero(~self.missing)
+        if self.numbers is not None or not len(present):
+            return None
+        rows = [i for i in present if _DATE.fullmatch(self.cells[i])]
+        return int(rows[0]) if 2 * len(rows) > len(present) else None
+
+    def refuse_damaged_numbers(self, instead: str) -> None:
+        """Raise TableError for a column of text that looks like numbers which cannot all be read.
+
+        ``instead``: what to do if the column is meant so.
+        """
+        present = [int(i) for i in np.flatnonzero(~self.missing)]
+        if self.numbers is not None or any(_CODE.match(self.cells[i]) for i in present):
+            return
+        grouped = [i for i in present if _THOUSANDS.fullmatch(self.cells[i])]
+        odd = [i for i in present if not _NUMBER.fullmatch(self.cells[i])]
+        damaged = [i for i in odd if not _COMMA_NUMBER.fullmatch(self.cells[i])]
+        if not damaged or 2 * len(grouped) >= len(present):
+            at, remedy = (
+                (grouped or odd)[0],
+                "write numbers with a decimal point and nothing between thousands",
+            )
+        elif 2 * len(damaged) <= len(present):
+            at, remedy = damaged[0], "most rows hold numbers; correct this one, or empty the cell"
+        else:
+            return
+        raise TableError(f"{self.at(at)}: {remedy}; {instead}")
+
+    def at(self, row: int) -> str:
+        """Name a cell and what it holds."""
+        return f"column {self.name!r} of {self.path} holds {self.cells[row]!r} in row {row + 1}"
+
+    def finite(self) -> FloatArray:
+        """Return the numbers, NaN where they are missing.
+
+        Raises
+        ------
+        TableError
+            If the column holds text, or infinities.
+        """
+        if self.numbers is None:
+            present = np.flatnonzero(~self.missing)
+            cells = [(int(i), self.cells[i]) for i in present]
+            odd = [i for i, cell in cells if not _NUMBER.fullmatch(cell) or _CODE.match(cell)]
+            raise TableError(f"{self.at(odd[0])}, which is not a number")
+        bad = np.flatnonzero(np.isinf(self.numbers)).tolist()
+        if bad:
+            raise TableError(
+                f"{self.at(bad[0])}, which is not a finite number: write the value, or leave the cell empty"
+            )
+        return self.numbers
+
+    def complete(self) -> FloatArray:
+        """Return the numbers of a column that must have one in every row."""
+        values = self.finite()
+        bad = np.flatnonzero(np.isnan(values))
+        if len(bad):
+            raise TableError(
+                f"column {self.name!r} of {self.path} has no value in row {bad[0] + 1} "
+                f"({counted(len(bad), 'row')} in all): fill in or remove them"
+            )
+        return values
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file by name, and what had to be decided to read them."""
+
+    path: str
+    columns: Mapping[str, Column]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows below the names of the columns."""
+        return len(next(iter(self.columns.values())).cells)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self.columns:
+            raise TableError(f"{self.path} has no column {name!r}; it has {listed(self.columns)}")
+        return self.columns[name]
+
+    def refuse_two_decimal_signs(self, names: Iterable[str]) -> str | None:
+        """Raise TableError if some of these columns have decimal commas and others points.
+
+        Beside decimal commas, a point may group thousands. Return the first column with decimal commas.
+        """
+        numeric = [self[name] for name in names if self[name].numbers is not None]
+        commas = [c for c in numeric if any("," in cell for cell in c.cells)]
+        points = [(c, i) for c in numeric for i, cell in enumerate(c.cells) if "." in cell.strip(".")]
+        if commas and points:
+            column, row = points[0]
+            raise TableError(
+                f"{column.at(row)}, and column {commas[0].name!r} has decimal commas: use the same decimal "
+                "sign in all columns, and none between thousands"
+            )
+        return commas[0].name if commas else None
+
+
+def read(path: str) -> Table:
+    """Read a CSV or Parquet file; ``-`` reads CSV from standard input.
+
+    Raises
+    ------
+    TableError
+        If there is no such file, or no table in it.
+    """
+    if Path(path).suffix.lower() in _PARQUET:
+        return _read_parquet(path)
+    try:
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        name = "standard input" if path == "-" else path
+        text, notes = _decoded(name, content)
+        delimiter = _delimiter(text)
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if line]
+    except OSError as error:
+        raise TableError(f"cannot read {path}: {error.strerror or error}") from None
+    except csv.Error as error:
+        raise TableError(f"{path} is not a CSV file: {error}") from None
+    return _table(name, lines, notes, splits_at_comma=delimiter == ",")
+
+
+def write(columns: Mapping[str, Sequence[Any]], path: str | None) -> None:
+    """Write columns to a file, or to standard output; None is a missing value."""
+    if path is None or path == "-":
+        _write_csv(columns, sys.stdout)
+        return
+    try:
+        if Path(path).suffix.lower() in _PARQUET:
+            table, parquet = _arrow()
+            parquet.write_table(table({name: list(v) for name, v in columns.items()}), path)
+            return
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            _write_csv(columns, file)
+    except OSError as error:
+        raise TableError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Return names in a line, the first of many."""
+    names = [" ".join(name.split()) for name in names]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
+    """Return the text of a file, and a note if it is not in UTF-8."""
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = gzip.decompress(content)
+        except EOFError:
+            raise TableError(f"{path} is a compressed file that ends early; make it again") from None
+    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise TableError(f"{path} is a workbook or an archive, not text: save the sheet as CSV")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return content.decode("utf-16"), []
+        except UnicodeDecodeError:
+            raise TableError(f"{path} is not a CSV file: save it as CSV in UTF-8") from None
+    if b"\x00" in content:
+        raise TableError(f"{path} is not a CSV file: it holds zero bytes; save it as CSV in UTF-8")
+    try:
+        return content.decode("utf-8-sig"), []
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace"), ["not UTF-8: text read as Windows-1252"]
+
+
+def _delimiter(text: str) -> str:
+    """Return what separates values: the most frequent of four in the first line, outside quotes."""
+    first = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
+    return max(",;\t|", key=first.count)
+
+
+def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, splits_at_comma: bool) -> Table:
+    if not lines:
+        raise TableError(f"{path} is empty; the first line has to name the columns")
+    # pandas gives columns without a name one of this kind when it reads them.
+    names = [re.sub(r"Unnamed: \d+", "", name.strip()) for name in lines[0]]
+    if all(_NUMBER.fullmatch(name) or _COMMA_NUMBER.fullmatch(name) for name in names):
+        raise TableError(f"the first line of {path} holds numbers; it has to name the columns")
+    if len(lines) < 2:
+        raise TableError(f"{path} holds no rows, only the names of its columns")
+    if all(len(line) == len(names) + 1 for line in lines[1:]):
+        names = ["", *names]  # the names of rows, as R writes them
+    for number, line in enumerate(lines[1:], 1):
+        if len(line) != len(names):
+            raise TableError(
+                f"row {number} of {path} has {counted(len(line), 'value')} where the first line has "
+                f"{counted(len(names), 'name')}; quote values that contain the separator, and remove lines "
+                "above the names of the columns"
+            )
+    unnamed = [j for j, name in enumerate(names) if not name]
+    if unnamed:
+        notes.append(f"left out {counted(len(unnamed), 'column')} without a name")
+    twice = {name for name in names if name and names.count(name) > 1}
+    if twice:
+        raise TableError(
+            f"{path} has more than one column {sorted(twice)[0]!r}; each needs a name of its own"
+        )
+    columns = {
+        name: Column(path, name, [line[j].strip() for line in lines[1:]], splits_at_comma)
+        for j, name in enumerate(names)
+        if name
+    }
+    if not columns:
+        raise TableError(f"no column of {path} has a name; the first line has to name the columns")
+    return Table(path, columns, notes)
+
+
+def counted(n: int, what: str) -> str:
+    """Return a number of things, in the plural if there are several."""
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _arrow() -> tuple[Any, Any]:
+    """Return what makes tables, and what reads and writes files."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise TableError('Parquet files need pyarrow: pip install "sparsebayes[arrow]"') from None
+    return pyarrow.table, parquet
+
+
+def _read_parquet(path: str) -> Table:
+    _, parquet = _arrow()
+    try:
+        table = parquet.read_table(path)
+    except OSError as error:
+        raise TableError(f"cannot read {path}: {error}") from None
+    except ValueError as error:
+        raise TableError(f"{path} is not a Parquet file: {error}") from None
+    values = [table.column(j).to_pylist() for j in range(table.num_columns)]
+    # A data frame's index comes as a column of this name.
+    names = ["" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names]
+    rows = [["" if value is None else str(value) for value in row] for row in zip(*values, strict=True)]
+    return _table(path, [names, *rows], [], splits_at_comma=False)
+
+
+def _write_csv(columns: Mapping[str, Sequence[Any]], file: Any) -> None:
+    writer = csv.writer(file)
+    writer.writerow(columns)
+    # csv writes floats by repr, which gives the digits that bring them back, and None as an empty cell.
+    writer.writerows(zip(*columns.values(), strict=True))

@@ -1,0 +1,240 @@
+"""State of a fit in a file, from which a fit that was killed goes on.
+
+Layout: a line that says what the file is; the length of the header, 8 bytes, little-endian; the header, JSON
+(format version, digest of the problem, names, types and shapes of the arrays); the arrays; and a BLAKE2b
+digest of all before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._checks.arguments import check_file
+
+__all__ = ["Checkpoint", "digest", "open_checkpoint"]
+
+_MAGIC: Final = b"sparsebayes checkpoint\n"
+_VERSION: Final = 1
+#: Bytes of a digest.
+_DIGEST: Final = 32
+#: Bytes hashed and written at a time.
+_PART: Final = 1 << 22
+#: Seconds of work between two saves, at least; and so many times what a save takes.
+_INTERVAL: Final = 3.0
+_PATIENCE: Final = 20.0
+#: Arguments of an estimator that do not show in its model, or only in how its fit goes on from sums.
+_IRRELEVANT: Final = frozenset({"n_jobs", "verbose", "callback", "checkpoint", "memory_limit", "keep_rows"})
+
+
+class Checkpoint:
+    """Named arrays in a file that is there whole or not at all, and that belongs to one problem.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. Beside it, while it is written, stands one of the same name between ``.`` and ``.part``.
+    problem : str
+        What `digest` makes of all that the state depends on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``path`` is no path, or there can be no file there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
+        self._path = check_path(path)
+        self._part = self._path.with_name(f".{self._path.name}.part")
+        self._problem = problem
+        self._last_save, self._took = time.monotonic(), 0.0
+
+    def load(self) -> dict[str, NDArray[Any]] | None:
+        """Return the arrays last saved, None if there are none.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, of another kind or version, or belongs to another problem.
+        """
+        try:
+            with open(self._path, "rb") as file:
+                return self._read(file)
+        except FileNotFoundError:
+            return None
+
+    def save(self, **arrays: NDArray[Any]) -> None:
+        """Write the arrays in place of those saved before: all of them or, if it fails, none.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; what was there is then still there.
+        """
+        began = time.monotonic()
+        try:
+            with open(self._part, "wb") as file:
+                self._write(file, {name: np.asarray(array, order="C") for name, array in arrays.items()})
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self._part, self._path)
+        except BaseException:
+            self._part.unlink(missing_ok=True)
+            raise
+        _sync_directory(self._path.parent)
+        self._last_save = time.monotonic()
+        self._took = self._last_save - began
+
+    def is_due(self) -> bool:
+        """Tell whether a few seconds of work have gone by, and many times what a save takes."""
+        return time.monotonic() - self._last_save > max(_INTERVAL, _PATIENCE * self._took)
+
+    def remove(self) -> None:
+        """Remove the file, for the work is done."""
+        for path in (self._path, self._part):
+            path.unlink(missing_ok=True)
+
+    def _write(self, file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
+        header = {
+            "version": _VERSION,
+            "problem": self._problem,
+            "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
+        }
+        text, seal = json.dumps(header).encode(), hashlib.blake2b(digest_size=_DIGEST)
+        head = np.frombuffer(_MAGIC + len(text).to_bytes(8, "little") + text, np.uint8)
+        for array in (head, *arrays.values()):
+            values = array.reshape(-1).view(np.uint8)
+            for start in range(0, len(values), _PART):
+                part = values[start : start + _PART].data
+                seal.update(part)
+                file.write(part)
+        file.write(seal.digest())
+
+    def _read(self, file: BinaryIO) -> dict[str, NDArray[Any]]:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise self._refusal("is no checkpoint of a fit, or damaged")
+        if not _is_sealed(file):
+            raise self._refusal("is damaged")
+        file.seek(len(_MAGIC))
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        if header["version"] != _VERSION:
+            raise self._refusal(f"has another format than {_VERSION}: another version wrote it")
+        if header["problem"] != self._problem:
+            raise self.belongs_elsewhere()
+        arrays = {}
+        for name, dtype, shape in header["arrays"]:
+            array = np.empty(shape, dtype)
+            file.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined] # a file of the disk
+            arrays[name] = array
+        return arrays
+
+    def belongs_elsewhere(self) -> ValueError:
+        """Return the error for a state of other data or another model."""
+        return self._refusal("belongs to another fit: other data or arguments")
+
+    def _refusal(self, what: str) -> ValueError:
+        return ValueError(
+            f"checkpoint: the file {os.fspath(self._path)!r} {what}. Remove it to begin anew, or give "
+            "another path"
+        )
+
+
+def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint | None:
+    """Return the checkpoint that an estimator's argument names, None if it names none.
+
+    ``data``: what the state depends on beside the estimator's arguments (shapes, or arrays: these are read
+    whole). Arguments that do not show in a model do not count. ``suffix``: of the file's name.
+    """
+    path = estimator.checkpoint
+    if path is None:
+        return None
+    given = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _IRRELEVANT}
+    if suffix and isinstance(path, (str, os.PathLike)):
+        path = os.fspath(path) + suffix
+    return Checkpoint(path, digest(_core.__version__, type(estimator).__name__, given, *data))
+
+
+def digest(*values: Any) -> str:
+    """Return a digest of values: numbers, texts, arrays, kernels, and lists and dictionaries of these.
+
+    Functions and objects of other kinds count by their names, generators of random numbers by their kind.
+    """
+    state = hashlib.blake2b(digest_size=_DIGEST)
+    for value in values:
+        _feed(state, value)
+    return state.hexdigest()
+
+
+def _feed(state: Any, value: Any) -> None:
+    kind = np.ndarray if isinstance(value, np.ndarray) else type(value)  # mapped or not
+    state.update(f"{kind.__module__}.{kind.__qualname__}\0".encode())
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        state.update(f"{value.dtype.str}{value.shape}\0".encode())
+        rows = max(1, _PART // max(1, value[:1].nbytes)) if value.ndim else 1
+        for start in range(0, len(value), rows) if value.ndim else ():
+            state.update(np.ascontiguousarray(value[start : start + rows]).view(np.uint8))
+        state.update(value.tobytes() if not value.ndim else b"")
+    elif isinstance(value, dict):
+        _feed_all(state, sorted(value.items(), key=lambda item: str(item[0])))
+    elif isinstance(value, (list, tuple, np.ndarray)):
+        _feed_all(state, list(value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        _feed_all(state, [getattr(value, field.name) for field in fields(value)])
+    elif hasattr(value, "get_params") and not isinstance(value, type):
+        _feed(state, value.get_params(deep=False))
+    elif hasattr(value, "__array__") and not np.isscalar(value):
+        _feed(state, np.asarray(value))
+    elif isinstance(value, (str, bytes, int, float, complex, np.generic, type(None), slice)):
+        state.update(repr(value).encode() + b"\0")
+    else:
+        # Those of NumPy before 2 have no qualified name.
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+        state.update(f"{getattr(value, '__module__', '')}.{name}\0".encode())
+
+
+def _feed_all(state: Any, values: list[Any]) -> None:
+    state.update(f"{len(values)}\0".encode())
+    for value in values:
+        _feed(state, value)
+
+
+def _is_sealed(file: BinaryIO) -> bool:
+    """Tell whether the digest at the end of a file is that of all before."""
+    left = file.seek(0, os.SEEK_END) - _DIGEST
+    file.seek(0)
+    seal = hashlib.blake2b(digest_size=_DIGEST)
+    while left > 0 and (part := file.read(min(_PART, left))):
+        seal.update(part)
+        left -= len(part)
+    return left == 0 and file.read() == seal.digest()
+
+
+def check_path(path: object) -> Path:
+    """Return the path of a checkpoint; TypeError if it is none, ValueError if there can be no file."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be None or a path, got {path!r}")
+    checked = Path(check_file("checkpoint", path))
+    if checked.is_dir() or not os.access(checked.parent, os.W_OK):
+        raise ValueError(
+            f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"
+        )
+    return checked
+
+
+def _sync_directory(path: Path) -> None:
+    """Have the new name of a file on the disk, where directories can be told so."""
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

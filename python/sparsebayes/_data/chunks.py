@@ -1,0 +1,349 @@
+"""Data sets that are read part by part: mapped files, iterables of chunks; Arrow's are in `_arrow`.
+
+A pass over `Chunks.blocks` yields checked rows in blocks of one size, wherever the borders of chunks are:
+what is computed block by block does not depend on them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from numbers import Number
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.validation import _get_feature_names
+
+from .._checks.numbers import called
+from .._checks.targets import check_chunk, check_chunk_targets, check_weights, naming
+from .._types import FloatArray
+
+__all__ = ["Chunks", "Rows", "are_chunks", "are_parts", "located", "open_chunks"]
+
+_PASSES: Final = (
+    "X can be read only once, and {why} takes more than one pass over it; give a list of chunks, an object "
+    "whose __iter__ begins anew each time, or a function without arguments that returns an iterator"
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some checked rows of a data set."""
+
+    #: n x d, float64, C or Fortran order; maybe a view of a mapped file, valid until the next rows are read.
+    X: FloatArray
+    #: Length n: floats, or class labels as they are.
+    y: NDArray[Any]
+    #: Length n, none negative, zeros allowed; None where every row counts once.
+    weights: FloatArray | None
+    #: Where the first of them stands in the data set.
+    first: int
+    #: Number of the chunk that the last of them comes from, from 0.
+    chunk: int
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.X)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return rows ``start`` to ``stop`` of these."""
+        at, w = slice(start, stop), self.weights
+        return Rows(
+            self.X[at],
+            self.y[at],
+            None if w is None else w[at],
+            self.first + min(start, len(self)),
+            self.chunk,
+        )
+
+    def copy(self) -> Rows:
+        """Return the same rows in memory of their own."""
+        w = self.weights
+        return replace(self, X=self.X.copy(), y=self.y.copy(), weights=None if w is None else w.copy())
+
+
+class Chunks(ABC):
+    """A data set that is read part by part, from the start at each pass.
+
+    Attributes
+    ----------
+    n_features : int
+        Columns of X.
+    names : ndarray of str, or None
+        Their names, if all are strings.
+    n_rows : int or None
+        Number of rows, if it is known before they are read.
+    """
+
+    n_features: int
+    names: NDArray[Any] | None = None
+    n_rows: int | None = None
+    #: Whether y holds class labels.
+    _labels: bool
+    _begun: bool = False
+
+    @abstractmethod
+    def _read(self, size: int) -> Iterator[Rows]:
+        """Yield checked rows from the first on, at most ``size`` at a time."""
+
+    def can_repeat(self) -> bool:
+        """Tell whether there can be a second pass."""
+        return True
+
+    def check_passes(self, why: str) -> None:
+        """Raise ValueError, naming the remedy, if there can be one pass only: ``why`` takes more."""
+        if not self.can_repeat():
+            raise ValueError(_PASSES.format(why=why))
+
+    def blocks(self, size: int) -> Iterator[Rows]:
+        """Yield all rows, ``size`` at a time but for the last, wherever chunks begin and end.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For rows that are not finite numbers of one shape, naming the argument and the chunk; where there
+            are no rows at all; and for a second pass over what can be read but once.
+        """
+        if self._begun:
+            self.check_passes("this fit")
+        self._begun = True
+        held: list[Rows] = []
+        n_held = n_seen = 0
+        for rows in self._read(size):
+            n_seen += len(rows)
+            start = 0
+            while start < len(rows):
+                part = rows.part(start, start + size - n_held)
+                start += len(part)
+                held.append(part)
+                n_held += len(part)
+                if n_held == size:
+                    yield _joined(held)
+                    held, n_held = [], 0
+            if held and start:
+                held[-1] = held[-1].copy()  # whoever makes the chunks may write the next into the same arrays
+        if n_seen == 0:
+            raise ValueError("X holds no rows; a fit needs at least one")
+        if held:
+            yield _joined(held)
+
+    def _checked(self, number: int, first: int, X: Any, y: Any, weights: Any) -> Rows:
+        """Return rows of chunk ``number`` as numbers; complaints say which rows they mean."""
+        with located(number, first, _length(X)):
+            values = check_chunk("X", X, self.n_features)
+            if not self._labels:
+                target, weights = check_chunk_targets("y", y, weights, len(values))
+                return Rows(values, target, weights, first, number)
+            with naming("y"):
+                labels = column_or_1d(y, warn=True)
+                assert_all_finite(labels, input_name="y")
+                if len(labels) != len(values):
+                    raise ValueError(f"y must hold a label for each of {len(values)} rows, got {len(labels)}")
+            return Rows(values, labels, check_weights(weights, len(values), may_vanish=True), first, number)
+
+
+class _Array(Chunks):
+    """Rows of an array, which may be a mapped file: no more than those asked for come to memory."""
+
+    def __init__(self, X: Any, y: Any, weights: Any, labels: bool) -> None:
+        if X.ndim != 2:
+            raise ValueError(f"X must have 2 dimensions, (n_samples, n_features); got the shape {X.shape}")
+        self.n_rows, self.n_features = X.shape
+        self._labels = labels
+        with naming("y"):
+            self._y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
+        self._X, self._weights = X, weights if weights is None else _column(weights, self.n_rows)
+        for name, column in (("y", self._y), ("sample_weight", self._weights)):
+            if column is not None and _length(column) != self.n_rows:
+                raise ValueError(
+                    f"X and {name} must have the same number of rows, got {len(X)} and {_length(column)}"
+                )
+
+    def _read(self, size: int) -> Iterator[Rows]:
+        for number, start in enumerate(range(0, len(self._X), size)):
+            at = slice(start, start + size)
+            weights = None if self._weights is None else self._weights[at]
+            yield self._checked(number, start, self._X[at], self._y[at], weights)
+            for array in (self._X, self._y, self._weights):
+                release(array)
+
+
+class _Iterable(Chunks):
+    """Chunks (X, y) or (X, y, sample_weight) that come one after another."""
+
+    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], labels: bool) -> None:
+        self._source, self._labels = source, labels
+        self._waiting: Iterator[Any] | None = None
+        first = self._begin()
+        if not self.can_repeat():
+            self._waiting = first
+        chunk = next(first, None)
+        if chunk is None:
+            raise ValueError("X holds no chunks; a fit needs at least one row")
+        X, *_ = _unpacked(0, chunk)
+        self.n_features, self.names = X.shape[1], _get_feature_names(X)
+        if self._waiting is not None:
+            self._waiting = chain([chunk], first)
+
+    def can_repeat(self) -> bool:
+        return callable(self._source) or not isinstance(self._source, Iterator)
+
+    def _begin(self) -> Iterator[Any]:
+        source = called("X", self._source) if callable(self._source) else self._source
+        with naming("X"):
+            return iter(source)
+
+    def _read(self, size: int) -> Iterator[Rows]:
+        chunks, self._waiting = self._begin() if self._waiting is None else self._waiting, None
+        first = 0
+        for number, chunk in enumerate(chunks):
+            X, y, weights = _unpacked(number, chunk)
+            names = _get_feature_names(X)
+            if names is not None and self.names is not None and list(names) != list(self.names):
+                raise ValueError(
+                    f"X, chunk {number}: columns must have the names and order of the first chunk's"
+                )
+            n = _length(X)
+            for name, column in (("y", y), ("sample_weight", weights)):
+                if column is not None and not isinstance(column, Number) and _length(column) != n:
+                    raise ValueError(
+                        f"chunk {number}: X and {name} must have the same number of rows, got {n} and "
+                        f"{_length(column)}"
+                    )
+            for start in range(0, n, size):
+                parts = (_sliced(values, start, start + size) for values in (X, y, weights))
+                yield self._checked(number, first + start, *parts)
+            first += n
+
+
+def are_chunks(X: Any, y: Any) -> bool:
+    """Tell whether X is data to be read part by part by its kind: chunks, a path, or a data set of Arrow."""
+    if are_parts(X, y):
+        return True
+    if isinstance(X, (list, tuple)):
+        # A list of rows that are tuples has numbers in them.
+        return y is None and len(X) > 0 and all(_is_chunk(chunk) for chunk in X)
+    if any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__", "__array_namespace__")):
+        return False
+    return (isinstance(X, Iterable) or callable(X)) and not isinstance(X, (dict, set, bytes))
+
+
+def are_parts(X: Any, y: Any) -> bool:
+    """Tell whether X is a path, or a data set, reader or (with y the name of a column) table of Arrow."""
+    if isinstance(X, (str, os.PathLike)):
+        return True
+    kind = type(X)
+    if kind.__module__.split(".")[0] != "pyarrow":
+        return False
+    return kind.__name__ != "Table" or isinstance(y, str)
+
+
+def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> Chunks:
+    """Return a data set to be read part by part.
+
+    ``X`` is an array (mapped or not), with arrays ``y`` and ``sample_weight``; an iterable of chunks (X, y)
+    or (X, y, sample_weight), or a function that returns one, with neither; or a path or a data set of Arrow
+    with the names of two columns. ``labels``: y holds class labels, which are left as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else.
+    ModuleNotFoundError
+        For data of Arrow without pyarrow.
+    """
+    if are_parts(X, y):
+        from .arrow import open_arrow  # imports this module
+
+        return open_arrow(X, y, sample_weight, labels)
+    if isinstance(X, np.ndarray):
+        if y is None:
+            raise ValueError("y must hold the targets, as X is an array; got None")
+        return _Array(X, y, sample_weight, labels)
+    for name, column in (("y", y), ("sample_weight", sample_weight)):
+        if column is not None:
+            raise ValueError(f"{name} must be None where X is an iterable of chunks, which bring theirs")
+    return _Iterable(X, labels)
+
+
+def release(array: Any) -> None:
+    """Have the pages of a mapped file leave this process's memory; they stay where the system caches files.
+
+    Pages written to a map in copy-on-write mode are there alone, and stay.
+    """
+    mapped = getattr(array, "_mmap", None)
+    if isinstance(array, np.memmap) and mapped is not None and array.mode != "c":
+        advice = getattr(mmap, "MADV_DONTNEED", None)
+        if advice is not None:
+            mapped.madvise(advice)
+
+
+@contextmanager
+def located(chunk: int, first: int, n_rows: int) -> Iterator[None]:
+    """See to it that a complaint about rows says which: those from ``first`` on, of a chunk."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"chunk {chunk} (rows {first} to {first + n_rows - 1}): {error}") from error
+
+
+def _is_chunk(chunk: Any) -> bool:
+    return isinstance(chunk, (tuple, list)) and len(chunk) in (2, 3) and len(np.shape(chunk[0])) == 2
+
+
+def _unpacked(number: int, chunk: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
+        raise TypeError(
+            f"chunk {number} of X must be (X, y) or (X, y, sample_weight), got {type(chunk).__name__}"
+        )
+    X, y, weights = (*chunk, None)[:3]
+    if not hasattr(X, "shape"):
+        with naming("X"):
+            X = np.asarray(X)
+    if len(X.shape) != 2:
+        raise ValueError(f"chunk {number}: X must have the shape (n, n_features), got {tuple(X.shape)}")
+    if y is None:
+        raise ValueError(f"chunk {number}: y must hold a target for each row, got None")
+    return X, y, weights
+
+
+def _sliced(values: Any, start: int, stop: int) -> Any:
+    if values is None or isinstance(values, Number):
+        return values
+    if start == 0 and stop >= _length(values):
+        return values
+    return values.iloc[start:stop] if hasattr(values, "iloc") else values[start:stop]
+
+
+def _length(values: Any) -> int:
+    # Classes have a shape too, which is none.
+    shape = getattr(values, "shape", None)
+    if isinstance(shape, tuple) and len(shape) > 0:
+        return int(shape[0])
+    return len(values) if isinstance(values, Sized) else 0
+
+
+def _column(weights: Any, n_rows: int) -> NDArray[Any]:
+    given = np.broadcast_to(np.asarray(weights), n_rows) if isinstance(weights, Number) else weights
+    return given if isinstance(given, np.ndarray) else np.asarray(given)
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    """Return rows that follow one another as one."""
+    if len(parts) == 1:
+        return parts[0]
+    weights = None
+    if any(part.weights is not None for part in parts):
+        each = (np.ones(len(part)) if part.weights is None else part.weights for part in parts)
+        weights = np.concatenate(list(each))
+    X = np.concatenate([part.X for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    return replace(parts[-1], X=X, y=y, weights=weights, first=parts[0].first)

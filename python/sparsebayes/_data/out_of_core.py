@@ -1,0 +1,175 @@
+"""Sums over rows that are read part by part, from the first row or from where a killed fit came to."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._progress import Reading
+from .accumulate import Summed, block_rows, check_room
+from .checkpoint import open_checkpoint
+from .chunks import Chunks, Rows, located
+from .first_pass import Moments, RowSample
+from .memory import check_memory_limit
+from .statistics import SufficientStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .._estimators.partial_fit import InParts
+    from .._estimators.sums_fit import OnSums
+
+#: What a first pass found, by name, as a checkpoint keeps it.
+Facts = dict[str, NDArray[Any]]
+
+
+class Gathering:
+    """Sums over all rows of a data set for an estimator, which may learn its functions from a first pass.
+
+    Attributes
+    ----------
+    stats : SufficientStatistics
+        The sums, after `run`.
+    reading : Reading
+        The passes over the rows; tells whether the callback has asked to stop.
+    """
+
+    stats: SufficientStatistics
+
+    def __init__(self, estimator: OnSums, chunks: Chunks) -> None:
+        self._estimator, self._chunks = estimator, chunks
+        self._checkpoint = open_checkpoint(estimator, chunks.n_features)
+        self.reading = Reading(estimator, chunks.n_rows)
+        self._digest: RowDigest | None = None if self._checkpoint is None else RowDigest()
+
+    def run(self) -> None:
+        """Settle the estimator's functions and sum over all rows, or until the callback asks to stop."""
+        estimator, d = self._estimator, self._chunks.n_features
+        state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
+        if state is None:
+            estimator._foresee(self._chunks)
+            state = self._first_pass()
+            if self._checkpoint is not None and state:
+                self._checkpoint.save(**state)
+        estimator._settle(state, d)
+        functions = estimator._summed(d)
+        check_room(functions, d, check_memory_limit(estimator.memory_limit))
+        self._sum(functions, state)
+
+    def forget(self) -> None:
+        """Remove the checkpoint: the model is there."""
+        if self._checkpoint is not None:
+            self._checkpoint.remove()
+
+    def _first_pass(self) -> Facts:
+        size, moments = self._estimator._wanted(self._chunks.n_features)
+        if size is None and not moments:
+            return {}
+        self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
+        digest = None if self._checkpoint is None else RowDigest()
+        blocks = self._chunks.blocks(block_rows(self._chunks.n_features))
+        if digest is not None:
+            blocks = _written(blocks, digest)
+        what = "looking for centres" if size is not None else "measuring X"
+        facts = look(self._estimator, self.reading.passing(what, blocks), self._chunks.n_features)
+        if self.reading.stopped:
+            # Nothing to go on from: a fit of all rows has other centres.
+            self._checkpoint = self._digest = None
+        elif digest is not None:
+            facts["whole"] = digest.digest()
+        return facts
+
+    def _sum(self, functions: Summed, state: Facts) -> None:
+        done = int(state["rows"]) if "rows" in state else 0
+        self.stats = _restored(functions.n_basis, self._estimator.n_jobs, done, state)
+        known = {name: array for name, array in state.items() if name not in ("rows", "parts", "digest")}
+        rows, blocks = 0, self._chunks.blocks(block_rows(max(functions.width, self._chunks.n_features)))
+        for block in self.reading.passing("summing", blocks, done):
+            rows += len(block)
+            if self._digest is not None:
+                self._digest.write(block)
+            if rows > done:
+                with located(block.chunk, block.first, len(block)):
+                    functions.add(self.stats, block.X, block.y, block.weights)
+                if self._checkpoint is not None and self._checkpoint.is_due():
+                    self._save(rows, known)
+            elif rows == done and self._digest is not None:
+                self._compare("digest", state)
+        self._finish(max(rows, done), done, rows, known, state)
+
+    def _finish(self, n: int, done: int, rows: int, known: Facts, state: Facts) -> None:
+        if self._checkpoint is None:
+            return
+        if rows < done and not self.reading.stopped:
+            raise self._checkpoint.belongs_elsewhere()
+        if not self.reading.stopped and "whole" in state:
+            self._compare("whole", state)
+        if n > done:
+            self._save(n, known)
+
+    def _compare(self, name: str, state: Facts) -> None:
+        """Raise ValueError if rows read are not those that a digest was taken of."""
+        assert self._digest is not None
+        assert self._checkpoint is not None
+        if not np.array_equal(self._digest.digest(), state[name]):
+            raise self._checkpoint.belongs_elsewhere()
+
+    def _save(self, rows: int, known: Facts) -> None:
+        assert self._digest is not None
+        assert self._checkpoint is not None
+        _, parts = self.stats._core.parts()
+        self._checkpoint.save(**known, rows=np.array(rows), parts=parts, digest=self._digest.digest())
+
+
+class RowDigest:
+    """A running digest of rows."""
+
+    def __init__(self) -> None:
+        self._state = hashlib.blake2b(digest_size=32)
+
+    def write(self, rows: Rows) -> None:
+        """Take in rows that follow those before."""
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        for values in (rows.X, rows.y, weights):
+            self._state.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+    def digest(self) -> NDArray[np.uint8]:
+        """Return the digest of all rows so far."""
+        return np.frombuffer(self._state.digest(), np.uint8)
+
+
+def _written(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
+    for block in blocks:
+        digest.write(block)
+        yield block
+
+
+def look(estimator: InParts, blocks: Iterable[Rows], n_features: int) -> Facts:
+    """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
+    size, spread = estimator._wanted(n_features)
+    sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())
+    moments = Moments(n_features) if spread else None
+    n_samples = 0
+    for rows in blocks:
+        if sample is not None:
+            sample.take(rows.X, rows.weights, rows.first)
+        if moments is not None:
+            moments.take(rows.X, rows.weights)
+        n_samples += len(rows)
+    facts: Facts = {}
+    if sample is not None:
+        facts.update(estimator._chosen(sample.training(n_samples)))
+    if moments is not None:
+        facts["inputs"] = moments.stand_in()
+    return facts
+
+
+def _restored(n_basis: int, n_jobs: int | None, rows: int, state: Facts) -> SufficientStatistics:
+    stats = SufficientStatistics(n_basis, n_jobs=n_jobs)
+    if "parts" in state:
+        stats._core = _core.SufficientStatistics.from_parts(n_basis, rows, state.pop("parts"))
+    return stats

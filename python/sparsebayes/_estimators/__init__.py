@@ -1,0 +1,1 @@
+"""What the estimators are composed of: basis, paths of a fit, endings, predictions."""

@@ -1,0 +1,544 @@
+"""What all estimators share: validate, build the design, fit in the core, publish attributes.
+
+Two axes, free of one another: the *basis* (`KernelBasis`: one function per candidate; `ColumnBasis`: the
+columns of X) and the *task* (regression, classification; see their modules).
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _core
+from .._checks.arguments import check_flag, check_prior, check_settings, learning_argument
+from .._checks.numbers import check_predictions
+from .._checks.targets import KnownNoise, Training, check_training, check_X, check_y_std
+from .._data.chunks import located, release
+from .._data.design import Design, Layout
+from .._progress import Watch
+from .._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
+from ..predictor import Predictor
+from . import outputs as _outputs
+from .status import REMEDIES, Seen, excess, is_flat, is_saturated, warning_of
+from .variational import check_variational
+
+AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
+
+#: Rows predicted at a time, so that memory does not grow with their number.
+_PREDICT_ROWS = 8192
+
+
+class _WholeValues:
+    """A table of parameters in HTML whose values are not cut off."""
+
+    _cell = re.compile(r'(?<=<td class="value">).*?(?=</td>)', re.DOTALL)
+
+    def _html_repr(self) -> str:
+        table: str = super()._html_repr()  # type: ignore[misc] # of scikit-learn's class, beside this one
+        texts = [html.escape(repr(value)) for value in self.values()]  # type: ignore[attr-defined] # likewise
+        if len(self._cell.findall(table)) != len(texts):
+            return table  # another form than is known here
+        whole = iter(texts)
+        return self._cell.sub(lambda cell: next(whole), table)
+
+
+class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
+    """An estimator whose fit happens whole or not at all, and that says how it ended."""
+
+    if TYPE_CHECKING:
+        status_: str
+        #: What a fit that has come to its end knows of its rows; only until that is said.
+        _seen: Seen
+
+    #: How a fit may end, and what to do about it.
+    _remedies: ClassVar[dict[str, str]] = REMEDIES
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has come to its end."""
+        return hasattr(self, "status_")
+
+    def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
+        """Return the constructor's call, whole: scikit-learn cuts long kernels off."""
+        return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
+
+    def _get_params_html(self, deep: bool = False, **kwargs: Any) -> Any:
+        """Return scikit-learn's table of parameters, with whole values; a kernel shows its own."""
+        params = super()._get_params_html(deep=False, **kwargs)
+        params.__class__ = type("ParamsDict", (_WholeValues, type(params)), {})
+        return params
+
+    def to_predictor(self) -> Predictor:
+        """Return the fitted model without the estimator, for services.
+
+        Returns
+        -------
+        Predictor
+            Predicts the same, in microseconds, and needs neither scikit-learn nor SciPy.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        ValueError
+            If predictions take functions that only Python can evaluate: a callable as kernel, or
+            ``extra_basis`` other than "linear".
+        """
+        from .._export.model_file import to_predictor  # imports this module
+
+        return to_predictor(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `sparsebayes.load` reads, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The format is safetensors, whatever the name; ``.safetensors`` is the custom.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As for ``to_predictor``.
+        TypeError, ValueError
+            If ``path`` is no path.
+        OSError
+            If the file cannot be written; what was there is then still there.
+        """
+        self.to_predictor().save(path)
+
+    @abstractmethod
+    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
+
+    def _train(self, X: Any, y: Any, sample_weight: Any, **known: Any) -> None:
+        self._wholly(lambda: self._train_anew(X, y, sample_weight, **known))
+
+    def _wholly(self, train: Callable[[], None]) -> None:
+        """Have ``train`` fit, whole or not at all; warnings name the line two calls further out."""
+        before = self.__dict__.copy()
+        try:
+            train()
+        except BaseException:
+            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        seen = self.__dict__.pop("_seen")
+        if self.status_ == "converged" and (self._is_empty() or is_flat(self, seen)):
+            self.status_ = "empty"
+        self._is_saturated = is_saturated(seen)
+        if warning := warning_of(self, seen):
+            category, message = warning
+            warnings.warn(message, category, stacklevel=4)
+
+    @abstractmethod
+    def _is_empty(self) -> bool:
+        """Whether the model has no function but the intercept."""
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        """Return what the few kernel functions of the model add to the intercept at rows of X.
+
+        None if functions are many, or none of kernels.
+        """
+        return None
+
+
+class SparseBayesEstimator(Trainable):
+    """Template of the estimators that maximise the evidence of a basis."""
+
+    if TYPE_CHECKING:
+        scheme: Scheme
+        search: str
+        alpha_prior: tuple[float, float]
+        tol: float
+        max_iter: int
+        n_jobs: int | None
+        verbose: int
+        callback: Any
+        # After a fit.
+        active_: IntArray
+        alpha_: FloatArray
+        mu_: FloatArray
+        sigma_: FloatArray
+        beta_: Any
+        noise_variance_: Any
+        log_marginal_likelihood_: float
+        log_marginal_likelihood_path_: FloatArray
+        _log_evidences: list[float]
+
+    #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
+    #: ``y_std``. None: the fit had no ``y_std``.
+    _y_variance: float | None = None
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+    #: Whether fits hand X to the core as it is, which sees what is not finite: to look for that first is one
+    #: more pass over all of X.
+    _core_reads_X: ClassVar[bool] = False
+
+    @abstractmethod
+    def _design(self, training: Training) -> Design:
+        """Return the dictionary for these rows, ready for the core; publishes what it is made of."""
+
+    @abstractmethod
+    def _dense(self, training: Training) -> FloatArray:
+        """Return the dictionary of the fitted model as an N x K matrix, evaluated in NumPy alone."""
+
+    @abstractmethod
+    def _layout(self, training: Training) -> Layout:
+        """Return which column of the dictionary is which function."""
+
+    @abstractmethod
+    def _publish_basis(self, training: Training) -> None:
+        """Publish attributes that depend on the kind of basis; those of the posterior are there."""
+
+    def _rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the rows to predict at, checked, and any extra columns there, (n, p)."""
+        values = check_X(self, X, reset=False)
+        return values, np.empty((len(values), 0))
+
+    @abstractmethod
+    def _n_columns(self) -> int:
+        """Return how many functions, the last ones, are columns that an intercept has centred."""
+
+    @abstractmethod
+    def _publish_offset(self, offset: FloatArray) -> None:
+        """Publish what was subtracted from each of these."""
+
+    @abstractmethod
+    def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
+        """Return the active functions at these rows, (n, n_active); ``extra``: the extra columns there."""
+
+    @abstractmethod
+    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
+        """Return the target of each fit; ``reset``: learn the classes."""
+
+    @abstractmethod
+    def _check_likelihood(self) -> Likelihood:
+        """Return the likelihood, checked."""
+
+    def _takes_outputs(self) -> bool:
+        """Whether y may have several columns."""
+        return False
+
+    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
+        """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and what belongs to the likelihood."""
+        (posterior,) = posteriors
+        self.active_ = layout.names(posterior.active.astype(np.intp))
+        self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
+
+    def _train_anew(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, y_std: ArrayLike | None = None
+    ) -> None:
+        settings = check_settings(self)
+        training = check_training(
+            self,
+            X,
+            y,
+            sample_weight,
+            labels=self._labels,
+            outputs=self._takes_outputs(),
+            unread=self._core_reads_X,
+            y_std=y_std,
+        )
+        targets = self._targets(training.y, reset=True)
+        likelihood = self._check_likelihood()
+        if training.noise is not None:
+            if likelihood != "gaussian":
+                raise ValueError(
+                    f"y_std must be None with likelihood={likelihood!r}, which has its own noise"
+                )
+            settings = settings.with_noise_of(training.noise.variance)
+        check_variational(settings, likelihood, learning=bool(learning_argument(self)))
+        seen = Seen.of(training)
+        offset = self._offset_of(training, likelihood, settings)
+        if np.any(offset):
+            centred = replace(training, y=training.y - offset)
+            design, posteriors = self._infer(centred, [centred.y], likelihood, settings)
+            if 0 not in posteriors[0].active:  # other functions make the intercept, and offset has no place
+                offset = 0.0
+        if not np.any(offset):
+            design, posteriors = self._infer(training, targets, likelihood, settings)
+        self._publish_fit(
+            settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors, seen, offset
+        )
+        if training.noise is not None:
+            self._publish_known_noise(training.noise)
+        self._publish_basis(training)
+
+    def _offset_of(
+        self, training: Training, likelihood: Likelihood, settings: Settings
+    ) -> FloatArray | float:
+        """Return what to subtract from y before the fit and add to the intercept after it, mostly 0.
+
+        The further y is from 0 the smaller is the precision of the intercept, 1 / mean(y)^2, which has a
+        floor at 1e-15 sum(weights) / var(y). A y so far away that it comes within three decades of it is
+        moved to where it has that distance: all that changes in the model is the intercept.
+        """
+        if likelihood != "gaussian" or settings.alpha_prior != (0.0, 0.0):
+            return 0.0
+        if not check_flag("fit_intercept", getattr(self, "fit_intercept", False)):
+            return 0.0
+        return excess(training.y, training.weights)
+
+    def _publish_fit(
+        self,
+        settings: Settings,
+        likelihood: Likelihood,
+        n_samples: int | None,
+        n_basis: int,
+        layout: Layout,
+        posteriors: list[Any],
+        seen: Seen,
+        offset: FloatArray | float = 0.0,
+    ) -> None:
+        """Publish all that does not depend on the kind of basis.
+
+        ``offset``: what was subtracted from y, of each output.
+        """
+        self._variational = settings.scheme == "variational"
+        self._n_samples, self._n_basis, self._likelihood = n_samples, n_basis, likelihood
+        self._y_variance = None
+        self._publish_record(posteriors)
+        self._publish_posteriors(posteriors, layout)
+        self._offset = offset
+        self.mu_[self.active_ == -1] += offset
+        self._seen = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
+
+    def _publish_known_noise(self, noise: KnownNoise) -> None:
+        """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
+        self._y_variance = noise.variance
+        self.beta_ *= noise.variance
+        self.noise_variance_ = 1.0 / self.beta_
+        self._log_evidences = [evidence + noise.log_evidence for evidence in self._log_evidences]
+        self.log_marginal_likelihood_path_ = self.log_marginal_likelihood_path_ + noise.log_evidence
+        self.log_marginal_likelihood_ += noise.log_evidence
+
+    def _noise_of(self, y_std: ArrayLike | None, n_rows: int) -> Any:
+        """Return the noise variance of rows whose targets have these standard deviations."""
+        if self._y_variance is None:
+            if y_std is not None:
+                raise ValueError(
+                    "y_std is for models that were fitted with y_std; this one has the same noise in all rows"
+                )
+            return self.noise_variance_
+        if y_std is None:
+            return self.noise_variance_ * self._y_variance
+        return self.noise_variance_ * check_y_std(y_std, n_rows) ** 2
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        """Build the dictionary and fit the model of it to each target."""
+        design = self._design(training)
+        return design, self._fit_design(design, training, targets, likelihood, settings)
+
+    def _fit_design(
+        self,
+        design: Design,
+        training: Training,
+        targets: list[FloatArray],
+        likelihood: Likelihood,
+        settings: Settings,
+    ) -> list[Any]:
+        watch = Watch(
+            self,
+            design.layout,
+            design.n_basis,
+            has_noise=likelihood == "gaussian",
+            n_fits=len(targets),
+            n_rows=training.n_samples,
+            noise=training.noise,
+        )
+        if training.y.ndim == 1:
+            _outputs.check_single(self, settings)
+        posteriors: list[Any] = []
+        for target in targets:
+            posterior: AnyPosterior
+            with watch.fit() as step:
+                if target.ndim == 2:
+                    posterior = _outputs.fit(self, design, training, settings, step)
+                else:
+                    posterior = design.fit(target, training.weights, likelihood, settings, step)
+                watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            posteriors.append(posterior)
+        return posteriors
+
+    def _publish_record(self, posteriors: list[AnyPosterior]) -> None:
+        self._log_evidences = [posterior.log_evidence for posterior in posteriors]
+        self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
+        # With priors the path holds the log posterior; that of the variational scheme ends at the bound.
+        priors = sum(posterior.trace[-1] - posterior.log_evidence for posterior in posteriors)
+        self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
+        self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
+        self.status_ = max((posterior.status for posterior in posteriors), key=list(REMEDIES).index)
+
+    def _is_empty(self) -> bool:
+        return not (self.active_ >= 0).any()
+
+    def _output_weights(self) -> FloatArray:
+        """Posterior means, (n_outputs, n_active)."""
+        return np.atleast_2d(self.mu_.T)
+
+    def _bias_weights(self) -> FloatArray:
+        """Posterior mean of the bias for each output; 0 where it is not in the model."""
+        bias: FloatArray = self._output_weights()[:, self.active_ == -1].sum(axis=1)
+        return bias
+
+    def _moments(self, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
+        """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
+        check_is_fitted(self)
+        if isinstance(X, np.memmap) and X.ndim == 2 and len(X) > _PREDICT_ROWS:
+            return self._moments_of_mapped(X, variance=variance)
+        values, extra = self._rows(X)
+        weights = self._output_weights()
+        sigmas = self.sigma_ if self.sigma_.ndim == 3 else self.sigma_[np.newaxis]
+        means = np.empty((len(values), len(weights)))
+        variances = np.empty_like(means) if variance else None
+        for start in range(0, len(values), _PREDICT_ROWS):
+            part = slice(start, start + _PREDICT_ROWS)
+            phi = self._functions(values[part], extra[part])
+            with np.errstate(over="ignore", invalid="ignore"):
+                means[part] = phi @ weights.T
+                if variances is not None:
+                    for output, sigma in enumerate(sigmas):
+                        # Rounding can leave a tiny negative where there is next to no variance.
+                        variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
+                    # Outputs with the same noise have the same covariance.
+                    variances[part, len(sigmas) :] = variances[part, :1]
+        check_predictions("X", *(part for part in (means, variances) if part is not None))
+        return means, variances
+
+    def _moments_of_mapped(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
+        """Return the moments at the rows of a mapped file, of which a few at a time come to memory."""
+        parts = []
+        for number, start in enumerate(range(0, len(X), _PREDICT_ROWS)):
+            rows = X[start : start + _PREDICT_ROWS]
+            with located(number, start, len(rows)):
+                parts.append(self._moments(rows, variance=variance))
+            release(X)
+        means, variances = zip(*parts, strict=True)
+        return np.concatenate(means), np.concatenate(variances) if variance else None
+
+    def _problems(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+    ) -> Iterator[Problem | OutputsProblem]:
+        """Yield each fit of this estimator as arrays; give it the data it was fitted to."""
+        check_is_fitted(self)
+        training = check_training(
+            self,
+            X,
+            y,
+            sample_weight,
+            labels=self._labels,
+            reset=False,
+            outputs=self._takes_outputs(),
+            y_std=y_std,
+        )
+        if (self._y_variance is None) != (training.noise is None):
+            raise ValueError(
+                f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}"
+            )
+        # A provider need not know how many rows it answers for.
+        if self._n_samples is not None and training.n_samples != self._n_samples:
+            raise ValueError(
+                f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
+            )
+        if self._takes_outputs():
+            n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (self.mu_, training.y)]
+            if n_outputs[0] != n_outputs[1]:
+                raise ValueError(
+                    f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}"
+                )
+        # As it was in the fit.
+        training = replace(training, y=training.y - self._offset) if np.any(self._offset) else training
+        likelihood = self._likelihood
+        Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
+        if training.y.ndim == 2:
+            yield _outputs.problem(self, training, Phi, columns)
+            return
+        noise = training.noise
+        variance = 1.0 if noise is None else noise.variance  # of a row of weight 1
+        shape, rate = check_prior("noise_prior", getattr(self, "noise_prior", (0.0, 0.0)))
+        for output, (target, evidence) in enumerate(
+            zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
+        ):
+            active, alpha, mu = self._of_output(output, columns)
+            yield Problem(
+                Phi=Phi,
+                target=target,
+                weights=training.weights,
+                active=active,
+                alpha=alpha,
+                mu=mu,
+                beta=getattr(self, "beta_", 1.0) / variance,
+                noise=self._noise_state(likelihood),
+                likelihood=likelihood,
+                alpha_prior=check_prior("alpha_prior", self.alpha_prior),
+                noise_prior=(shape, rate * variance),
+                variational=getattr(self, "_variational", False),
+                log_evidence=evidence,
+                exchanges=getattr(self, "search", "greedy") != "greedy",
+                log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
+            )
+
+    def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the functions of one fit, as the core counts them, with their alpha and mu."""
+        one = self.alpha_.ndim == 1
+        centred = self._centred_mu()
+        alpha, mu = (self.alpha_, centred) if one else (self.alpha_[:, output], centred[:, output])
+        used = np.isfinite(alpha)
+        return columns[used], alpha[used], mu[used]
+
+    def _centred_mu(self) -> FloatArray:
+        """Return the posterior mean of the weights for the y of the fit, without what was subtracted."""
+        if not np.any(self._offset):
+            return self.mu_
+        mu = self.mu_.copy()
+        mu[self.active_ == -1] -= self._offset
+        return mu
+
+    def _noise_state(self, likelihood: Likelihood) -> Literal["estimated", "fixed", "floor", "none"]:
+        if likelihood != "gaussian":
+            return "none"
+        if getattr(self, "noise_variance", None) is not None:
+            return "fixed"
+        return "floor" if self.status_ == "noise_floor" else "estimated"
+
+
+def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:
+    """Return sum_j gamma_j = sum_j (1 - alpha_j Sigma_jj) of the output where it is largest."""
+    sums = [0.0]
+    for posterior in posteriors:
+        if isinstance(posterior, _core.OutputPosterior):
+            sums += [float((1.0 - posterior.alpha * sigma.diagonal()).sum()) for sigma in posterior.sigma]
+        elif likelihood == "multinomial" and len(posterior.active) > 0:
+            sums += np.bincount(posterior.active // n_basis, weights=posterior.gamma).tolist()
+        else:
+            sums.append(float(posterior.gamma.sum()))
+    return max(sums)
+
+
+def _joint_path(traces: list[FloatArray]) -> FloatArray:
+    """Sum of the log evidences of fits made one after another: those still to come stand at their start."""
+    if len(traces) == 1:
+        return traces[0]
+    starts, ends = [trace[:1] for trace in traces], [trace[-1:] for trace in traces]
+    parts = [np.sum(starts, axis=0)]
+    for k, trace in enumerate(traces):
+        parts.append(trace[1:] + np.sum([*ends[:k], *starts[k + 1 :]], axis=0))
+    return np.concatenate(parts)

@@ -1,0 +1,288 @@
+"""The two kinds of basis: kernels about the candidates, and the columns of X."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._checks.arguments import check_flag, check_n_jobs, learning_argument
+from .._checks.targets import Training, check_sizes, check_square, check_X
+from .._data import candidates as _candidates
+from .._data.design import DenseDesign, Design, KernelDesign, Layout, centre, centring, evaluate
+from .._data.extra_columns import columns_at, fitted_extra
+from .._hyper.learning import LearningData, check_learnable, check_model, learn
+from .._types import Candidates, ExtraBasis, FloatArray, IntArray, Likelihood, Settings
+from ..kernels import Gaussian, Kernel, Linear
+from ..kernels._parameters import weighted_spreads
+from ..kernels._resolve import is_precomputed
+from .base import SparseBayesEstimator
+from .kernel_basis import OnKernels, linear_in_x
+from .status import FEW
+
+#: How many of the best kernels learned are tried before one is taken whose fit does not converge.
+_TRIED: Final = 3
+
+
+class KernelBasis(OnKernels, SparseBayesEstimator):
+    """One function per kernel and candidate, k(., z_m), after a bias and before any extra columns."""
+
+    _learns_kernels = True
+
+    if TYPE_CHECKING:
+        extra_basis: ExtraBasis
+        optimize_kernel: bool
+        candidates: Candidates
+        random_state: Any
+        # After a fit.
+        _n_extra: int
+        _extra_offset: FloatArray
+
+    def _layout(self, training: Training) -> Layout:
+        size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept, n_kernels)
+
+    def _design(self, training: Training) -> Design:
+        extra = self._fit_extra(training)
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            layout = self._layout(training)
+            return DenseDesign([training.X[:, layout.kept], extra], layout)
+        return self._kernel_design(self._resolve(training), training, extra)
+
+    def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
+        """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
+        layout, X = self._layout(training), training.X
+        self.kernel_ = self._as_given(kernels)
+        # Nobody writes to either: the core and callables have copies of their own.
+        centres = X if layout.kept is training.rows else _candidates.points(self, training, layout.kept)
+        cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+        if len(cores) == len(kernels):
+            # Of the many fits that learn a kernel none is long, and a file is of one.
+            owner = None if learning_argument(self) else self
+            return KernelDesign(X, centres, cores, layout, extra, owner)
+        n_threads = check_n_jobs(self.n_jobs)
+        blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
+        return DenseDesign([*blocks, extra], layout)
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        _candidates.place(self, training)
+        argument = learning_argument(self)
+        if not argument:
+            return super()._infer(training, targets, likelihood, settings)
+        check_model(argument, self.kernel, training.y, likelihood, settings)
+        kernels, extra = self._resolve(training), self._fit_extra(training)
+        check_learnable(kernels)
+        data = self._learning_data(training, extra, targets, likelihood, settings)
+        fits = []
+        for learned in learn(kernels, data, settings)[:_TRIED]:
+            design = self._kernel_design(learned, training, extra)
+            posteriors = self._fit_design(design, training, targets, likelihood, settings)
+            fits.append((learned, posteriors))
+            if all(one.status in ("converged", "stopped") for one in posteriors):
+                break
+        else:
+            learned, posteriors = fits[0]
+            design = self._kernel_design(learned, training, extra)
+        return design, posteriors
+
+    def _learning_data(
+        self,
+        training: Training,
+        extra: FloatArray,
+        targets: list[FloatArray],
+        likelihood: Likelihood,
+        settings: Settings,
+    ) -> LearningData:
+        layout, X = self._layout(training), training.X
+        given = _candidates.are_given(self)
+        return LearningData(
+            X=X,
+            centres=_candidates.points(self, training, layout.kept),
+            fixed=np.hstack([np.ones((len(X), int(layout.bias))), extra]),
+            n_before=int(layout.bias),
+            centre_rows=None if given else np.searchsorted(training.rows, layout.kept),
+            targets=targets,
+            weights=np.ones(len(X)) if training.weights is None else training.weights,
+            likelihood=likelihood,
+            noise_variance=settings.noise_variance,
+        )
+
+    def _dense(self, training: Training) -> FloatArray:
+        layout, X = self._layout(training), training.X
+        if is_precomputed(self.kernel_):
+            blocks = [X[:, layout.kept]]
+        else:
+            centres = _candidates.points(self, training, layout.kept)
+            blocks = [kernel(X, centres) for kernel in self._kernels()]
+        return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
+
+    def _fit_extra(self, training: Training) -> FloatArray:
+        """Return the extra columns at the training rows, N x p; publishes what makes them."""
+        self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, training.X)
+        columns = columns_at(self.extra_basis_, training.X)
+        self._n_extra = columns.shape[1]
+        bias = check_flag("fit_intercept", self.fit_intercept)
+        self._extra_offset = centring(columns, training.weights, bias=bias)
+        return centre(columns.copy(), self._extra_offset)
+
+    def _training_extra(self, training: Training) -> FloatArray:
+        """Return the extra columns of the fitted model at the training rows, N x p."""
+        columns = columns_at(self.extra_basis_, training.X)
+        return centre(columns.copy(), self._extra_offset)
+
+    def _n_columns(self) -> int:
+        return self._n_extra
+
+    def _publish_offset(self, offset: FloatArray) -> None:
+        self._extra_offset = offset
+
+    def _active_extra(self) -> IntArray:
+        """Return the extra column of each active function; negative for kernels and the bias."""
+        return self.active_ - len(self._kernels()) * self._block_size
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if self.extra_basis_ is not None or len(self.relevance_) > FEW:
+            return None
+        columns = self.active_ >= 0
+        phi = self._functions(X, np.empty((len(X), 0)))
+        changes: FloatArray = phi[:, columns] @ self._output_weights()[:, columns].T
+        return changes
+
+    def _publish_basis(self, training: Training) -> None:
+        self._block_size = _candidates.block_size(self, training)
+        columns = self._active_extra()
+        kernels = (self.active_ >= 0) & (columns < 0)
+        functions = self.active_[kernels] % self._block_size
+        # Of several kernels a row may have functions of more than one.
+        self.relevance_: IntArray = (np.unique if isinstance(self.kernel_, list) else np.sort)(functions)
+        self.intercept_ = self._bias_weights()
+        weights = self._output_weights()
+        for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_", "inputs_"):
+            self.__dict__.pop(name, None)  # of an earlier fit with another kernel
+        if not is_precomputed(self.kernel_):
+            self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
+        if not isinstance(self.kernel_, list):
+            self.dual_coef_ = weights[:, kernels]
+            if isinstance(self.kernel_, Linear):
+                self.coef_, self.intercept_ = linear_in_x(
+                    self.kernel_, self.dual_coef_, self.relevance_vectors_, self.intercept_
+                )
+            if (
+                isinstance(self.kernel_, Gaussian)
+                and isinstance(self.kernel_.width, tuple)
+                and len(training.X)
+            ):
+                self.inputs_ = self._input_relevances(training, self.kernel_)
+        if self.extra_basis_ is not None:
+            self.extra_coef_ = np.zeros((len(weights), self._n_extra))
+            self.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
+            self.intercept_ = self.intercept_ - self.extra_coef_ @ self._extra_offset
+
+    def _input_relevances(self, training: Training, kernel: Gaussian) -> dict[str | int, float]:
+        r"""Return how much the prediction changes with each input, the most important first.
+
+        The root mean square over rows and outputs of the slope of the kernel functions,
+        df/dx_d = -2 sum_m w_m k(x, c_m) (x_d - c_md) / width_d^2, times the input's spread, by the largest.
+        """
+        X, centres = training.X, self.relevance_vectors_
+        K = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
+        square = np.zeros(X.shape[1])
+        for weights in self.dual_coef_:
+            values = K * weights
+            slope = values.sum(axis=1, keepdims=True) * X - values @ centres
+            square += np.average(slope**2, axis=0, weights=training.weights)
+        size = np.sqrt(square) * weighted_spreads(X, training.weights) / np.square(kernel.width)
+        size /= size.max() or 1.0
+        names = getattr(self, "feature_names_in_", range(X.shape[1]))
+        order = np.argsort(-size, kind="stable")
+        return {names[d] if isinstance(names[d], str) else int(names[d]): float(size[d]) for d in order}
+
+    def _rows(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        values = check_X(self, X, reset=False)
+        return values, columns_at(self.extra_basis_, values, self._n_extra) - self._extra_offset
+
+    def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
+        phi, columns = np.ones((len(X), len(self.active_))), self._active_extra()
+        phi[:, columns >= 0] = extra[:, columns[columns >= 0]]
+        if is_precomputed(self.kernel_):
+            phi[:, (self.active_ >= 0) & (columns < 0)] = X[:, self.relevance_]
+            return phi
+        block, row = np.divmod(self.active_, self._block_size)
+        for p, kernel in enumerate(self._kernels()):
+            columns = np.flatnonzero(block == p)
+            if len(columns) > 0:
+                centres = self.relevance_vectors_[np.searchsorted(self.relevance_, row[columns])]
+                phi[:, columns] = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
+        return phi
+
+
+class ColumnBasis(SparseBayesEstimator):
+    """The columns of X as they are, after a bias if there is one."""
+
+    _core_reads_X = True
+
+    if TYPE_CHECKING:
+        fit_intercept: bool
+        n_features_in_: int
+        X_offset_: FloatArray
+
+    def _layout(self, training: Training) -> Layout:
+        return self._column_layout(training.X.shape[1])
+
+    def _column_layout(self, n_features: int) -> Layout:
+        return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
+
+    def _design(self, training: Training) -> Design:
+        layout = self._layout(training)
+        check_sizes(training.X)
+        self.X_offset_ = centring(training.X, training.weights, bias=layout.bias)
+        return self._dense_design(training)
+
+    def _dense_design(self, training: Training) -> DenseDesign:
+        layout = self._layout(training)
+        return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None)
+
+    def _infer(
+        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
+    ) -> tuple[Design, list[Any]]:
+        try:
+            return super()._infer(training, targets, likelihood, settings)
+        except ValueError as error:
+            failure = error
+        try:
+            # Of what is not finite in X nothing has been said yet.
+            check_X(self, training.X, reset=False)
+            raise failure
+        finally:
+            del failure  # which holds this frame, and with it X
+
+    def _dense(self, training: Training) -> FloatArray:
+        return self._dense_design(training).Phi
+
+    def _publish_basis(self, training: Training) -> None:
+        self._publish_columns()
+
+    def _n_columns(self) -> int:
+        return self.n_features_in_
+
+    def _publish_offset(self, offset: FloatArray) -> None:
+        self.X_offset_ = offset
+
+    def _publish_columns(self) -> None:
+        functions = self.active_ >= 0
+        coef = np.zeros((len(self._output_weights()), self.n_features_in_))
+        coef[:, self.active_[functions]] = self._output_weights()[:, functions]
+        self.coef_ = coef if self._labels or self.mu_.ndim == 2 else coef[0]
+        self.intercept_ = self._bias_weights() - coef @ self.X_offset_
+
+    def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
+        phi = np.ones((len(X), len(self.active_)))
+        columns = self.active_[self.active_ >= 0]
+        phi[:, self.active_ >= 0] = X[:, columns] - self.X_offset_[columns]
+        return phi

@@ -1,0 +1,102 @@
+r"""The softmax model of several classes: what is published of it, and its predictions.
+
+The core counts K functions for each of C classes: number ``c * K + j`` adds function j to the logit of class
+c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_softmax, logsumexp
+from sklearn.utils.validation import check_is_fitted
+
+from .._types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from .. import _core
+    from .._data.design import Layout
+    from .base import SparseBayesEstimator
+
+#: Rows predicted at a time, so that memory does not grow with their number.
+_ROWS = 2048
+
+
+def check_multi_class(value: object) -> bool:
+    """Tell whether ``multi_class`` asks for the softmax; ValueError if it is none of the names."""
+    if not isinstance(value, str) or value not in ("ovr", "softmax"):
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(
+            f"multi_class must be 'softmax' (one model of all classes) or 'ovr' (each class against the "
+            f"rest), got {value!r}"
+        )
+    return value == "softmax"
+
+
+def publish(
+    est: SparseBayesEstimator, posterior: _core.Posterior, layout: Layout, n_basis: int, n_classes: int
+) -> None:
+    """Publish ``active_``, ``alpha_``, ``mu_`` and ``sigma_``."""
+    classes, functions = np.divmod(posterior.active.astype(np.intp), n_basis)
+    columns, at = np.unique(functions, return_inverse=True)
+    est.active_ = layout.names(columns)
+    est.alpha_ = np.full((len(columns), n_classes), np.inf)
+    est.mu_ = np.zeros((len(columns), n_classes))
+    est.alpha_[at, classes], est.mu_[at, classes] = posterior.alpha, posterior.mu
+    # Of the weights in the model alone, class by class: most functions serve one class, and the matrix of all
+    # n_active * n_classes would be zero almost everywhere.
+    est.sigma_ = posterior.sigma
+
+
+def weights_in_order(alpha: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the class of each weight in the model, and its row in ``alpha_``, in the order of ``sigma_``."""
+    classes, rows = np.nonzero(np.isfinite(alpha.T))
+    return classes, rows
+
+
+def predict_proba(est: SparseBayesEstimator, X: ArrayLike, moderate: bool) -> FloatArray:
+    """Return the softmax of the logits at the mode, or its mean over their posterior (`moderated`)."""
+    check_is_fitted(est)
+    values, extra = est._rows(X)
+    p = np.empty((len(values), est.mu_.shape[1]))
+    for start in range(0, len(values), _ROWS):
+        part = slice(start, start + _ROWS)
+        phi = est._functions(values[part], extra[part])
+        means = phi @ est.mu_
+        log_p = moderated(means, variances_of_differences(phi, est)) if moderate else log_softmax(means, 1)
+        p[part] = np.exp(log_p)
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def variances_of_differences(phi: FloatArray, est: SparseBayesEstimator) -> FloatArray:
+    """Return the posterior variance of each difference of two logits, (n, n_classes, n_classes)."""
+    classes, rows = weights_in_order(est.alpha_)
+    n_classes = est.alpha_.shape[1]
+    expanded, of_class = phi[:, rows], classes[:, np.newaxis] == np.arange(n_classes)
+    covariance = np.empty((len(phi), n_classes, n_classes))
+    for c in range(n_classes):
+        mine = of_class[:, c]
+        covariance[:, c] = (expanded[:, mine] @ est.sigma_[mine] * expanded) @ of_class
+    own = np.einsum("ncc->nc", covariance)
+    both = own[:, :, np.newaxis] + own[:, np.newaxis]
+    # Rounding can leave a tiny negative where there is next to no variance.
+    spread: FloatArray = np.maximum(both - covariance - covariance.transpose(0, 2, 1), 0.0)
+    return spread
+
+
+def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
+    r"""Return the log of the mean softmax over Gaussian logits, approximately.
+
+    :math:`1 / p_c = \sum_d e^{-(\eta_c - \eta_d)}`, and the mean of each
+    :math:`\sigma(\eta_c - \eta_d)` is about :math:`\sigma(\kappa_{cd} (m_c - m_d))`, MacKay's
+    :math:`\kappa_{cd} = (1 + \pi v_{cd} / 8)^{-1/2}` with the variance of that difference. So :math:`p_c
+    \propto 1 / \sum_d e^{-\kappa_{cd} (m_c - m_d)}` (Daunizeau 2017), which for two classes is MacKay's
+    formula itself.
+    """
+    kappa = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * variances)
+    log_p = -logsumexp(kappa * (means[:, np.newaxis] - means[:, :, np.newaxis]), axis=2)
+    normalised: FloatArray = log_p - logsumexp(log_p, axis=1, keepdims=True)
+    return normalised

@@ -1,0 +1,411 @@
+"""How fits end: statuses and their remedies, and what is said of models without functions or with too many.
+
+A fit warns at most once. The warning says what is wrong with the data or the kernel, as far as they are at
+hand, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from .._checks.arguments import learning_argument
+from .._checks.targets import Training
+from .._data.design import evaluate
+from .._types import FloatArray, IntArray
+from ..kernels import (
+    Custom,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+
+#: How a fit may end, best first; several fits end as the worst of them. With it, what to do about it.
+REMEDIES: Final = {
+    "converged": "",
+    "empty": "",  # said by `_cause_of_emptiness`
+    "stopped": "",
+    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
+    "can tell y is free of noise. Set noise_variance to the noise you expect",
+    "alpha_floor": "the prior precision of some weight reached its floor, 1e-15 for a column of unit length: "
+    "the data ask for a weight without bound. Scale X or change the kernel width",
+    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
+    "stalled": "the model is close to an optimum that could not be reached to tol, as happens when basis "
+    "functions depend on one another almost exactly, with very unequal sample weights, or for classes with a "
+    "strong alpha_prior. Scale X, change the kernel width, weaken the prior, or raise tol",
+}
+
+#: Statuses of models to be judged by the number of their functions.
+_AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
+
+#: A ratio of standard deviations beyond which one width cannot suit two inputs.
+_UNSCALED: Final = 1e3
+_CONSTANT: Final = "y is constant, and so is the model; its error bars say next to nothing"
+
+#: Rows from which spreads are measured, and rows between which kernel values are looked at.
+_SPREAD_ROWS: Final = 1000
+_KERNEL_ROWS: Final = 50
+#: Kernel values, as a fraction of those on the diagonal, of a kernel too wide and of one too narrow.
+_WIDE: Final = 0.99
+_NARROW: Final = 0.01
+#: Weights that sum to less than this, and to less than half of the rows, are unlikely to count rows.
+_FEW_ROWS: Final = 20.0
+#: A y is far from 0 where its mean has so many standard errors.
+_FAR: Final = 1e6
+
+
+#: Functions that may all be constant; more constant ones would repeat one another.
+FEW: Final = 3
+#: Predictions that differ by less, in units of the noise or of log odds, are the same.
+_FLAT: Final = 1e-6
+
+
+class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn carries no types
+    """The model has more than half as many parameters as there are rows: error bars are too small.
+
+    Parameters are counted by sum_j (1 - alpha_j Sigma_jj), the number that the data determine; rows by their
+    number or the sum of their weights, whichever is less. It is a `sklearn.exceptions.ConvergenceWarning` and
+    thus a `UserWarning`, so that filters for how fits end see it too.
+    """
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a fit knows of its rows when it ends; None where it does not."""
+
+    #: Rows of positive weight, and the sum of their weights.
+    n_rows: int | None = None
+    weight: float | None = None
+    #: Inputs, or kernel values if these were given.
+    X: FloatArray | None = None
+    #: Targets or labels.
+    y: NDArray[Any] | None = None
+    #: Parameters that the data determine, of the output with the most.
+    n_effective: float | None = None
+
+    @classmethod
+    def of(cls, training: Training) -> Seen:
+        """Return what is known of rows in memory."""
+        n_rows = len(training.X)
+        weight = n_rows if training.weights is None else float(training.weights.sum())
+        return cls(n_rows, weight, training.X, training.y)
+
+    @property
+    def size(self) -> float | None:
+        """Rows as far as they count."""
+        known = [value for value in (self.n_rows, self.weight) if value is not None]
+        return min(known) if known else None
+
+
+def is_flat(est: Any, seen: Seen) -> bool:
+    """Tell whether all functions of the model are constant, as those of a kernel far too wide are."""
+    X = _inputs(est, seen)
+    if X is None or len(X) < 2 or (changes := est._changes(X[_some_rows(X)])) is None:
+        return False
+    scale = np.sqrt(getattr(est, "noise_variance_", 1.0) * _unit_of_noise(est))
+    with np.errstate(all="ignore"):
+        return bool(np.all(np.ptp(changes, axis=0) <= _FLAT * scale))
+
+
+def _inputs(est: Any, seen: Seen) -> FloatArray | None:
+    """Return the inputs, or the centres where rows are not at hand."""
+    X: FloatArray | None = getattr(est, "candidates_", None) if seen.X is None else seen.X
+    return X
+
+
+def _some_rows(X: FloatArray) -> IntArray:
+    return np.unique(np.linspace(0, len(X) - 1, _KERNEL_ROWS).astype(np.intp))
+
+
+def warning_of(est: Any, seen: Seen) -> tuple[type[Warning], str] | None:
+    """Return the category and message of what is to be said about this fit, if anything."""
+    seen = replace(seen, X=_inputs(est, seen))
+    name, kind, status = type(est).__name__, Kind(est), est.status_
+    unscaled = _unscaled(est, seen.X) if kind.is_kernel else None
+    category: type[Warning] = ConvergenceWarning
+    if status == "empty":
+        message = f"the model has no {kind.functions} that change and predicts the same for every row. "
+        if est._is_empty():
+            message = f"the model has no {kind.functions} and predicts the same for every row. "
+        message += _cause_of_emptiness(est, kind, seen, unscaled)
+        return category, f"{name} ended with status {status!r}: {message}."
+    given = getattr(est, "noise_variance", None) is not None
+    if status in _AT_AN_OPTIMUM and is_saturated(seen) and not given:
+        category, message = OverfitWarning, _overfit(est, kind, seen)
+    elif status == "noise_floor" and est._is_empty():
+        message = _CONSTANT
+    elif status == "alpha_floor" and _is_far_from_zero(est, seen):
+        message = (
+            "the prior precision of some weight reached its floor, as y is far from 0 compared with its "
+            "spread: subtract its mean"
+        )
+        message += "" if est.fit_intercept else ", or set fit_intercept=True"
+    else:
+        message = est._remedies[status].format(**est.get_params(deep=False))
+    if unscaled is not None:
+        message = f"{message}. {unscaled}" if message else unscaled
+        category = category if status != "converged" or category is OverfitWarning else UserWarning
+    if not message:
+        return None
+    ending = "" if status in ("converged", "stopped") else f" ended with status {status!r}"
+    return category, f"{name}{ending}: {message}."
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The words for one kind of estimator."""
+
+    est: Any
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether functions belong to kernels."""
+        return hasattr(self.est, "kernel_")
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether targets are labels."""
+        return hasattr(self.est, "classes_")
+
+    @property
+    def has_width(self) -> bool:
+        """Whether some kernel has a width."""
+        return self.is_kernel and any(_has_width(leaf) for leaf, _ in _leaves_of(self.est))
+
+    @property
+    def widths(self) -> str:
+        """How to have other widths."""
+        if not hasattr(self.est, "optimize_kernel"):
+            return "kernels.Gaussian takes widths"
+        if learning_argument(self.est):
+            return "its widths were learned, from too few rows for so many inputs"
+        return "gamma='ard' learns its widths"
+
+    @property
+    def functions(self) -> str:
+        """What a model consists of."""
+        if hasattr(self.est, "eigenvalues_"):
+            return "relevant eigenvectors"
+        return "functions" if self.is_kernel else "columns"
+
+
+# --- too few functions ------------------------------------------------------------------------------
+
+
+def _cause_of_emptiness(est: Any, kind: Kind, seen: Seen, unscaled: str | None) -> str:
+    if seen.y is not None and (seen.y == seen.y[:1]).all():
+        return _CONSTANT
+    n, weight = seen.n_rows, seen.weight
+    if n is not None and weight is not None and weight < min(_FEW_ROWS, n / 2):
+        remedy = "scale them to count rows"
+        if not kind.is_classifier:
+            remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
+        found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
+    elif _is_noise(est, seen):
+        found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
+    elif seen.X is not None and len(seen.X) > 1 and not _spreads(seen.X).any():
+        found = "All rows of X are the same: there is nothing to learn from"
+    elif unscaled is not None:
+        found = unscaled
+    elif (fault := _unsuited(est, kind, seen.X)) is not None:
+        found = fault
+    elif kind.is_kernel:
+        return (
+            "The inputs may not explain y; or the kernel does not suit them: scale X, or change its width "
+            f"({kind.widths})"
+        )
+    else:
+        return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
+    return f"{found}. If that is as it should be, the inputs may not explain y"
+
+
+def _is_noise(est: Any, seen: Seen) -> bool:
+    """Tell whether the noise that was given is all that there is."""
+    given = getattr(est, "noise_variance", None)
+    if given is None or seen.y is None:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= seen.y.var(axis=0)))
+
+
+def _unit_of_noise(est: Any) -> float:
+    """Return the variance of y that ``noise_variance=1`` means: with ``y_std`` that of a typical row."""
+    return getattr(est, "_y_variance", None) or 1.0
+
+
+def _unsuited(est: Any, kind: Kind, X: FloatArray | None) -> str | None:
+    """Say so if the kernel is far too wide or far too narrow for these inputs."""
+    if X is None or (typical := _typical_values(est, X)) is None:
+        return None
+    wide = np.quantile(typical, 0.05) > _WIDE
+    if not wide and np.quantile(typical, 0.95) >= _NARROW:
+        return None
+    seen = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
+    if isinstance(est.kernel_, str):
+        return f"The kernel tells nothing about the rows, as its {seen}"
+    if not kind.has_width:
+        return (
+            f"The kernel tells nothing about these inputs, as its {seen}: centre and scale X (StandardScaler)"
+        )
+    fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
+    return (
+        f"The kernel is far too {fault} for these inputs, as its {seen}: scale X, or make the kernel "
+        f"{remedy} ({kind.widths})"
+    )
+
+
+def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
+    """Return kernel values of pairs of rows, relative to those of the rows with themselves."""
+    kernel = getattr(est, "kernel_", None)
+    if kernel is None or len(X) < 3:
+        return None
+    rows = _some_rows(X)
+    with np.errstate(all="ignore"):
+        if isinstance(kernel, str):  # precomputed; rows of weight 0 are left out of X
+            if X.shape[0] != X.shape[1]:
+                return None
+            blocks = [X[np.ix_(rows, rows)]]
+        elif any(isinstance(leaf, Custom) for leaf, _ in _leaves_of(est)):
+            return None
+        else:
+            blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
+        sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
+        relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
+    typical: FloatArray = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
+    return typical
+
+
+# --- inputs that were not scaled --------------------------------------------------------------------
+
+
+def _unscaled(est: Any, X: FloatArray | None) -> str | None:
+    """Name the inputs of a kernel with one scale for all whose spreads differ too much for that."""
+    if X is None or X.shape[1] < 2:
+        return None
+    spreads = _spreads(X)
+    for leaf, columns in _leaves_of(est):
+        varying = columns[spreads[columns] > 0.0]
+        if len(varying) < 2 or not _has_one_scale(leaf):
+            continue
+        least, most = (varying[pick(spreads[varying])] for pick in (np.argmin, np.argmax))
+        if spreads[most] > _UNSCALED * spreads[least]:
+            names = getattr(est, "feature_names_in_", None)
+            widths = f", or take one width per input ({Kind(est).widths})"
+            return (
+                f"The inputs have very different spreads, for which the kernel has one scale: "
+                f"{_column(names, most)} has the standard deviation {spreads[most]:.3g}, "
+                f"{_column(names, least)} {spreads[least]:.3g}. Scale X (StandardScaler)"
+                f"{widths if _has_width(leaf) else ''}"
+            )
+    return None
+
+
+def _spreads(X: FloatArray) -> FloatArray:
+    """Return the standard deviation of each column, 0 for a constant one."""
+    X = X[:: max(1, len(X) // _SPREAD_ROWS)]
+    with np.errstate(all="ignore"):
+        mean = X.mean(axis=0)
+        spreads: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
+        # The mean of equal numbers need not be that number.
+        varying = np.isfinite(spreads) & (spreads > 8.0 * np.finfo(float).eps * np.abs(mean))
+    return np.where(varying, spreads, 0.0)
+
+
+def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
+    if not isinstance(est.kernel_, str):  # precomputed
+        for kernel in est._kernels():
+            yield from _leaves(kernel, np.arange(est.n_features_in_))
+
+
+def _leaves(kernel: Kernel, columns: IntArray) -> Iterator[tuple[Kernel, IntArray]]:
+    """Yield the kernels that this one is made of, and the columns of X that each of them sees."""
+    if isinstance(kernel, (Sum, Product)):
+        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
+            yield from _leaves(part, columns)
+    elif isinstance(kernel, OnColumns):
+        yield from _leaves(kernel.inner(), columns[kernel.positions(len(columns))])
+    else:
+        yield kernel, columns
+
+
+def _has_one_scale(kernel: Kernel) -> bool:
+    if isinstance(kernel, Gaussian):
+        return not isinstance(kernel.width, tuple) or len(kernel.width) == 1
+    return isinstance(kernel, (Laplacian, Linear, Polynomial, Sigmoid))
+
+
+def _has_width(kernel: Kernel) -> bool:
+    return isinstance(kernel, (Gaussian, Laplacian))
+
+
+def _column(names: NDArray[Any] | None, column: int) -> str:
+    return f"column {column}" if names is None else f"column {names[column]!r}"
+
+
+# --- too many functions -----------------------------------------------------------------------------
+
+
+def is_saturated(seen: Seen) -> bool:
+    """Tell whether the data determine more parameters than half of the rows."""
+    return seen.n_effective is not None and seen.size is not None and seen.n_effective > seen.size / 2
+
+
+def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
+    assert seen.size is not None
+    n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
+    counted = f"{seen.n_rows} rows"
+    if seen.size != seen.n_rows:
+        counted = f"{seen.size:.3g} rows (the sum of sample_weight)"
+    if kind.has_width:
+        cause = "the kernel is too narrow for these data"
+        remedy = f"Make it wider ({kind.widths})"
+        remedy += ", or take fewer candidates" if hasattr(est, "candidates") else ""
+    elif kind.is_kernel:
+        cause, remedy = "the kernel makes too many functions", "Take another kernel, or more rows"
+    else:
+        cause, remedy = "the columns are too many", "Take fewer columns, or more rows"
+    if kind.is_classifier:
+        cause += "; probabilities are too close to 0 and 1"
+    else:
+        cause += " or there is no noise; error bars are too small"
+        remedy += ", or set noise_variance to the noise you expect"
+    return f"{n} {kind.functions} for {counted}: {cause}. {remedy}"
+
+
+# --- targets far from 0 -----------------------------------------------------------------------------
+
+
+def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return by how much the mean of each output is further from 0 than 1e6 of its standard errors."""
+    with np.errstate(all="ignore"):
+        mean = np.average(y, axis=0, weights=weights)
+        spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
+        n = len(y) if weights is None else weights.sum()
+        beyond = np.abs(mean) - _FAR * spread / np.sqrt(n)
+    # The mean of equal numbers need not be that number.
+    varies = spread > 8.0 * np.finfo(float).eps * np.abs(mean)
+    far = varies & (beyond > 0.0) & np.isfinite(beyond)
+    result: FloatArray = np.where(far, np.sign(mean) * beyond, 0.0)
+    return result
+
+
+def _is_far_from_zero(est: Any, seen: Seen) -> bool:
+    """Tell whether y is far from 0, where it is gone from the weight of the intercept."""
+    if not hasattr(est, "noise_variance_") or seen.size is None:
+        return False
+    if seen.y is not None:
+        return bool(np.any(excess(seen.y, None)))
+    with np.errstate(all="ignore"):
+        beyond = np.abs(est._bias_weights()) * np.sqrt(seen.size) > _FAR * np.sqrt(est.noise_variance_)
+    return bool(np.any(beyond))

@@ -1,0 +1,1 @@
+"""Fitted models for services: model files, ONNX graphs, C headers."""

@@ -1,0 +1,242 @@
+"""The functions of x of a model as C: constants, columns and kernels about centres."""
+
+from __future__ import annotations
+
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...kernels import (
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+from ..description import Centres, Columns, Constant
+from .source import Source, Table
+
+if TYPE_CHECKING:
+    from ..._types import IntArray
+    from ..description import Block
+
+_CENTRES = """\
+static inline void $name(const $REAL *x, $REAL *phi)
+{
+$gather    for (size_t j = 0; j < $n; j++) {
+        const $type *z = $points + $width * j;
+        phi[j] = $value;
+    }
+}
+"""
+
+_GATHER = """\
+    $REAL at[$width];
+    for (size_t d = 0; d < $width; d++)
+        at[d] = x[$columns[d]];
+"""
+
+_LEAF = """\
+static inline $REAL $name(const $REAL *x, const $type *z)
+{
+    $REAL s = $start;
+    for (size_t d = 0; d < $n; d++) {
+$term
+    }
+    return $value;
+}
+"""
+
+_POWER = """\
+static inline $REAL ${NAME}_power_($REAL base, unsigned long degree)
+{
+    $REAL result = 1.0$f;
+    for (; degree > 0; degree >>= 1) {
+        if (degree & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+"""
+
+_SPLINE = """\
+        const $REAL a = x[$d], b = z[$d], m = a < b ? a : b;
+        s *= 1.0$f + a * b + a * b * m - 0.5$f * (a + b) * m * m + m * m * m / 3.0$f;"""
+
+_FUNCTIONS = """\
+/* The functions of x. */
+static inline void ${NAME}_functions_(const $REAL *x, $REAL *phi)
+{
+$body}
+"""
+
+
+class Functions:
+    """Writes the C functions that evaluate the blocks of a model, and counts the room that takes."""
+
+    def __init__(self, source: Source, n_features: int) -> None:
+        self._source = source
+        self._n_features = n_features
+        #: Definitions in the order they need one another.
+        self.definitions: list[str] = []
+        #: Numbers on the stack beside phi.
+        self.scratch = 0
+        self._leaves: dict[tuple[Kernel, int, str], str] = {}
+
+    def write(self, blocks: list[Block]) -> None:
+        """Write ``NAME_functions_(x, phi)``."""
+        body, start = [], 0
+        for block in blocks:
+            if block.size > 0:
+                body.append(self._statement(block, start))
+                start += block.size
+        if all(isinstance(block, Constant) for block in blocks if block.size > 0):
+            body.append("    (void)x;\n    (void)phi;\n")
+        self.definitions.append(self._source.fill(_FUNCTIONS, body="".join(body)))
+
+    @singledispatchmethod
+    def _statement(self, block: Block, start: int) -> str:
+        raise AssertionError(f"no such block: {block}")
+
+    @_statement.register
+    def _(self, block: Constant, start: int) -> str:
+        return self._source.fill("    phi[$start] = 1.0$f;\n", start=start)
+
+    @_statement.register
+    def _(self, block: Columns, start: int) -> str:
+        first, n = int(block.columns[0]), block.size
+        if np.array_equal(block.columns, np.arange(first, first + n)):
+            column = f"{first} + j"
+        else:
+            column = f"{self._source.indices('columns', block.columns).name}[j]"
+        less = f" - {self._source.table('offsets', block.offsets).name}[j]" if block.offsets.any() else ""
+        return f"    for (size_t j = 0; j < {n}; j++)\n        phi[{start} + j] = x[{column}]{less};\n"
+
+    @_statement.register
+    def _(self, block: Centres, start: int) -> str:
+        used = columns_used(block.kernel, self._n_features)
+        points = self._source.table("points", block.points[:, used])
+        name = f"{self._source.prefix}_centres_{len(self.definitions)}_"
+        gather, at = "", "x"
+        if len(used) < self._n_features:
+            columns = self._source.indices("columns", used).name
+            gather, at = self._source.fill(_GATHER, width=len(used), columns=columns), "at"
+            self.scratch = max(self.scratch, len(used))
+        value = self._value(block.kernel, used, points, at)
+        definition = self._source.fill(
+            _CENTRES,
+            name=name,
+            gather=gather,
+            n=block.size,
+            type=points.type,
+            points=points.name,
+            width=len(used),
+            value=value,
+        )
+        self.definitions.append(definition)
+        return f"    {name}(x, phi + {start});\n"
+
+    def _value(self, kernel: Kernel, used: IntArray, points: Table, at: str) -> str:
+        """Return an expression for k(x, z)."""
+        if isinstance(kernel, Sum):
+            return "(" + " + ".join(self._value(part, used, points, at) for part in kernel.terms) + ")"
+        if isinstance(kernel, Product):
+            return " * ".join(self._value(part, used, points, at) for part in kernel.factors)
+        return f"{self._leaf(kernel, used, points.type)}({at}, z)"
+
+    def _leaf(self, kernel: Kernel, used: IntArray, type_: str) -> str:
+        """Return the name of the function of a kernel that is neither sum nor product."""
+        if isinstance(kernel, OnColumns):
+            inner, columns = kernel.inner(), np.searchsorted(used, kernel.positions(self._n_features))
+        else:
+            inner, columns = kernel, np.arange(len(used))
+        # Positions among the columns used, so that kernels on as many leading columns share a function.
+        index = "d"
+        if not np.array_equal(columns, np.arange(len(columns))):
+            index = f"{self._source.indices('columns', columns).name}[d]"
+        key = (inner, len(columns), index + type_)
+        if key not in self._leaves:
+            name = f"{self._source.prefix}_kernel_{len(self._leaves)}_"
+            self._leaves[key] = name
+            self._define(name, inner, len(columns), index, type_)
+        return self._leaves[key]
+
+    def _define(self, name: str, kernel: Kernel, n: int, index: str, type_: str) -> None:
+        fill = self._source.fill
+        start, term, value = self._parts(kernel, n)
+        self.definitions.append(
+            fill(
+                _LEAF,
+                name=name,
+                type=type_,
+                n=n,
+                start=fill(start),
+                term=fill(term, d=index),
+                value=fill(value),
+            )
+        )
+
+    def _parts(self, kernel: Kernel, n: int) -> tuple[str, str, str]:
+        """Return templates: where the sum over columns starts, its term, and what is made of it."""
+        product = "        s += x[$d] * z[$d];"
+        if isinstance(kernel, Linear):
+            if kernel.offset is not None:
+                offset = self._source.table("offset", np.asarray(kernel.offset)).name
+                product = f"        s += (x[$d] - {offset}[d]) * (z[$d] - {offset}[d]);"
+            return "0.0$f", product, "s"
+        if isinstance(kernel, LinearSpline):
+            return "1.0$f", _SPLINE, "s"
+        if isinstance(kernel, Gaussian):
+            return self._gaussian(kernel, n)
+        if isinstance(kernel, Laplacian):
+            gamma = self._number("kernel parameter gamma", kernel.gamma)
+            return "0.0$f", "        s += $fabs(x[$d] - z[$d]);", f"$exp(-{gamma} * s)"
+        if not isinstance(kernel, (Polynomial, Sigmoid)):
+            raise ValueError(
+                f"kernel {kernel!r} cannot be written in C; use the kernels of sparsebayes.kernels"
+            )
+        gamma = self._number("kernel parameter gamma", kernel.gamma)
+        coef0 = self._number("kernel parameter coef0", kernel.coef0)
+        if isinstance(kernel, Sigmoid):
+            return "0.0$f", product, f"$tanh({gamma} * s + {coef0})"
+        self._need_power()
+        return "0.0$f", product, f"${{NAME}}_power_({gamma} * s + {coef0}, {kernel.degree}UL)"
+
+    def _gaussian(self, kernel: Gaussian, n: int) -> tuple[str, str, str]:
+        widths = np.atleast_1d(kernel.width)
+        if len(widths) == 1:
+            gamma = self._number("kernel parameter 1 / width^2", float(widths[0]) ** -2)
+            difference, factor = "const $REAL t = x[$d] - z[$d];", f"-{gamma} * s"
+        else:
+            assert len(widths) == n
+            # Scaled before they are squared: squares of widths may be out of range where these are not.
+            self._source.real.check("a kernel width", [widths, 1.0 / widths])
+            inverse = self._source.table("inverse_widths", 1.0 / widths).name
+            difference, factor = f"const $REAL t = (x[$d] - z[$d]) * {inverse}[d];", "-s"
+        return "0.0$f", f"        {difference}\n        s += t * t;", f"$exp({factor})"
+
+    def _number(self, what: str, value: float) -> str:
+        self._source.real.check(what, value)
+        return self._source.real.literal(value)
+
+    def _need_power(self) -> None:
+        power = self._source.fill(_POWER)
+        if power not in self.definitions:
+            self.definitions.append(power)
+
+
+def columns_used(kernel: Kernel, n_features: int) -> IntArray:
+    """Return the columns of x that a kernel looks at, ascending."""
+    if isinstance(kernel, (Sum, Product)):
+        parts = kernel.terms if isinstance(kernel, Sum) else kernel.factors
+        return np.unique(np.concatenate([columns_used(part, n_features) for part in parts]))
+    if isinstance(kernel, OnColumns):
+        return np.unique(kernel.positions(n_features))
+    return np.arange(n_features)

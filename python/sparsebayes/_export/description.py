@@ -1,0 +1,323 @@
+"""What a fitted model needs for predictions, and nothing else: the common ground of all exports.
+
+Every prediction is made of functions of x, in order: a constant, columns of x, kernels about centres. Each
+output weighs some of them, eta_c = sum_j w_cj phi_j(x); a link makes means or probabilities of these, and
+covariances of the weights make error bars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from .._estimators.base import SparseBayesEstimator
+from .._estimators.basis import ColumnBasis, KernelBasis
+from .._estimators.softmax import weights_in_order
+from .._mrvm.estimator import ProbitMachine
+from .._revm.estimator import EigenMachine
+from .._types import FloatArray, IntArray
+from ..kernels import Custom, Kernel, OnColumns, Product, Sum
+from ..kernels._resolve import is_precomputed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: What is made of the linear predictors eta: see `ServedModel`.
+Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
+
+#: What the covariances are of: see `ServedModel`.
+Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The function that is 1 everywhere."""
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of x, each less its offset."""
+
+    #: Positions, not negative.
+    columns: IntArray
+    #: One number for each.
+    offsets: FloatArray
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.columns)
+
+
+@dataclass(frozen=True)
+class Centres:
+    """A kernel about points, k(x, z_j)."""
+
+    #: Of the closed set of the core: sums and products of leaves, where `OnColumns`, with positions that are
+    #: not negative, stands about leaves alone.
+    kernel: Kernel
+    #: Shape (size, n_features).
+    points: FloatArray
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.points)
+
+
+Block: TypeAlias = "Constant | Columns | Centres"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A linear predictor, eta = weights . phi[functions]."""
+
+    #: Indices into the functions of all blocks one after another, ascending.
+    functions: IntArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A fitted model without the estimator.
+
+    Links, for the linear predictors eta of a row and, where there are covariances, their variances v:
+
+    * ``"identity"``: the mean is eta, its standard deviation sqrt(noise_variance + v).
+    * ``"log"``: a count; the mean is exp(eta), its variance exp(eta + v/2) + (e^v - 1) exp(2 eta + v).
+    * ``"logistic"``: with z = eta / sqrt(1 + pi v / 8) (v = 0 without covariances), one output: probabilities
+      of two classes sigma(-z), sigma(z); several: sigma(z_c) divided by their sum (through logarithms).
+    * ``"softmax"``: without covariances softmax(eta); with them p_c proportional to
+      1 / sum_d exp(-kappa_cd (eta_c - eta_d)), kappa_cd = (1 + pi v_cd / 8)^(-1/2), v_cd the variance of that
+      difference.
+    * ``"probit"``: P(c) = E_u prod_{d != c} Phi(u + eta_c - eta_d), u standard normal.
+
+    Covariances: ``"shared"``: one matrix, of the weights of every output alike; ``"each"``: one for each
+    output; ``"joint"``: one of the weights of all outputs, one output after another; ``"directions"``: a
+    matrix D, (functions, p), with v = |D^T phi|^2 for the one output; ``"none"``: there are none.
+    """
+
+    #: Name of the estimator's class.
+    estimator: str
+    n_features: int
+    feature_names: list[str] | None
+    #: Labels of the classes, sorted; None for regression.
+    classes: NDArray[Any] | None
+    #: Whether y was one-dimensional, so that predictions are.
+    flat: bool
+    blocks: list[Block]
+    outputs: list[Output]
+    link: Link
+    uncertainty: Uncertainty
+    covariances: list[FloatArray]
+    #: One for all outputs, or one for each; None without noise.
+    noise_variance: FloatArray | None = None
+    #: Nodes of the probit's quadrature; None: as many as the number of classes needs.
+    n_quadrature: int | None = None
+
+    @property
+    def n_functions(self) -> int:
+        """Number of functions in all blocks."""
+        return sum(block.size for block in self.blocks)
+
+
+def describe(est: Any) -> ServedModel:
+    """Return what a fitted estimator predicts with.
+
+    Raises
+    ------
+    TypeError
+        If it is no estimator of this package.
+    NotFittedError
+        If it is not fitted.
+    ValueError
+        If its predictions take functions that only Python can evaluate: a callable kernel, or extra basis
+        functions other than "linear".
+    """
+    if not isinstance(est, (SparseBayesEstimator, ProbitMachine, EigenMachine)):
+        raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
+    check_is_fitted(est)
+    return _describe(est)
+
+
+@singledispatch
+def _describe(est: Any) -> ServedModel:
+    raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
+
+
+def _common(est: Any) -> dict[str, Any]:
+    names = getattr(est, "feature_names_in_", None)
+    return {
+        "estimator": type(est).__name__,
+        "n_features": int(est.n_features_in_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "classes": getattr(est, "classes_", None),
+    }
+
+
+@_describe.register
+def _(est: SparseBayesEstimator) -> ServedModel:
+    blocks = _blocks_of_basis(est)
+    mu = est.mu_ if est.mu_.ndim == 2 else est.mu_[:, np.newaxis]
+    alpha = est.alpha_ if est.alpha_.ndim == 2 else np.repeat(est.alpha_[:, np.newaxis], mu.shape[1], axis=1)
+    used = [np.flatnonzero(np.isfinite(column)) for column in alpha.T]
+    outputs = [Output(at, mu[at, c]) for c, at in enumerate(used)]
+    link: Link
+    uncertainty: Uncertainty
+    if est._likelihood == "multinomial":
+        classes, rows = weights_in_order(est.alpha_)
+        assert np.array_equal(np.concatenate(used), rows)
+        assert np.array_equal(np.repeat(np.arange(len(used)), [len(at) for at in used]), classes)
+        link, uncertainty, covariances = "softmax", "joint", [est.sigma_]
+    else:
+        link = {"gaussian": "identity", "poisson": "log", "bernoulli": "logistic"}[est._likelihood]  # type: ignore[assignment] # a Link
+        if est.sigma_.ndim == 3:
+            uncertainty = "each"
+            covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
+        else:
+            uncertainty, covariances = "shared", [est.sigma_]
+    noise = getattr(est, "noise_variance_", None)
+    if noise is not None:
+        noise = noise * (1.0 if est._y_variance is None else est._y_variance)  # that of the typical row
+    return ServedModel(
+        **_common(est),
+        flat=est.mu_.ndim == 1,
+        blocks=blocks,
+        outputs=outputs,
+        link=link,
+        uncertainty=uncertainty,
+        covariances=covariances,
+        noise_variance=None if noise is None else np.atleast_1d(np.asarray(noise, dtype=np.float64)),
+    )
+
+
+@_describe.register
+def _(est: ProbitMachine) -> ServedModel:
+    blocks: list[Block] = []
+    weights: list[FloatArray] = []
+    if est.fit_intercept:
+        blocks.append(Constant())
+        weights.append(est._bias[:, np.newaxis])
+    if is_precomputed(est.kernel_):
+        blocks += _columns(est.relevance_)
+        weights.append(est.dual_coef_)
+    else:
+        for kernel, b in zip(est._kernels(), est.kernel_weights_, strict=True):
+            if b > 0.0 and len(est.relevance_) > 0:
+                blocks.append(_centres(kernel, est.relevance_vectors_))
+                weights.append(b * est.dual_coef_)
+    return ServedModel(
+        **_common(est),
+        flat=True,
+        blocks=blocks,
+        outputs=_dense_outputs(np.hstack(weights) if weights else np.empty((len(est.classes_), 0))),
+        link="probit",
+        uncertainty="none",
+        covariances=[],
+        n_quadrature=est.n_quadrature,
+    )
+
+
+@_describe.register
+def _(est: EigenMachine) -> ServedModel:
+    blocks: list[Block] = [Constant()] if est.fit_intercept else []
+    if is_precomputed(est.kernel_):
+        blocks += _columns(est.relevance_)
+    else:
+        blocks.extend(_centres(kernel, est.relevance_vectors_) for kernel in est._kernels())
+    bias = [est._bias[:, np.newaxis]] if est.fit_intercept else []
+    regression = not est._labels
+    return ServedModel(
+        **_common(est),
+        flat=True,
+        blocks=blocks,
+        outputs=_dense_outputs(np.hstack([*bias, est.dual_coef_])),
+        link="identity" if regression else "logistic",
+        uncertainty="directions" if regression else "none",
+        covariances=[est._directions * np.sqrt(est._variances)] if regression else [],
+        noise_variance=np.array([est.noise_variance_]) if regression else None,
+    )
+
+
+def _dense_outputs(weights: FloatArray) -> list[Output]:
+    everything = np.arange(weights.shape[1])
+    return [Output(everything, row) for row in weights]
+
+
+@singledispatch
+def _blocks_of_basis(est: Any) -> list[Block]:
+    raise TypeError(f"{type(est).__name__} has no basis that can be exported")
+
+
+@_blocks_of_basis.register
+def _(est: ColumnBasis) -> list[Block]:
+    columns = est.active_[est.active_ >= 0]
+    return _bias(est.active_) + _columns(columns, est.X_offset_)
+
+
+@_blocks_of_basis.register
+def _(est: KernelBasis) -> list[Block]:
+    extra = est._active_extra()
+    if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
+        raise ValueError(
+            "extra_basis can be exported only where it is 'linear': a callable or a transformer is evaluated "
+            "by Python. Compute the columns yourself and use SparseBayesRegressor or SparseBayesClassifier"
+        )
+    kernels = (est.active_ >= 0) & (extra < 0)
+    blocks = _bias(est.active_)
+    if is_precomputed(est.kernel_):
+        blocks += _columns(est.relevance_)
+    else:
+        block, row = np.divmod(est.active_[kernels], est._block_size)
+        for p, kernel in enumerate(est._kernels()):
+            at = np.searchsorted(est.relevance_, row[block == p])
+            if len(at) > 0:
+                blocks.append(_centres(kernel, est.relevance_vectors_[at]))
+    return blocks + _columns(extra[extra >= 0], est._extra_offset)
+
+
+def _bias(active: IntArray) -> list[Block]:
+    return [Constant()] if np.any(active < 0) else []
+
+
+def _columns(columns: IntArray, offset: FloatArray | None = None) -> list[Block]:
+    if len(columns) == 0:
+        return []
+    return [Columns(columns.astype(np.int64), np.zeros(len(columns)) if offset is None else offset[columns])]
+
+
+def _centres(kernel: Kernel, points: FloatArray) -> Centres:
+    return Centres(flatten(kernel, np.arange(points.shape[1])), np.ascontiguousarray(points))
+
+
+def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
+    """Return the kernel on these columns of x with `OnColumns` about its leaves alone.
+
+    ``whole``: these are all the columns, in order.
+    """
+    if isinstance(kernel, OnColumns):
+        return flatten(kernel.inner(), columns[kernel.positions(len(columns))], whole=False)
+    if isinstance(kernel, Sum):
+        return Sum(_each(kernel.terms, columns, whole))
+    if isinstance(kernel, Product):
+        return Product(_each(kernel.factors, columns, whole))
+    if isinstance(kernel, Custom) or kernel.to_core() is None:
+        raise ValueError(
+            f"kernel {kernel!r} cannot be exported: it is evaluated by Python. Use the kernels of "
+            "sparsebayes.kernels, their sums and products"
+        )
+    return kernel if whole else OnColumns(kernel, tuple(int(column) for column in columns))
+
+
+def _each(parts: Sequence[Kernel], columns: IntArray, whole: bool) -> tuple[Kernel, ...]:
+    return tuple(flatten(part, columns, whole=whole) for part in parts)

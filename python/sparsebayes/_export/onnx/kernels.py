@@ -1,0 +1,196 @@
+"""The basis functions of a served model as ONNX operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce, singledispatch
+from operator import add, mul
+
+import numpy as np
+
+from ..._types import FloatArray
+from ...kernels import (
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+from ..description import Block, Centres, Columns, Constant
+from .graph import Graph, Value
+
+#: Differences between a row and the centres that exist at a time: 128 KiB in double precision.
+_DIFFERENCES = 2**14
+
+
+class Basis:
+    """The functions at the rows of the input, and what is linear in them.
+
+    Linear kernels are not evaluated: sum_j w_j x.z_j is x.(sum_j w_j z_j), which takes the large numbers that
+    cancel there out of the graph.
+    """
+
+    def __init__(self, graph: Graph, blocks: list[Block]) -> None:
+        self._graph = graph
+        self.size = sum(block.size for block in blocks)
+        self._at_zero = np.zeros((1, self.size))
+        parts: list[Value] = []
+        slopes: list[FloatArray] = []
+        start = 0
+        for block in blocks:
+            stop = start + block.size
+            if isinstance(block, Constant):
+                self._at_zero[:, start:stop] = 1.0
+            else:
+                part, slope = _functions(graph, block)
+                parts.append(part)
+                slopes.append(np.zeros((len(slope), self.size)))
+                slopes[-1][:, start:stop] = slope
+            start = stop
+        self._values = graph.join(parts, 1) if parts else None
+        # What weights of the functions mean for these values.
+        self._slopes = np.vstack([np.empty((0, self.size)), *slopes])
+
+    def linear(self, weights: FloatArray) -> Value:
+        """Return the functions times these weights, (n, k); a row of weights for each function."""
+        at_zero = (self._at_zero @ weights)[0]
+        slopes = self._slopes @ weights
+        used = np.flatnonzero(slopes.any(axis=1))
+        if self._values is None or len(used) == 0:
+            return self._graph.repeat_rows(at_zero)
+        values = self._values
+        # Copying the few values in use is less work than multiplying the many others by 0.
+        if 2 * len(used) <= len(slopes):
+            values, slopes = values.take(used, 1), slopes[used]
+        product: Value = values @ slopes
+        if at_zero.any():
+            product += at_zero
+        return product
+
+
+def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArray]:
+    """Return values (n, q) and a matrix (q, size) that makes the functions of a block of them."""
+    if isinstance(block, Columns):
+        chosen = graph.x.take(block.columns, 1)
+        return chosen - block.offsets if block.offsets.any() else chosen, np.eye(block.size)
+    kernel, x, points = block.kernel, graph.x, block.points
+    if isinstance(kernel, OnColumns):
+        columns = kernel.positions(points.shape[1])
+        kernel, x, points = kernel.inner(), x.take(columns, 1), points[:, columns]
+    if isinstance(kernel, Linear):
+        return _centred(kernel, x), kernel.centred(points).T
+    return values(kernel, x, points), np.eye(block.size)
+
+
+@singledispatch
+def values(kernel: Kernel, x: Value, points: FloatArray) -> Value:
+    """Return the kernel between rows x, (n, d), and points, (m, d): (n, m)."""
+    raise TypeError(f"kernel {kernel!r} is not one of those that can be exported")
+
+
+@values.register
+def _(kernel: Gaussian, x: Value, points: FloatArray) -> Value:
+    widths = np.broadcast_to(kernel.width, points.shape[1])
+
+    def term(x: Value, z: FloatArray, at: slice) -> Value:
+        # Differences, not the expanded square, whose rounding grows with the distance from the origin.
+        return ((x - z) * (1.0 / widths[at])).squared().sum(-1)
+
+    return (-_over_inputs(x, points, term, add)).map("Exp")
+
+
+@values.register
+def _(kernel: Laplacian, x: Value, points: FloatArray) -> Value:
+    distance = _over_inputs(x, points, lambda x, z, _: (x - z).map("Abs").sum(-1), add)
+    return (distance * -kernel.gamma).map("Exp")
+
+
+@values.register
+def _(kernel: Linear, x: Value, points: FloatArray) -> Value:
+    return _centred(kernel, x) @ kernel.centred(points).T
+
+
+def _centred(kernel: Linear, x: Value) -> Value:
+    return x if kernel.offset is None else x - np.asarray(kernel.offset)
+
+
+@values.register
+def _(kernel: Polynomial, x: Value, points: FloatArray) -> Value:
+    return _power(_affine(x, points, kernel.gamma, kernel.coef0), kernel.degree)
+
+
+@values.register
+def _(kernel: Sigmoid, x: Value, points: FloatArray) -> Value:
+    return _affine(x, points, kernel.gamma, kernel.coef0).map("Tanh")
+
+
+@values.register
+def _(kernel: LinearSpline, x: Value, points: FloatArray) -> Value:
+    def term(x: Value, z: FloatArray, at: slice) -> Value:
+        # m the lesser of the two, M the greater: x z m - (x + z) m^2 / 2 + m^3 / 3 is m^2 (M / 2 - m / 6).
+        least, most = x.minimum(z), x.maximum(z)
+        factors = least * most + least.squared() * (most * 0.5 - least * (1.0 / 6.0)) + 1.0
+        return _product_of_last(factors, z.shape[-1])
+
+    return _over_inputs(x, points, term, mul)
+
+
+@values.register
+def _(kernel: Sum, x: Value, points: FloatArray) -> Value:
+    return reduce(add, (values(term, x, points) for term in kernel.terms))
+
+
+@values.register
+def _(kernel: Product, x: Value, points: FloatArray) -> Value:
+    return reduce(mul, (values(factor, x, points) for factor in kernel.factors))
+
+
+@values.register
+def _(kernel: OnColumns, x: Value, points: FloatArray) -> Value:
+    columns = kernel.positions(points.shape[1])
+    return values(kernel.inner(), x.take(columns, 1), points[:, columns])
+
+
+def _over_inputs(
+    x: Value,
+    points: FloatArray,
+    term: Callable[[Value, FloatArray, slice], Value],
+    join: Callable[[Value, Value], Value],
+) -> Value:
+    """Join what ``term`` makes of rows (n, 1, b) and points (1, m, b), over runs of b inputs, to (n, m)."""
+    n_points, n_inputs = points.shape
+    step = max(1, _DIFFERENCES // max(1, n_points))
+    terms = []
+    for start in range(0, n_inputs, step):
+        stop = min(start + step, n_inputs)
+        run = x if stop - start == n_inputs else x.part(start, stop, 1)
+        terms.append(term(run.expand_dims(1), points[np.newaxis, :, start:stop], slice(start, stop)))
+    return reduce(join, terms)
+
+
+def _affine(x: Value, points: FloatArray, gamma: float, coef0: float) -> Value:
+    product = x @ (gamma * points.T)
+    return product + coef0 if coef0 != 0.0 else product
+
+
+def _power(base: Value, exponent: int) -> Value:
+    """Return a positive whole power by squares: pow() of a negative base is not a number on some devices."""
+    if exponent == 1:
+        return base
+    half = _power(base, exponent // 2).squared()
+    return half * base if exponent % 2 else half
+
+
+def _product_of_last(factors: Value, n: int) -> Value:
+    """Return the product along the last of three axes, of length n."""
+    while n > 1:
+        half = n // 2
+        product = factors.part(0, half, 2) * factors.part(half, 2 * half, 2)
+        odd = [factors.part(2 * half, n, 2)] if n % 2 else []
+        factors, n = factors.graph.join([product, *odd], 2), half + n % 2
+    return factors.squeeze(2)

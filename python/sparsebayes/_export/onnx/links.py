@@ -1,0 +1,150 @@
+"""Means, error bars, labels and probabilities of a served model as ONNX operators."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._types import FloatArray
+from ..description import ServedModel
+from .graph import Graph, Value
+from .kernels import Basis
+from .normal import probit
+
+
+def regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
+    """Return mean and standard deviation, each (n, n_outputs)."""
+    basis = Basis(graph, model.blocks)
+    eta, v = basis.linear(_weights(basis, model)), _variances(graph, basis, model)
+    if model.link == "log":
+        return eta.map("Exp"), _spread_of_counts(eta, v)
+    assert model.noise_variance is not None
+    noise = np.broadcast_to(model.noise_variance, len(model.outputs))
+    return eta, graph.repeat_rows(np.sqrt(noise)) if v is None else (v + noise).map("Sqrt")
+
+
+def _spread_of_counts(eta: Value, v: Value | None) -> Value:
+    """Return the root of exp(eta + v/2) + (e^v - 1) exp(2 eta + v), divided by exp(eta / 2) and times it."""
+    root = (eta * 0.5).map("Exp")
+    if v is None:
+        return root
+    growth = v.map("Exp")
+    less_one = (v * 0.5).map("Tanh") * (growth + 1.0)  # e^v - 1 without cancellation
+    return root * ((v * 0.5).map("Exp") + less_one * (eta + v).map("Exp")).map("Sqrt")
+
+
+def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
+    """Return the index of the most probable class, (n,), and the probabilities, (n, n_classes)."""
+    assert model.classes is not None
+    basis = Basis(graph, model.blocks)
+    eta = basis.linear(_weights(basis, model))
+    if model.link == "probit":
+        winner = eta.map("ArgMax", axis=1, keepdims=1)
+        return winner.squeeze(1), probit(eta, winner, len(model.classes))
+    if model.link == "softmax":
+        p = _moderated_softmax(graph, basis, model, eta).map("Softmax", axis=1)
+        return _winner(p), p
+    v = _variances(graph, basis, model, unit=np.pi / 8.0)
+    z = eta if v is None else eta / (v + 1.0).map("Sqrt")
+    if len(model.classes) == 2:
+        both = graph.join([-z, z], 1)
+        return _winner(both), both.map("Sigmoid")
+    # ln sigma(z): the ratios survive where every probability is too small for a float.
+    p = (z.minimum(0.0) - ((-z.map("Abs")).map("Exp") + 1.0).map("Log")).map("Softmax", axis=1)
+    # As the estimators do: those without covariances compare scores, the others probabilities.
+    return _winner(z if v is None else p), p
+
+
+def labels(graph: Graph, index: Value, classes: NDArray[np.generic]) -> Value:
+    """Return the labels at these indices: see `stored_classes`."""
+    stored = stored_classes(classes)
+    constant = graph.text(stored) if stored.dtype == object else graph.whole(stored)
+    return graph.apply("Gather", constant, index, axis=0)
+
+
+def stored_classes(classes: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return labels as ONNX has them: whole numbers and truth values as int64, all others as strings."""
+    if classes.dtype.kind in "iub" and np.array_equal(classes.astype(np.int64), classes):
+        return classes.astype(np.int64)
+    if classes.dtype.kind == "f" and np.all(np.abs(classes) < 2.0**53) and np.all(classes % 1 == 0):
+        return classes.astype(np.int64)
+    return np.array([str(label) for label in classes.tolist()], dtype=object)
+
+
+def _winner(scores: Value) -> Value:
+    return scores.map("ArgMax", axis=1, keepdims=0)
+
+
+def _weights(basis: Basis, model: ServedModel) -> FloatArray:
+    weights = np.zeros((basis.size, len(model.outputs)))
+    for c, output in enumerate(model.outputs):
+        weights[output.functions, c] = output.weights
+    return weights
+
+
+def _variances(graph: Graph, basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value | None:
+    """Return the variances of the linear predictors, (n, n_outputs) or (n, 1) for all; None: they are 0.
+
+    Times ``unit``, a factor of the weights here: onnxruntime joins a product with a number to the matrix
+    product before it, and keeps that number in single precision.
+    """
+    if model.uncertainty == "directions":
+        factors = model.covariances
+    else:
+        outputs = model.outputs[: len(model.covariances)]
+        factors = [
+            _placed(basis, output.functions, square_root(sigma))
+            for output, sigma in zip(outputs, model.covariances, strict=True)
+        ]
+    sizes = [factor.shape[1] for factor in factors]
+    if sum(sizes) == 0:
+        return None
+    squares = basis.linear(np.sqrt(unit) * np.hstack(factors)).squared()
+    if len(sizes) == 1:
+        return squares.sum(1, keep=True)
+    return squares @ np.repeat(np.eye(len(sizes)), sizes, axis=0)
+
+
+def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Value) -> Value:
+    """Return ln p_c but for a constant: 1 / p_c = sum_d exp(kappa_cd (eta_d - eta_c))."""
+    n_classes = len(model.outputs)
+    if model.uncertainty == "none" or model.covariances[0].size == 0:
+        return eta
+    # All pairs of classes, and one of a class with itself.
+    first, second = (np.append(at, 0) for at in np.triu_indices(n_classes, 1))
+    n_pairs = len(first)
+    root = np.sqrt(np.pi / 8.0) * square_root(model.covariances[0])
+    functions = [output.functions for output in model.outputs]
+    roots = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
+    along = [basis.linear(_placed(basis, at, rows)) for at, rows in zip(functions, roots, strict=True)]
+    G = graph.join([value.expand_dims(1) for value in along], 1)  # (n, n_classes, n_weights)
+    v = (G.take(first, 1) - G.take(second, 1)).squared().sum(2)
+    t = (eta.take(first, 1) - eta.take(second, 1)) / (v + 1.0).map("Sqrt")
+    # Row c of the table holds kappa_cd (eta_d - eta_c), 0 at d = c, so that its log softmax there is ln p_c.
+    table = np.full((n_classes, n_classes), n_pairs - 1)
+    table[second, first] = np.arange(n_pairs)
+    table[first, second] = np.arange(n_pairs) + n_pairs
+    np.fill_diagonal(table, n_pairs - 1)
+    rows = graph.join([t, -t], 1).take(table, 1).map("LogSoftmax", axis=2)
+    flat = graph.apply("Reshape", rows, graph.whole([0, n_classes**2]))
+    return flat.take(np.arange(n_classes) * (n_classes + 1), 1)
+
+
+def _placed(basis: Basis, functions: NDArray[np.intp], rows: FloatArray) -> FloatArray:
+    """Return rows for all functions, with 0 for those that are not named."""
+    placed = np.zeros((basis.size, rows.shape[1]))
+    placed[functions] = rows
+    return placed
+
+
+def square_root(sigma: FloatArray) -> FloatArray:
+    """Return R with sigma = R R^T, of the correlations first: weights have very different scales.
+
+    A variance |R^T phi|^2 cannot come out negative, and takes half the digits that phi^T sigma phi does.
+    """
+    scale = np.sqrt(np.maximum(np.diagonal(sigma), 0.0))
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
+    correlation = sigma * inverse * inverse[:, np.newaxis]
+    values, vectors = np.linalg.eigh(0.5 * (correlation + correlation.T))
+    root: FloatArray = scale[:, np.newaxis] * vectors * np.sqrt(np.maximum(values, 0.0))
+    return root

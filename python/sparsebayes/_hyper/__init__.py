@@ -1,0 +1,1 @@
+"""Learning of kernel parameters."""

@@ -1,0 +1,360 @@
+"""Learning the parameters of kernels: proposals by a Gaussian process, and the choice by rows left out.
+
+1. `CovarianceEvidence`: a Gaussian process on a sample of the rows proposes parameters. Its evidence is
+   smooth in these, and as no functions are chosen it has no favour for narrow kernels.
+2. Sequential fits with the proposals, with proposals shrunk towards equal lengths, and with all lengths times
+   some factors, each made anew without one fold of the rows after another. That is chosen which predicts the
+   rows left out best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._cancellable import one_blas_thread
+from .._checks.targets import first_of_equal
+from .._data.design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from .._estimators.one_vs_rest import log_normalised
+from .._types import FloatArray, IntArray, Likelihood, Settings
+from ..kernels import Kernel
+from ..kernels._parameters import (
+    kind,
+    leaves,
+    length_powers,
+    log_parameters,
+    natural,
+    with_all_log_parameters,
+)
+from ..kernels._resolve import is_precomputed
+from .gaussian_process import CovarianceEvidence
+
+#: Fits the model with these kernels: one posterior for each output.
+Fit = Callable[[list[Kernel]], "list[_core.Posterior]"]
+
+#: Rows of the Gaussian process, and rows and centres of the fits that are compared first.
+_PROCESS_ROWS: Final = 300
+_FOLD_ROWS: Final = 600
+_FOLDS: Final = 5
+_MOST_DEALS: Final = 3
+_FOLDS_OF_CLASSES: Final = 2
+#: Log density a row within which other kernels may stand in for the best, whose fit does not converge.
+_NEARLY: Final = 0.2
+#: Shares of the way from equal lengths to those proposed; and lengths are multiplied with powers of this.
+_SHARES: Final = (1.0, 0.6)
+_LENGTH_STEP: Final = float(np.log(2.0) / 2.0)
+_LENGTH_STEPS: Final = 4
+#: A fit is given up with more functions than this share of the rows, or after so many steps.
+_MOST_FUNCTIONS: Final = 0.5
+_MOST_STEPS: Final = 2000
+
+
+@dataclass(frozen=True)
+class LearningData:
+    """What kernels are learned from: the training data and the dictionary around them."""
+
+    #: Rows, N x d.
+    X: FloatArray
+    #: Where kernel functions are centred, M x d.
+    centres: FloatArray
+    #: Functions without parameters, N x F: the bias, and columns beside the kernels.
+    fixed: FloatArray
+    #: One target for each output, all of length N.
+    targets: list[FloatArray]
+    #: Sample weights, length N.
+    weights: FloatArray
+    likelihood: Likelihood
+    #: Given noise variance, or None.
+    noise_variance: float | None
+    #: How many of ``fixed`` the dictionary has before the kernels; the others come after.
+    n_before: int
+    #: The row of each centre; None where centres are no rows.
+    centre_rows: IntArray | None = None
+
+    def scale(self) -> float:
+        """Return the spread of the first target; 1 where its values are no quantity."""
+        return self._moments(0)[1] if self.likelihood == "gaussian" else 1.0
+
+    def _moments(self, output: int) -> tuple[float, float]:
+        mean = np.average(self.targets[output], weights=self.weights)
+        square = np.average((self.targets[output] - mean) ** 2, weights=self.weights)
+        return float(mean), float(np.sqrt(square))
+
+    def standardised(self) -> FloatArray:
+        """Return the targets that vary, with mean 0 and variance 1, N x C."""
+        moments = [self._moments(output) for output in range(len(self.targets))]
+        pairs = zip(self.targets, moments, strict=True)
+        return np.column_stack([(t - mean) / scale for t, (mean, scale) in pairs if scale > 0.0])
+
+    def at(self, rows: IntArray, centres: IntArray) -> LearningData:
+        """Return these rows, with functions about these centres."""
+        return replace(
+            self,
+            X=self.X[rows],
+            centres=self.centres[centres],
+            fixed=self.fixed[rows],
+            targets=[target[rows] for target in self.targets],
+            weights=self.weights[rows],
+            centre_rows=None,
+        )
+
+
+def check_model(
+    argument: str, kernel: object, y: NDArray[Any], likelihood: Likelihood, settings: Settings
+) -> None:
+    """Raise ValueError for a model whose kernel cannot be learned; ``argument`` is what asks for it."""
+    if is_precomputed(kernel):
+        raise ValueError(
+            f"kernel='precomputed' needs kernel parameters to be given, but there is {argument}: its values "
+            "are what they are; give a kernel with parameters to have them learned"
+        )
+    if y.ndim == 2:
+        raise ValueError(
+            f"{argument} needs a y of one column, got {y.shape[1]}: learn the kernel from one of them, and "
+            "give its kernel_ as kernel"
+        )
+    if likelihood == "multinomial":
+        raise ValueError(f"{argument} needs multi_class='ovr', got 'softmax'")
+    if (settings.alpha_prior, settings.noise_prior) != ((0.0, 0.0), (0.0, 0.0)):
+        raise ValueError(f"{argument} needs alpha_prior and noise_prior to be (0, 0)")
+
+
+def check_learnable(kernels: list[Kernel]) -> None:
+    """Raise ValueError if no kernel has a continuous parameter."""
+    if len(_parameters(kernels)) == 0:
+        raise ValueError(
+            "optimize_kernel=True needs a kernel with continuous parameters, which callables, Linear and "
+            f"LinearSpline do not have; got {', '.join(map(repr, kernels))}. Set optimize_kernel=False, or "
+            "choose or add a kernel such as kernels.Gaussian"
+        )
+
+
+def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list[list[Kernel]]:
+    """Return the kernels with learned parameters, and the next best ones; as given where nothing is learned.
+
+    The work is bounded by numbers of rows, iterations and functions, and depends on no clock and no thread.
+    """
+    varies = all(np.ptp(target) > 0.0 for target in data.targets)
+    few = len(first_of_equal(data.X)) < 2 * _FOLDS
+    if not varies or few or len(data.centres) == 0:
+        return [kernels]
+    # The matrices are small: several threads for each would wait for one another most of the time.
+    with one_blas_thread():
+        return _Learner(kernels, data, settings).run()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Kernels, and how fits with them predicted rows left out."""
+
+    kernels: list[Kernel]
+    #: Log predictive density of each row, weighed; None where a fit was given up.
+    densities: FloatArray | None
+
+    @property
+    def merit(self) -> float:
+        """Log density of the rows left out."""
+        return -np.inf if self.densities is None else float(self.densities.sum())
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Rows to fit and rows to predict."""
+
+    data: LearningData
+    held_out: LearningData
+
+
+@dataclass(frozen=True)
+class _Learner:
+    kernels: list[Kernel]
+    data: LearningData
+    settings: Settings
+
+    def run(self) -> list[list[Kernel]]:
+        """Propose parameters, and choose among them and their relatives; the best first."""
+        rows = _draw(len(self.data.X), _FOLD_ROWS)
+        # Few rows are dealt out to folds several times, for the same work as many rows once.
+        n_deals = max(1, min(_MOST_DEALS, _FOLD_ROWS // len(rows)))
+        folds = [fold for deal in range(n_deals) for fold in self._folds(rows, deal)]
+        if len(self.data.targets) > 1:
+            folds = folds[: n_deals * _FOLDS_OF_CLASSES]  # each takes a fit for each class
+        splits = [self._split(rows, fold, _FOLD_ROWS) for fold in folds]
+        suggested = with_all_log_parameters(self.kernels, self._natural)
+        found = [self._candidate(kernels, splits) for kernels in (self.kernels, suggested)]
+        proposal = self._proposal(suggested)
+        for share in _SHARES:
+            theta = self._natural + share * (proposal - self._natural)
+            found += self._walk(with_all_log_parameters(self.kernels, theta), splits, (1, -1))
+        if len(rows) < len(self.data.X):
+            # More rows bear narrower kernels: compare these on all rows, one fold of which is left out.
+            best = max(found, key=lambda one: one.merit)
+            rows = np.arange(len(self.data.X))
+            splits = [self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))]
+            found = self._walk(best.kernels, splits, (-1,))
+        ranked = sorted(found, key=lambda one: one.merit, reverse=True)
+        weight = sum(float(split.held_out.weights.sum()) for split in splits)
+        least = ranked[0].merit - _NEARLY * weight
+        return [one.kernels for one in ranked if one is ranked[0] or one.merit >= least]
+
+    def _walk(
+        self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
+    ) -> list[_Candidate]:
+        """Return candidates with all lengths shorter, or longer, while that predicts better."""
+        theta, step = _parameters(kernels), self._powers * _LENGTH_STEP
+        found = [self._candidate(kernels, splits)]
+        for direction in directions if step.any() else ():
+            last = found[0]
+            # What saturates needs longer lengths.
+            if direction < 0 and last.densities is None:
+                break
+            for n_steps in range(1, _LENGTH_STEPS + 1):
+                moved = with_all_log_parameters(kernels, theta + direction * n_steps * step)
+                found.append(self._candidate(moved, splits))
+                if last.densities is not None and found[-1].merit <= last.merit:
+                    break
+                last = found[-1]
+        return found
+
+    @cached_property
+    def _powers(self) -> FloatArray:
+        return np.concatenate([length_powers(kernel) for kernel in self.kernels])
+
+    @cached_property
+    def _natural(self) -> FloatArray:
+        """Log parameters as the data suggest, several kernels of a kind with the proportions given."""
+        parts = [leaf for kernel in self.kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
+        means = [float(log_parameters(leaf).mean()) for leaf in parts]
+        suggested = []
+        for leaf, mean in zip(parts, means, strict=True):
+            # Kernels that start equal would stay equal.
+            alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
+            suggested.append(natural(leaf, self.data.X, self.data.weights) + mean - np.mean(alike))
+        return np.concatenate(suggested)
+
+    def _proposal(self, kernels: list[Kernel]) -> FloatArray:
+        """Return the log parameters of a Gaussian process of large evidence, from these kernels."""
+        data = self.data
+        rows = _draw(len(data.X), _PROCESS_ROWS)
+        scale = data.scale()
+        noise = None if data.noise_variance is None else data.noise_variance / scale**2
+        Y = data.standardised()[rows]
+        evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y, data.weights[rows], noise)
+        return evidence.maximise(data.X)
+
+    # --- fits ---------------------------------------------------------------------------------------
+
+    def _folds(self, rows: IntArray, deal: int) -> list[IntArray]:
+        """Deal rows out, those of each class evenly; rows with the same inputs stay together."""
+        _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
+        order = np.random.default_rng(deal).permutation(len(first))
+        if self.data.likelihood != "gaussian":
+            of_first = np.column_stack(self.data.targets)[rows[first]]
+            labels = of_first @ np.arange(1, len(self.data.targets) + 1)
+            order = order[np.argsort(labels[order], kind="stable")]
+        fold_of = np.empty(len(first), np.intp)
+        fold_of[order] = np.arange(len(first)) % _FOLDS
+        folds = [rows[fold_of[copies.reshape(-1)] == fold] for fold in range(_FOLDS)]
+        return [fold for fold in folds if len(fold) > 0]
+
+    def _split(self, rows: IntArray, held_out: IntArray, most_centres: int) -> _Split:
+        data, kept = self.data, np.setdiff1d(rows, held_out)
+        centres = np.arange(len(data.centres))
+        if data.centre_rows is not None:
+            centres = centres[~np.isin(data.centre_rows, held_out)]
+        centres = centres[_draw(len(centres), most_centres)]
+        return _Split(data.at(kept, centres), data.at(held_out, centres))
+
+    def _candidate(self, kernels: list[Kernel], splits: list[_Split]) -> _Candidate:
+        """Fit each split, and predict what it holds out."""
+        densities = []
+        for split in splits:
+            posteriors = []
+            for output in range(len(self.data.targets)):
+                posterior = self._fit(kernels, split.data, output)
+                if posterior is None:
+                    return _Candidate(kernels, None)
+                posteriors.append(posterior)
+            densities.append(_log_density(kernels, split.held_out, posteriors))
+        return _Candidate(kernels, np.concatenate(densities))
+
+    def _fit(self, kernels: list[Kernel], data: LearningData, output: int) -> _core.Posterior | None:
+        """Fit one output sequentially; None where that saturates, takes too many steps, or breaks down."""
+        most = _MOST_FUNCTIONS * len(data.X)
+
+        def stop(
+            iteration: int, action: str, column: int, gain: float, evidence: float, n: int, *_: Any
+        ) -> bool:
+            return n > most
+
+        settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MOST_STEPS)
+        try:
+            posterior = _design(kernels, data, settings).fit(
+                data.targets[output], data.weights, data.likelihood, settings, stop
+            )
+        except _core.NumericalError:
+            return None
+        return None if posterior.status in ("stopped", "max_iter") else posterior
+
+
+def _draw(n: int, most: int) -> IntArray:
+    """Draw at most so many of n, ascending; always the same ones."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+def _design(kernels: list[Kernel], data: LearningData, settings: Settings) -> Design:
+    layout = Layout(data.n_before > 0, len(data.centres), np.arange(len(data.centres)), len(kernels))
+    extra = data.fixed[:, data.n_before :]
+    cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+    if len(cores) == len(kernels):
+        return KernelDesign(data.X, data.centres, cores, layout, extra)
+    blocks = [evaluate(kernel, data.X, data.centres, settings.n_threads) for kernel in kernels]
+    return DenseDesign([*blocks, extra], layout)
+
+
+def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_core.Posterior]) -> FloatArray:
+    """Return the log predictive density of each row, times its weight."""
+    moments = []
+    for posterior in posteriors:
+        Phi = _functions(kernels, data, posterior.active)
+        variance = np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
+        moments.append((Phi @ posterior.mu, variance))
+    if data.likelihood == "gaussian":
+        mean, variance = moments[0]
+        variance = variance + 1.0 / posteriors[0].beta
+        log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
+    else:
+        logits = np.column_stack([mean / np.sqrt(1.0 + np.pi / 8.0 * variance) for mean, variance in moments])
+        of_each: FloatArray = log_normalised(logits)
+        # One column is the logit of the second of two classes.
+        classes = (
+            data.targets[0] > 0.5 if len(moments) == 1 else np.argmax(np.column_stack(data.targets), axis=1)
+        )
+        log_p = of_each[np.arange(len(of_each)), classes.astype(np.intp)]
+    weighted: FloatArray = data.weights * log_p
+    return weighted
+
+
+def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
+    """Return the values of these columns of the dictionary at the rows."""
+    # Centres that are rows may all have been left out.
+    n_centres, end = len(data.centres), data.n_before + len(kernels) * len(data.centres)
+    block, centre = np.divmod(active - data.n_before, max(n_centres, 1))
+    fixed = np.where(active < data.n_before, active, active - len(kernels) * n_centres)
+    Phi = np.empty((len(data.X), len(active)))
+    inside = (active >= data.n_before) & (active < end)
+    Phi[:, ~inside] = data.fixed[:, fixed[~inside]]
+    for k, kernel in enumerate(kernels):
+        columns = np.flatnonzero(inside & (block == k))
+        Phi[:, columns] = kernel(data.X, data.centres[centre[columns]])
+    return Phi
+
+
+def _parameters(kernels: list[Kernel]) -> FloatArray:
+    return np.concatenate([log_parameters(kernel) for kernel in kernels])

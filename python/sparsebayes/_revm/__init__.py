@@ -1,0 +1,1 @@
+"""The relevance eigen-vector machines of Kropotov & Vetrov (2007)."""

@@ -1,0 +1,198 @@
+"""Relevance eigen-vector machines on dense arrays: Kropotov & Vetrov (2007), KV, algorithms 1 and 2.
+
+Knows arrays; no estimators, kernels or labels. Weights w belong to the M functions of a dictionary, u = Q w
+to the eigenvectors of the negative Hessian. `Axes` are orthonormal directions of weight space that hold all
+that the data can tell; Z = Phi V are the coordinates that everything is computed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from .._types import FloatArray
+from . import regression_evidence as regression
+from .evidence import best_alpha_gaussian, best_alpha_laplace, posterior_variance_laplace
+from .modes import Logistic, Mode, Pulse, gram, octant_mode, posterior_mode
+from .variational import closest_gaussian
+
+Prior = Literal["gaussian", "laplace"]
+Approximation = Literal["laplace", "variational"]
+
+#: Beyond this ridge, in units of the mean curvature, no relevance is looked for.
+_LARGEST_RIDGE = 10.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Checked settings of a fit."""
+
+    prior: Prior
+    # Classification.
+    approximation: Approximation = "laplace"
+    #: In units of the mean curvature at w = 0.
+    ridge: float = 1.0
+    tol: float = 1e-8
+    max_iter: int = 1
+    # Regression; None: estimated.
+    noise_variance: float | None = None
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A dictionary along the eigenvectors of Phi^T C Phi, those of rounding left out."""
+
+    #: Number of functions.
+    n_basis: int
+    #: M x r, orthonormal columns.
+    V: FloatArray
+    #: N x r: Phi V.
+    Z: FloatArray
+    #: Eigenvalues, descending, length r.
+    squares: FloatArray
+    #: Sample weights, length N.
+    weights: FloatArray
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a fit of one target leaves behind."""
+
+    #: Of all M eigenvectors, eigenvalues descending; alpha is inf where irrelevant.
+    eigenvalues: FloatArray
+    alpha: FloatArray
+    #: Weights of the M functions.
+    w: FloatArray
+    n_effective: int
+    n_iter: int
+    status: str
+    ridge: float
+    #: Directions whose weight is uncertain, M x p, and the variances along them; regression only.
+    directions: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    variances: FloatArray = field(default_factory=lambda: np.empty(0))
+    beta: float = 1.0
+
+
+def axes(Phi: FloatArray, weights: FloatArray, pulse: Pulse) -> Axes:
+    """Decompose Phi^T C Phi; differences of functions that are only rounding are lost."""
+    squares, V = np.linalg.eigh(gram(Phi, weights))
+    pulse()
+    squares, V = squares[::-1], V[:, ::-1]
+    kept = squares > len(squares) * np.finfo(float).eps * squares[0]
+    # A dictionary of zeros has one direction, about which nothing is known.
+    kept[0] = True
+    V = np.ascontiguousarray(V[:, kept])
+    return Axes(len(squares), V, Phi @ V, np.maximum(squares[kept], 0.0), weights)
+
+
+def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Solution:
+    """Fit labels of +1 and -1: algorithm 1 or 2 of KV, with a ridge on the likelihood.
+
+    On separable classes the mode runs away as the ridge falls, the likelihood is flat there, and nothing
+    looks relevant. Then the ridge is too small: it is raised tenfold until something does.
+    """
+    model = Logistic(axes.Z, sign, axes.weights)
+    n_iter, share = 0, rules.ridge
+    while True:
+        # Where the dictionary is zero any ridge will do.
+        ridge = share * (float(axes.squares.sum()) / (4.0 * axes.n_basis) or 1.0)
+        ends, h, Q, u = _approximation(model, ridge, rules, pulse)
+        alpha, rate, kept = _relevance(rules.prior, h, u)
+        n_iter += sum(end.n_iter for end in ends)
+        if kept.any() or share > _LARGEST_RIDGE:
+            break
+        share *= 10.0
+    # Step 5, in units in which each h is 1.
+    root = np.sqrt(h[kept])
+    to_x = Q[:, kept] * (np.sign(u[kept]) / root)
+    inner = Logistic(axes.Z @ to_x, sign, axes.weights)
+    if rules.prior == "gaussian":
+        end = posterior_mode(
+            inner, alpha[kept] / h[kept], tol=rules.tol, max_iter=rules.max_iter, pulse=pulse
+        )
+    else:
+        start = np.maximum(root * np.abs(u[kept]) - rate[kept], 0.0)
+        end = octant_mode(inner, rate[kept], start, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+    converged = all(end.converged for end in (*ends, end))
+    return Solution(
+        eigenvalues=_padded(h, axes.n_basis, 0.0),
+        alpha=_padded(alpha, axes.n_basis, np.inf),
+        w=axes.V @ (to_x @ end.w),
+        n_effective=int(np.count_nonzero(end.w)),
+        n_iter=n_iter + end.n_iter,
+        status="converged" if converged else "max_iter",
+        ridge=ridge,
+    )
+
+
+def _approximation(
+    model: Logistic, ridge: float, rules: Rules, pulse: Pulse
+) -> tuple[list[Mode], FloatArray, FloatArray, FloatArray]:
+    """Return what steps 1 to 3 of KV find: the searches, h descending, eigenvectors as columns, and u."""
+    pulse()
+    precision = np.full(model.Z.shape[1], ridge)
+    mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+    b, ends = model.curvature(model.Z @ mode.w), [mode]
+    if rules.approximation == "variational":
+        mode, b = closest_gaussian(model, ridge, mode.w, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+        ends.append(mode)
+    pulse()
+    h, Q = np.linalg.eigh(gram(model.Z, b))
+    pulse()
+    h, Q = np.maximum(h[::-1], 0.0), Q[:, ::-1]
+    return ends, h, Q, Q.T @ mode.w
+
+
+def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> Solution:
+    """Fit Gaussian targets: exact along each eigenvector, so that no step is iterated but the noise.
+
+    ``variance``: what the targets' noise is a share of.
+    """
+    weighted = axes.weights * targets
+    singular = np.sqrt(np.where(axes.squares > 0.0, axes.squares, 1.0))
+    along = axes.Z.T @ weighted / singular
+    total = float(weighted @ targets)
+    rest = max(total - float(along @ along), 0.0)
+    given = None if rules.noise_variance is None else 1.0 / rules.noise_variance
+    spectrum = regression.Spectrum(axes.squares, along, rest, float(axes.weights.sum()))
+    noise = regression.estimate(spectrum, variance, given)
+    h = noise.beta * axes.squares
+    root = np.sqrt(noise.beta) * singular
+    # The maximum of the likelihood, and that of the likelihood with the common prior, which decides.
+    z = np.sqrt(noise.beta) * along
+    shrunk = z * (axes.squares / (axes.squares + noise.k))
+    alpha, rate, kept = _relevance(rules.prior, h, shrunk / root)
+    if rules.prior == "gaussian":
+        shrinkage = h[kept] / (h[kept] + alpha[kept])
+        x, variances = shrinkage * z[kept], shrinkage
+    else:
+        # The maximum lies in the octant of z: each coordinate moves towards 0 by the rate, and stops there.
+        x = np.sign(z[kept]) * np.maximum(np.abs(z[kept]) - rate[kept], 0.0)
+        variances = posterior_variance_laplace(z[kept], rate[kept])
+    directions = axes.V[:, kept] / root[kept]
+    return Solution(
+        eigenvalues=_padded(h, axes.n_basis, 0.0),
+        alpha=_padded(alpha, axes.n_basis, np.inf),
+        w=directions @ x,
+        n_effective=int(np.count_nonzero(x)),
+        n_iter=1,
+        status="noise_floor" if noise.at_floor else "converged",
+        ridge=noise.beta * noise.k,
+        directions=directions,
+        variances=variances,
+        beta=noise.beta,
+    )
+
+
+def _relevance(prior: Prior, h: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Step 4: the best prior precisions, Laplace rates in units of sqrt(h), and which are finite."""
+    alpha = best_alpha_gaussian(h, u) if prior == "gaussian" else best_alpha_laplace(h, u)
+    kept = np.isfinite(alpha)
+    rate = np.where(kept, 0.5 * alpha / np.sqrt(np.where(kept, h, 1.0)), np.inf)
+    return alpha, rate, kept
+
+
+def _padded(values: FloatArray, length: int, filling: float) -> FloatArray:
+    return np.concatenate([values, np.full(length - len(values), filling)])

@@ -1,0 +1,148 @@
+r"""The fit of a multinomial probit machine with its targets written out, for the certificate.
+
+At the end of mRVM1 (Psorakis et al. 2010) the auxiliary targets are their expectations given the classes and
+the scores (equations 3 and 4), and functions and precisions are a maximum of the evidence of these (6). With
+the targets at hand that is a regression of several outputs with noise precision 1, and certified as such. The
+E-step here is an even grid of nodes in SciPy's functions and shares nothing with the core's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks.targets import Training, check_training
+from .._data import candidates as _candidates
+from .._data.design import Layout
+from .._mrvm.composite_kernel import Composite
+from .._types import FloatArray, IntArray, OutputsProblem
+from ..kernels._resolve import is_precomputed
+
+if TYPE_CHECKING:
+    from .._estimators.base import SparseBayesEstimator
+    from ..multiclass import MRVM1, MRVM2
+
+    #: What a certificate may be asked of.
+    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
+
+#: The integrand is log-concave, of curvature at least 1 and at most the number of classes: ten units to
+#: either side of its mode hold all of it, and so fine an even grid is exact to rounding for up to a hundred.
+_REACH: Final = 10.0
+_NODES: Final = 401
+_HALVINGS: Final = 80
+#: Rows at a time.
+_ROWS: Final = 256
+
+
+def expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
+    r"""Return the expectations of the auxiliary targets, equations (3) and (4).
+
+    Parameters
+    ----------
+    scores : ndarray of shape (N, C)
+    labels : ndarray of shape (N,), int
+        Class numbers.
+
+    Returns
+    -------
+    ndarray of shape (N, C)
+    """
+    targets = np.empty(scores.shape)
+    for start in range(0, len(scores), _ROWS):
+        rows = slice(start, start + _ROWS)
+        targets[rows] = _of_rows(scores[rows], labels[rows])
+    return targets
+
+
+def _of_rows(scores: FloatArray, labels: IntArray) -> FloatArray:
+    n_rows, n_classes = scores.shape
+    others = np.arange(n_classes) != labels[:, np.newaxis]
+    own = scores[~others]
+    differences = own[:, np.newaxis] - scores[others].reshape(n_rows, n_classes - 1)
+    u = _modes(differences)[:, np.newaxis] + np.linspace(-_REACH, _REACH, _NODES)
+    x = u[:, :, np.newaxis] + differences[:, np.newaxis, :]
+    log_cdf = log_ndtr(x)
+    log_terms = log_cdf.sum(axis=2) - 0.5 * u**2
+    weights = np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    # phi in place of Phi for one of the other classes.
+    lost = np.einsum("nu,nuc->nc", weights, _hazard(x, log_cdf))
+    targets = scores.copy()
+    targets[others] -= lost.ravel()
+    targets[~others] += lost.sum(axis=1)
+    return targets
+
+
+def _hazard(x: FloatArray, log_cdf: FloatArray) -> FloatArray:
+    r"""Return phi(x) / Phi(x)."""
+    values: FloatArray = np.exp(-0.5 * (x**2 + np.log(2.0 * np.pi)) - log_cdf)
+    return values
+
+
+def _modes(differences: FloatArray) -> FloatArray:
+    """Return where each row's integrand is largest: bisection of the slope of its logarithm."""
+    low = np.zeros(len(differences))
+    high = np.maximum(-differences.min(axis=1), 0.0) + 12.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        x = middle[:, np.newaxis] + differences
+        rising = _hazard(x, log_ndtr(x)).sum(axis=1) > middle
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    modes: FloatArray = 0.5 * (low + high)
+    return modes
+
+
+def written_out(
+    est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> OutputsProblem:
+    """Return a fitted machine as the regression on its auxiliary targets; X and y are its training data."""
+    check_is_fitted(est)
+    training = check_training(est, X, y, sample_weight, labels=True, reset=False)
+    _check_same_data(est, training)
+    Phi, layout = _dictionary(est, training)
+    active, n_classes = layout.columns(est.active_), len(est.classes_)
+    labels = np.searchsorted(est.classes_, training.y).astype(np.intp)
+    return OutputsProblem(
+        Phi=Phi,
+        targets=expected_targets(Phi[:, active] @ est.mu_, labels),
+        weights=training.weights,
+        active=active,
+        alpha=est.alpha_,
+        mu=est.mu_,
+        beta=np.ones(n_classes),
+        shared_noise=True,
+        fixed=True,
+        at_floor=np.zeros(n_classes, dtype=np.bool_),
+        log_evidence=est.log_marginal_likelihood_,
+    )
+
+
+def _check_same_data(est: MRVM1, training: Training) -> None:
+    """Check that these can be the data of the fit: classes and relevance vectors are there.
+
+    Given centres need not be rows, and tell nothing.
+    """
+    same = training.n_samples == est._n_samples and np.array_equal(np.unique(training.y), est.classes_)
+    if same and not _candidates.are_given(est):
+        rows = getattr(est, "candidate_rows_", est.relevance_)
+        same = bool(np.isin(rows, training.rows).all())
+        if same and not is_precomputed(est.kernel_):
+            same = np.array_equal(training.at(rows), getattr(est, "candidates_", est.relevance_vectors_))
+    if not same:
+        raise ValueError("X, y, sample_weight must be the training data: classes or relevance vectors differ")
+
+
+def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
+    """Return all functions of the composite kernel, evaluated in NumPy alone."""
+    layout = est._layout(training)
+    if is_precomputed(est.kernel_):
+        blocks = [training.X[:, layout.kept]]
+    else:
+        centres = _candidates.points(est, training, layout.kept)
+        blocks = [np.asarray(kernel(training.X, centres)) for kernel in est._kernels()]
+    # Which rows functions are about says where weights of kernels begin, and these have been learned.
+    return Composite(blocks, layout.bias, None).Phi(est.kernel_weights_), layout

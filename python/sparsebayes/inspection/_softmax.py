@@ -1,0 +1,101 @@
+r"""The softmax model written out densely, for the certificate; shares nothing with the solver.
+
+Row n of N has a logit for each of C classes, and with :math:`W_n = w_n (\mathrm{diag}(p) - p p^T)` the
+negative curvature of its log likelihood in them, :math:`W_n = R R^T` for :math:`R = \sqrt{w_n}\,
+\mathrm{diag}(\sqrt p)\,(1 - \sqrt p \sqrt p^T)`. Row (n, d) of the whitened design holds, for function j of
+class c, :math:`R_{cd} \phi_j(x_n)`: a regression of N C rows on K C functions with noise of variance one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._types import FloatArray, IntArray, Problem
+from ._laplace import climb
+
+
+@dataclass(frozen=True)
+class SoftmaxRows:
+    """Rows with class labels, and the functions of a model; number c K + j is function j of class c."""
+
+    #: N x K.
+    Phi: FloatArray
+    #: Class numbers, length N.
+    labels: IntArray
+    #: Length N.
+    weights: FloatArray
+    n_classes: int
+    active: IntArray
+    alpha: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> SoftmaxRows:
+        """Return the rows of a fit: those of ``Phi``, with class numbers ``t`` and weights ``w``."""
+        labels = t.astype(np.intp)
+        return cls(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
+
+    @property
+    def n_basis(self) -> int:
+        """K C."""
+        return int(self.Phi.shape[1]) * self.n_classes
+
+    def expanded(self, functions: IntArray) -> tuple[FloatArray, IntArray]:
+        """Return the columns of these functions, and the class of each."""
+        classes, columns = np.divmod(functions, self.Phi.shape[1])
+        return self.Phi[:, columns], classes
+
+    def logits(self, mode: FloatArray) -> FloatArray:
+        """Return the logits at weights times the roots of their alphas, (N, C)."""
+        phi, classes = self.expanded(self.active)
+        eta = np.zeros((len(phi), self.n_classes))
+        for c in range(self.n_classes):
+            mine = classes == c
+            eta[:, c] = phi[:, mine] @ (mode[mine] / np.sqrt(self.alpha[mine]))
+        return eta
+
+    def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
+        """Return the whitened columns of these functions, (N C, number)."""
+        phi, classes = self.expanded(functions)
+        p, others = _probabilities(eta)
+        root = np.sqrt(p)
+        out = np.empty((len(phi), self.n_classes, len(functions)))
+        for k, c in enumerate(classes):
+            turned = -root * p[:, [c]]
+            turned[:, c] = root[:, c] * others[:, c]
+            out[:, :, k] = turned * (np.sqrt(self.weights) * phi[:, k])[:, np.newaxis]
+        return out.reshape(len(phi) * self.n_classes, len(functions))
+
+    def slopes(self, eta: FloatArray) -> FloatArray:
+        """Return the slope of the log likelihood in the weight of each of the K C functions."""
+        p, others = _probabilities(eta)
+        pull = -p
+        rows = np.arange(len(p))
+        pull[rows, self.labels] = others[rows, self.labels]
+        slopes: FloatArray = (self.Phi.T @ (self.weights[:, np.newaxis] * pull)).T.ravel()
+        return slopes
+
+    def objective(self, mode: FloatArray) -> float:
+        """Return the log posterior of the weights without its prior's constant."""
+        eta = self.logits(mode)
+        behind = eta - eta[np.arange(len(eta)), self.labels][:, np.newaxis]
+        return float(-self.weights @ np.logaddexp.reduce(behind, axis=1) - 0.5 * mode @ mode)
+
+    def mode(self) -> FloatArray:
+        """Find the posterior mode, times the roots of alpha."""
+        return climb(len(self.active), self._local, self.objective)
+
+    def _local(self, mode: FloatArray) -> tuple[FloatArray, FloatArray]:
+        eta = self.logits(mode)
+        psi = self.whitened(self.active, eta) / np.sqrt(self.alpha)
+        gradient = self.slopes(eta)[self.active] / np.sqrt(self.alpha) - mode
+        return gradient, np.eye(len(mode)) + psi.T @ psi
+
+
+def _probabilities(eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return p and 1 - p; the latter as the sum of the others, which does not cancel where p is near one."""
+    e = np.exp(eta - eta.max(axis=1, keepdims=True))
+    total = e.sum(axis=1, keepdims=True)
+    others = np.stack([np.delete(e, c, axis=1).sum(axis=1) for c in range(e.shape[1])], axis=1)
+    return e / total, others / total

@@ -1,0 +1,221 @@
+"""Kernels on some of the columns of X, and what names columns."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .._checks.arguments import NO_NUMBERS, check_integer
+from .._checks.numbers import real_array
+from .._types import FloatArray, IntArray, KernelFunction
+from ._base import Custom, Kernel
+
+#: What columns become: positions, names or a mask, all of one kind, or a slice of positions.
+Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | slice"
+
+_KINDS = "positions, names, a mask with a bool for each column of X, or a slice of positions"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnColumns(Kernel):
+    """Another kernel, evaluated on some of the columns of X.
+
+    Parameters
+    ----------
+    kernel : Kernel, callable or str
+        A callable gets the columns selected; one width per input means one per column selected. A name, such
+        as ``"rbf"``, gets its parameters from the estimator, where ``gamma="scale"`` and ``"auto"`` mean the
+        columns selected; until then the kernel has no values.
+    columns : int, str, slice, or list of int, bool or str
+        Positions, negative ones counting from the end; a bool for each column of X; or names, which an
+        estimator looks up in the DataFrame it is fitted to. Order counts, as do repetitions. Inside another
+        ``OnColumns`` they are the columns that it selects.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If columns is none of these or names no column. When it is evaluated, or an estimator fitted: if there
+        are no such columns, or not as many as the kernel was made for.
+
+    Notes
+    -----
+    Such kernels are stored in full for a fit, N times N values each, where others need not be. In ``kernel_``
+    of a fitted estimator they have positions in place of names, so that predictions take arrays too.
+
+    Examples
+    --------
+    >>> from sparsebayes.kernels import Gaussian, Linear, OnColumns
+    >>> kernel = OnColumns(Gaussian(1.0), [0, 1]) + OnColumns(Linear(), -1)
+    >>> kernel([[0.0, 0.0, 2.0]], [[0.0, 1.0, 3.0]]).round(3)
+    array([[6.368]])
+
+    Several in a list make a dictionary with functions of each:
+
+    >>> from sparsebayes import RVR
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    >>> model = RVR([OnColumns("rbf", 0), OnColumns("poly", [1, 2])], degree=2, noise_variance=0.01)
+    >>> model.fit(X, y).score(X, y) > 0.99
+    True
+    """
+
+    kernel: Kernel | KernelFunction | str
+    columns: Columns
+
+    def __post_init__(self) -> None:
+        """Check and normalise the parameters."""
+        kernel = self.kernel
+        if isinstance(kernel, str) and kernel == "precomputed":
+            raise ValueError("kernel of OnColumns takes the columns of X: it cannot be 'precomputed'")
+        if callable(kernel) and not isinstance(kernel, (Kernel, type)):
+            kernel = Custom(kernel)
+        if not isinstance(kernel, (Kernel, str)):
+            raise TypeError(f"kernel must be a kernel object, a callable k(X, Z), or a name; got {kernel!r}")
+        object.__setattr__(self, "kernel", kernel)
+        object.__setattr__(self, "columns", check_columns(self.columns))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by value."""
+        return self._key() == other._key() if isinstance(other, OnColumns) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Return the same for equal kernels."""
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, str]:
+        # As text, for a mask differs from positions 0 and 1, and before Python 3.12 slices have no hash.
+        return self.kernel, repr(self.columns)
+
+    def _parts(self) -> dict[str, Kernel]:
+        return {"kernel": self.kernel} if isinstance(self.kernel, Kernel) else {}
+
+    def _of_parts(self, parts: dict[str, Kernel]) -> OnColumns:
+        return replace(self, kernel=parts["kernel"]) if parts else self
+
+    def inner(self) -> Kernel:
+        """Return the kernel that is evaluated on the columns; ValueError if it is only named."""
+        if isinstance(self.kernel, Kernel):
+            return self.kernel
+        raise ValueError(
+            f"kernel {self.kernel!r} of OnColumns has no parameters until an estimator is fitted; give a "
+            "kernel object to evaluate it"
+        )
+
+    def positions(self, n_features: int) -> IntArray:
+        """Return the columns selected of ``n_features``; ValueError if not all are there."""
+        return positions(self.columns, n_features)
+
+    def select(self, X: FloatArray) -> FloatArray:
+        """Return the columns selected, in C order."""
+        values = real_array("X", X)
+        if values.ndim != 2:
+            raise ValueError(f"X must be a matrix, got shape {values.shape}")
+        return values.take(self.positions(values.shape[1]), axis=1)
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return self.inner()(self.select(x), self.select(z))
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if columns are not there, or not as many as the kernel was made for."""
+        n_selected = len(self.positions(n_features))
+        try:
+            self.inner().check_features(n_selected)
+        except ValueError as error:
+            if n_selected == n_features:
+                raise
+            raise ValueError(f"{error} (X being the {n_selected} columns that {self!r} selects)") from None
+
+
+def check_columns(columns: Any) -> Columns:
+    """Return columns in a form that compares by value; TypeError if they are none, ValueError if empty."""
+    if isinstance(columns, slice):
+        if columns.step == 0:
+            raise ValueError(f"columns must be a slice with a step other than 0, got {columns}")
+        return slice(*(_bound(part) for part in (columns.start, columns.stop, columns.step)))
+    if isinstance(columns, str) or _is_integer(columns):
+        columns = [columns]
+    iterable = isinstance(columns, Iterable) and getattr(columns, "ndim", 1) == 1
+    if not iterable or isinstance(columns, (bytes, Mapping, Set)):
+        raise TypeError(f"columns must be {_KINDS}; got {columns!r}")
+    entries = tuple(columns)
+    if not entries:
+        raise ValueError("columns must name at least one column, got none")
+    if all(isinstance(entry, str) for entry in entries):
+        return tuple(map(str, entries))
+    if all(isinstance(entry, (bool, np.bool_)) for entry in entries):
+        if not any(entries):
+            raise ValueError("columns must name at least one column, got a mask that is False throughout")
+        return tuple(map(bool, entries))
+    if all(map(_is_integer, entries)):
+        return tuple(map(int, entries))
+    raise TypeError(f"columns must be {_KINDS}, all entries of one kind; got {columns!r}")
+
+
+def positions(columns: Columns, n_features: int) -> IntArray:
+    """Return the positions among ``n_features`` columns, counted from 0; names have none here."""
+    every: IntArray = np.arange(check_integer("n_features", n_features, least=0))
+    if isinstance(columns, slice):
+        chosen = every[columns]
+        if len(chosen) == 0:
+            raise ValueError(f"columns={columns} selects none of the {n_features} columns of X")
+        return chosen
+    if names := _names(columns):
+        raise ValueError(
+            f"columns are given by name, {_listed(names)}, which an estimator looks up in the DataFrame "
+            "that it is fitted to; give their positions here"
+        )
+    if isinstance(columns[0], bool):
+        if len(columns) != n_features:
+            raise ValueError(
+                f"columns is a mask of {len(columns)} entries, but X has {n_features} columns; "
+                "give one for each"
+            )
+        return np.flatnonzero(columns)
+    numbered = [int(column) for column in columns]
+    outside = [column for column in numbered if not -n_features <= column < n_features]
+    if outside:
+        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(outside)}")
+    return every[numbered]
+
+
+def find(columns: Columns, n_features: int, feature_names: Sequence[str] | None) -> IntArray:
+    """Return the positions among columns with these names; None: they have none."""
+    names = _names(columns)
+    if not names:
+        return positions(columns, n_features)
+    if feature_names is None:
+        raise ValueError(
+            f"columns are given by name, {_listed(names)}, but X has no names of columns; fit a DataFrame "
+            "whose column names are all strings, or give positions"
+        )
+    known = list(feature_names)
+    if missing := [name for name in names if name not in known]:
+        raise ValueError(f"columns {_listed(missing)} are not in X, whose columns are {_listed(known)}")
+    if double := [name for name in names if known.count(name) > 1]:
+        raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
+    return np.array([known.index(name) for name in names])
+
+
+def _names(columns: Columns) -> list[str]:
+    """Return the names if these columns are given by name, else nothing."""
+    return [] if isinstance(columns, slice) else [column for column in columns if isinstance(column, str)]
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, NO_NUMBERS)
+
+
+def _bound(value: object) -> int | None:
+    if value is not None and not _is_integer(value):
+        raise TypeError(f"columns: a slice of columns takes positions, got {value!r} in it; list names")
+    return None if value is None else int(value)  # type: ignore[call-overload] # an integer
+
+
+def _listed(columns: Iterable[object]) -> str:
+    entries = list(columns)
+    shown = ", ".join(map(repr, entries[:10]))
+    return f"{shown}, ... ({len(entries)} in all)" if len(entries) > 10 else shown

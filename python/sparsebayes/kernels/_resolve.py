@@ -1,0 +1,211 @@
+"""From what ``kernel=`` takes to kernel objects with every parameter known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from .._checks.arguments import check_integer, check_real, is_learned
+from .._types import FloatArray, IntArray, KernelLike, KernelSpec
+from ._base import Custom, Kernel, Product, Sum
+from ._columns import OnColumns, find
+from ._parameters import natural, with_log_parameters
+from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+
+#: Of gamma; its inverse is the largest.
+_LEAST_GAMMA: Final = 1e-300
+
+#: Kernels by name, from (gamma, degree, coef0).
+_NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
+    "rbf": lambda gamma, degree, coef0: Gaussian(gamma**-0.5),
+    "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
+    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
+    "sigmoid": lambda gamma, degree, coef0: Sigmoid(gamma, coef0),
+    "linear_spline": lambda gamma, degree, coef0: LinearSpline(),
+}
+
+
+def is_precomputed(kernel: object) -> bool:
+    """Tell whether ``kernel`` says that X holds kernel values."""
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
+    """Tell whether ``resolve`` will ask for the variance of the training rows."""
+    if gamma != "scale":
+        return False
+    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    return any(True for entry in entries for _ in _names_with_gamma(entry))
+
+
+def resolve(
+    kernel: KernelSpec,
+    *,
+    X: FloatArray,
+    gamma: float | str = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    sample_weight: FloatArray | None = None,
+    feature_names: Sequence[str] | None = None,
+    middle: Callable[[], FloatArray] | None = None,
+    learns: bool = False,
+) -> list[Kernel]:
+    """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
+
+    ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
+    Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
+    ``learns``: whether gamma may be "learn" or "ard", for which the kernels have the widths to start from.
+    ``middle`` returns the offset of linear kernels that have none of their own.
+    """
+    if is_learned(gamma):
+        _check_learned(kernel, gamma, learns=learns)
+    inputs = _Inputs(X, sample_weight, feature_names, gamma, middle)
+    _ = inputs.gamma
+    degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
+    entries: Sequence[Any] = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    if not entries:
+        raise ValueError("kernel is an empty list; give at least one kernel")
+    kernels = [_resolve_one(entry, inputs, degree_coef0) for entry in entries]
+    for entry in kernels:
+        entry.check_features(X.shape[1])
+    return kernels
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The training rows as one kernel sees them."""
+
+    X: FloatArray
+    weights: FloatArray | None
+    names: Sequence[str] | None
+    given_gamma: float | str
+    middle: Callable[[], FloatArray] | None
+
+    def linear(self) -> Linear:
+        return Linear() if self.middle is None else Linear(tuple(self.middle().tolist()))
+
+    @cached_property
+    def gamma(self) -> float:
+        if is_learned(self.given_gamma):
+            return 1.0  # no kernel has it
+        return _gamma(self.given_gamma, self.X, self.weights)
+
+    def at(self, columns: IntArray) -> _Inputs:
+        names = None if self.names is None else [self.names[column] for column in columns]
+        whole = self.middle
+        middle = None if whole is None else lambda: whole()[columns]
+        return replace(self, X=self.X[:, columns], names=names, middle=middle)
+
+
+def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, float]) -> Kernel:
+    if isinstance(kernel, OnColumns):
+        columns = find(kernel.columns, inputs.X.shape[1], inputs.names)
+        inner = _resolve_one(kernel.kernel, inputs.at(columns), degree_coef0)
+        return OnColumns(inner, tuple(columns.tolist()))
+    if isinstance(kernel, Sum):
+        return Sum(tuple(_resolve_one(term, inputs, degree_coef0) for term in kernel.terms))
+    if isinstance(kernel, Product):
+        return Product(tuple(_resolve_one(factor, inputs, degree_coef0) for factor in kernel.factors))
+    if _is_not_centred(kernel):
+        return inputs.linear()
+    if isinstance(kernel, Kernel):
+        return copy(kernel)  # a fitted model keeps its kernel when `set_params` changes the one given
+    if isinstance(kernel, str) and kernel in ("rbf", "laplacian") and is_learned(inputs.given_gamma):
+        return _start(kernel, inputs)
+    if isinstance(kernel, str) and kernel in _NAMED:
+        return _NAMED[kernel](inputs.gamma, *degree_coef0)
+    if is_precomputed(kernel):
+        raise ValueError(
+            "kernel='precomputed' stands alone; put the precomputed columns of several kernels side by side"
+        )
+    if callable(kernel) and not isinstance(kernel, type):
+        return Custom(kernel)
+    names = ", ".join(map(repr, [*_NAMED, "linear", "precomputed"]))
+    kind = ValueError if isinstance(kernel, str) else TypeError
+    raise kind(
+        f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; "
+        f"got {kernel!r}"
+    )
+
+
+def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
+    """Raise ValueError where gamma="learn" or "ard" has nothing to learn, or something that it cannot."""
+    if not learns:
+        raise ValueError(
+            f"gamma={gamma!r} is for RVR and RVC with the rows in memory; give a positive number, 'scale' or "
+            "'auto', or learn the kernel with one of these and give its kernel_"
+        )
+    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    names = [name for entry in entries for name in _names_with_gamma(entry)]
+    learnable = ("rbf", "laplacian") if gamma == "learn" else ("rbf",)
+    if not names or not set(names) <= set(learnable):
+        raise ValueError(
+            f"gamma={gamma!r} is for kernel={' or '.join(map(repr, learnable))}, got {kernel!r}; give gamma "
+            "a number, or a kernel object with its parameters and optimize_kernel=True"
+        )
+
+
+def _start(kernel: str, inputs: _Inputs) -> Kernel:
+    """Return the kernel that learning starts from: its lengths follow from the spreads of the inputs."""
+    n_features, gamma = inputs.X.shape[1], inputs.given_gamma
+    start: Kernel = Laplacian(1.0)
+    if kernel == "rbf":
+        start = Gaussian(1.0 if gamma == "learn" else (1.0,) * n_features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_lengths = natural(start, inputs.X, inputs.weights)
+    if not (np.abs(log_lengths) < -0.5 * np.log(_LEAST_GAMMA)).all():
+        raise ValueError(f"gamma={gamma!r} needs the spreads of the columns of X, which overflow; rescale X")
+    return with_log_parameters(start, log_lengths)
+
+
+def _names_with_gamma(kernel: Any) -> Iterator[str]:
+    """Yield the kernels given by name, in ``kernel`` and its parts, that have a gamma."""
+    if isinstance(kernel, OnColumns):
+        yield from _names_with_gamma(kernel.kernel)
+    elif isinstance(kernel, (Sum, Product)):
+        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
+            yield from _names_with_gamma(part)
+    elif isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid"):
+        yield kernel
+
+
+def _is_not_centred(kernel: Any) -> bool:
+    """Tell whether this is a linear kernel that has no offset yet."""
+    if isinstance(kernel, Linear):
+        return kernel.offset is None
+    return isinstance(kernel, str) and kernel == "linear"
+
+
+def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
+    """Return gamma as scikit-learn's SVMs understand it; a weight counts as that many rows."""
+    if not isinstance(gamma, str):
+        try:
+            given = check_real("gamma", gamma, positive=True)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{error}; 'scale' and 'auto' adapt it to X, 'learn' and 'ard' learn it"
+            ) from None
+        if not _LEAST_GAMMA <= given <= 1.0 / _LEAST_GAMMA:  # widths and their squares have to be numbers
+            raise ValueError(
+                f"gamma must be between {_LEAST_GAMMA:g} and {1.0 / _LEAST_GAMMA:g}, got {given:g}; rescale X"
+            )
+        return given
+    if gamma == "auto":
+        return 1.0 / float(X.shape[1])
+    if gamma != "scale":
+        raise ValueError(f"gamma must be 'scale', 'auto', 'learn', 'ard' or a positive number, got {gamma!r}")
+    row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(X.mean(axis=1), weights=row_weights)
+        variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
+    if not np.isfinite(X.shape[1] * variance):
+        raise ValueError("gamma='scale' needs the variance of X, which overflows; rescale X")
+    scale = X.shape[1] * variance
+    if 0.0 < scale < _LEAST_GAMMA:
+        raise ValueError(f"gamma='scale' needs the variance of X, which is {variance:g}; rescale X")
+    return 1.0 / scale if scale > 0.0 else 1.0

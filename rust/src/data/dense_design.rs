@@ -1,0 +1,106 @@
+//! A design matrix held in memory.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::data::design::{Block, Design};
+use crate::data::row_blocks::values_of;
+use crate::linalg::transpose::transpose;
+use crate::parallel::map_pieces;
+use crate::{Error, Result};
+
+/// Values that one thread looks at: it takes longer than to have one come.
+const AT_A_TIME: usize = 1 << 17;
+
+/// Phi as N x K values, column-major: borrowed from the caller, or owned.
+#[derive(Debug, Clone)]
+pub struct DenseDesign<'a> {
+    values: Cow<'a, [f64]>,
+    n_rows: usize,
+    n_basis: usize,
+}
+
+impl<'a> DenseDesign<'a> {
+    /// Wraps `values`, N x K column-major.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the length is not `n_rows * n_basis`; [`Error::NonFinite`] for NaN or infinity.
+    pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
+        let values = values.into();
+        Error::check_len("Phi", n_rows * n_basis, values.len())?;
+        map_pieces(values.len(), AT_A_TIME, |piece| {
+            Error::check_finite("Phi", &values[piece])
+        })
+        .into_iter()
+        .collect::<Result<()>>()?;
+        Ok(Self {
+            values,
+            n_rows,
+            n_basis,
+        })
+    }
+}
+
+impl DenseDesign<'static> {
+    /// The values of another design, finite or not. An error of `check` ends it: see [`values_of`].
+    pub(crate) fn evaluated(
+        design: &dyn Design,
+        check: impl Fn() -> Result<()> + Sync + Send,
+    ) -> Result<Self> {
+        Ok(Self {
+            values: values_of(design, check)?.into(),
+            n_rows: design.n_rows(),
+            n_basis: design.n_basis(),
+        })
+    }
+
+    /// Copies `rows`, N x K row-major, on as many threads as there are.
+    ///
+    /// # Errors
+    /// As [`DenseDesign::new`]; [`Error::Memory`].
+    pub fn from_rows(rows: &[f64], n_rows: usize, n_basis: usize) -> Result<Self> {
+        Error::check_len("Phi", n_rows * n_basis, rows.len())?;
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(rows.len())
+            .map_err(|_| Error::no_memory_for("the dictionary", rows.len()))?;
+        values.resize(rows.len(), 0.0);
+        if !transpose(rows, n_rows, &mut values) {
+            Error::check_finite("Phi", rows)?;
+        }
+        Ok(Self {
+            values: values.into(),
+            n_rows,
+            n_basis,
+        })
+    }
+}
+
+impl Design for DenseDesign<'_> {
+    fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    fn n_basis(&self) -> usize {
+        self.n_basis
+    }
+
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        _buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
+        let start = columns.start * self.n_rows + rows.start;
+        let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
+        let data = if columns.is_empty() {
+            &[]
+        } else {
+            &self.values[start..end]
+        };
+        Block {
+            data,
+            stride: self.n_rows,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! All that a Gaussian regression needs of its rows, as sums that can be added to.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+
+use crate::data::check_flag;
+use crate::data::design::Design;
+use crate::data::row_blocks::BLOCK_BUFFER;
+use crate::data::targets::check_weights;
+use crate::linalg::double_double::DoubleDouble;
+use crate::linalg::extended_gram::{Gram, STRIP, Strip};
+use crate::parallel::pieces;
+use crate::{Error, Result};
+
+/// Values beyond this have squares whose sum could overflow.
+const LARGEST: f64 = 1e145;
+
+/// Sums over rows: Phi^T W Phi, Phi^T W t, t^T W t, the same with a constant function, and the number of rows.
+///
+/// They add up: of chunks of rows, in any order, on any machine, they are those of all rows
+/// ([`SufficientStatistics::update`], [`SufficientStatistics::merge`]). All chunks have to speak of the same basis functions.
+/// Nothing is scaled or centred on the way, since scales are known at the end only; instead sums are kept to about 75 bits. A fit
+/// asks a [`SumStatistics`](crate::data::Summary) of them.
+///
+/// Between calls: the columns of `gram` are the constant function, the K basis functions, and the targets; each row counts
+/// with its sample weight.
+#[derive(Debug, Clone)]
+pub struct SufficientStatistics {
+    n_rows: usize,
+    pub(crate) gram: Gram,
+    pub(crate) targets: Targets,
+}
+
+/// What the unit of the targets comes from, in about 106 bits: a spread is a difference.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Targets {
+    /// Sum of the weights.
+    pub(crate) weight: DoubleDouble,
+    pub(crate) sum: DoubleDouble,
+    pub(crate) square: DoubleDouble,
+    /// The largest absolute value of a row that counts.
+    pub(crate) size: f64,
+}
+
+impl Targets {
+    fn take(&mut self, target: f64, weight: f64) {
+        if weight > 0.0 {
+            let weighted = DoubleDouble::product(weight, target);
+            self.weight = self.weight.plus(weight.into());
+            self.sum = self.sum.plus(weighted);
+            self.square = self.square.plus(weighted.times(target.into()));
+            self.size = self.size.max(target.abs());
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.weight = self.weight.plus(other.weight);
+        self.sum = self.sum.plus(other.sum);
+        self.square = self.square.plus(other.square);
+        self.size = self.size.max(other.size);
+    }
+}
+
+impl SufficientStatistics {
+    /// Numbers of [`SufficientStatistics::parts`] before the Gram matrix.
+    const N_SCALARS: usize = 7;
+
+    /// Those of no rows.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] for more functions than there is memory for: 16 bytes for every two.
+    pub fn new(n_basis: usize) -> Result<Self> {
+        let gram = n_basis.checked_add(2).and_then(Gram::zeros);
+        Ok(Self {
+            n_rows: 0,
+            gram: gram.ok_or_else(|| too_many(n_basis))?,
+            targets: Targets::default(),
+        })
+    }
+
+    /// Those of some rows. Weights may be zero, and there may be no rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for bad input; [`Error::Interrupted`] once `cancel` is raised.
+    pub fn of(
+        design: &dyn Design,
+        target: &[f64],
+        weights: Option<&[f64]>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<Self> {
+        check(design.n_rows(), target, weights)?;
+        let mut this = Self::new(design.n_basis())?;
+        let mut strip = Strip::new(this.gram.size(), target.len());
+        for rows in pieces(target.len(), STRIP) {
+            this.take(&mut strip, design, target, weights, rows, cancel)?;
+        }
+        Ok(this)
+    }
+
+    /// Adds rows: weights may be zero, and there may be no rows. All of them count or, after an error, none.
+    ///
+    /// # Errors
+    /// As [`SufficientStatistics::of`]; [`Error::Shape`] for another number of basis functions.
+    pub fn update(
+        &mut self,
+        design: &dyn Design,
+        target: &[f64],
+        weights: Option<&[f64]>,
+    ) -> Result<()> {
+        Error::check_len("n_basis", self.n_basis(), design.n_basis())?;
+        if target.len() > STRIP {
+            return self.merge(&Self::of(design, target, weights, None)?);
+        }
+        // Nothing can go wrong once the rows are loaded, so they are added where they belong.
+        check(design.n_rows(), target, weights)?;
+        let mut strip = Strip::new(self.gram.size(), target.len());
+        self.take(&mut strip, design, target, weights, 0..target.len(), None)
+    }
+
+    /// Adds the rows of `other`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of basis functions.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        Error::check_len("n_basis", self.n_basis(), other.n_basis())?;
+        self.gram.add(&other.gram);
+        self.targets.merge(&other.targets);
+        self.n_rows += other.n_rows;
+        Ok(())
+    }
+
+    /// Adds at most a strip of rows; unless `cancel` is raised on the way, all of them or none.
+    fn take(
+        &mut self,
+        strip: &mut Strip,
+        design: &dyn Design,
+        target: &[f64],
+        weights: Option<&[f64]>,
+        rows: Range<usize>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let roots: Vec<f64> = match weights {
+            None => vec![1.0; rows.len()],
+            Some(w) => w[rows.clone()].iter().map(|w| w.sqrt()).collect(),
+        };
+        self.load(strip, design, target, &roots, &rows)?;
+        self.gram.add_strip(strip, || check_flag(cancel).is_ok());
+        check_flag(cancel)?;
+        self.n_rows += rows.len();
+        for row in rows {
+            self.targets
+                .take(target[row], weights.map_or(1.0, |w| w[row]));
+        }
+        Ok(())
+    }
+
+    /// Brings some rows to `strip`, each times the root of its weight: 1, the functions, the target.
+    fn load(
+        &self,
+        strip: &mut Strip,
+        design: &dyn Design,
+        target: &[f64],
+        roots: &[f64],
+        rows: &Range<usize>,
+    ) -> Result<()> {
+        let (last, ones) = (self.gram.size() - 1, [1.0; STRIP]);
+        strip.fill(rows.len(), |first, columns| {
+            let functions = first.max(1)..(first + columns.len()).min(last);
+            BLOCK_BUFFER.with_borrow_mut(|buffer| {
+                let wanted = functions.start - 1..functions.end - 1;
+                let block = design.block(rows.clone(), wanted, buffer);
+                for (j, column) in (first..).zip(columns) {
+                    let values = match j {
+                        0 => &ones[..rows.len()],
+                        j if j == last => &target[rows.clone()],
+                        j => block.column(j - functions.start, rows.len()),
+                    };
+                    let weighted = values.iter().zip(roots).map(|(v, root)| v * root);
+                    column.iter_mut().zip(weighted).for_each(|(c, v)| *c = v);
+                }
+            });
+        });
+        for j in 0..=last {
+            let name = match j {
+                0 => "sample_weight",
+                j if j == last => "y (t)",
+                _ => "X (Phi)",
+            };
+            check_size(name, strip.column(j))?;
+        }
+        Ok(())
+    }
+
+    /// Number of rows taken in, those of zero weight too.
+    #[must_use]
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// K.
+    #[must_use]
+    pub fn n_basis(&self) -> usize {
+        self.gram.size() - 2
+    }
+
+    /// Sum of the sample weights.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.targets.weight.value()
+    }
+
+    /// phi_i^T W phi_j.
+    #[must_use]
+    pub fn gram(&self, i: usize, j: usize) -> f64 {
+        self.gram.at(i + 1, j + 1).value()
+    }
+
+    /// phi_i^T W t.
+    #[must_use]
+    pub fn projection(&self, i: usize) -> f64 {
+        self.gram.at(i + 1, self.gram.size() - 1).value()
+    }
+
+    /// t^T W t.
+    #[must_use]
+    pub fn target_square(&self) -> f64 {
+        let last = self.gram.size() - 1;
+        self.gram.at(last, last).value()
+    }
+
+    /// All there is as numbers, for a journey: [`SufficientStatistics::from_parts`] makes the same of them to the bit.
+    #[must_use]
+    pub fn parts(&self) -> Vec<f64> {
+        let Targets {
+            weight,
+            sum,
+            square,
+            size,
+        } = self.targets;
+        // There may be no memory for a second copy.
+        let length = self.gram.size() * (self.gram.size() + 1);
+        let mut parts = Vec::with_capacity(Self::N_SCALARS + length);
+        parts.extend([
+            weight.high,
+            weight.low,
+            sum.high,
+            sum.low,
+            square.high,
+            square.low,
+            size,
+        ]);
+        self.gram.pack(&mut parts);
+        parts
+    }
+
+    /// From [`SufficientStatistics::parts`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for what cannot have come from there.
+    pub fn from_parts(n_basis: usize, n_rows: usize, parts: &[f64]) -> Result<Self> {
+        let size = n_basis.saturating_add(2);
+        let length = Self::N_SCALARS.saturating_add(size.saturating_mul(size.saturating_add(1)));
+        Error::check_len("parts", length, parts.len())?;
+        Error::check_finite("parts", parts)?;
+        let (scalars, packed) = parts.split_at(Self::N_SCALARS);
+        let twofold = |k: usize| DoubleDouble {
+            high: scalars[k],
+            low: scalars[k + 1],
+        };
+        let this = Self {
+            n_rows,
+            gram: Gram::unpacked(size, packed).ok_or_else(|| too_many(n_basis))?,
+            targets: Targets {
+                weight: twofold(0),
+                sum: twofold(2),
+                square: twofold(4),
+                size: scalars[6],
+            },
+        };
+        let diagonal = (0..size).map(|i| this.gram.at(i, i).high);
+        if scalars[0] < 0.0 || scalars[6] < 0.0 || diagonal.into_iter().any(|d| d < 0.0) {
+            let what = "parts of SufficientStatistics hold a sum of squares that is negative";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        Ok(this)
+    }
+}
+
+fn too_many(n_basis: usize) -> Error {
+    let what = format!(
+        "n_basis={n_basis}: there is no memory for that many functions squared; choose fewer"
+    );
+    Error::Memory { what }
+}
+
+fn check(n_rows: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
+    Error::check_len("y", n_rows, target.len())?;
+    Error::check_finite("y", target)?;
+    if let Some(w) = weights {
+        Error::check_len("sample_weight", n_rows, w.len())?;
+        Error::check_finite("sample_weight", w)?;
+        if w.iter().any(|&w| w < 0.0) {
+            let what = "sample_weight must not be negative; weight 0 leaves a row out";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        check_weights(w)?;
+    }
+    Ok(())
+}
+
+fn check_size(name: &'static str, column: &[f64]) -> Result<()> {
+    if column.iter().all(|v| v.abs() <= LARGEST) {
+        return Ok(());
+    }
+    Error::check_finite(name, column)?;
+    let what = format!("{name} holds values beyond {LARGEST:e}, too large to square; rescale it");
+    Err(Error::Invalid { what })
+}

@@ -1,0 +1,206 @@
+//! The updates of Tipping (2001) from the full basis, with pruning: section 2.3 and appendix A.
+//!
+//! Every function starts in the model. With gamma_j = 1 - alpha_j Sigma_jj and Gamma priors (a, b) and (c, d),
+//!
+//! * MacKay: alpha = (gamma + 2 a) / (mu^2 + 2 b), beta = (N - sum gamma + 2 c) / (||t - Phi mu||^2 + 2 d);
+//! * EM: alpha = (1 + 2 a) / (mu^2 + Sigma_jj + 2 b), 1 / beta = (||t - Phi mu||^2 + sum gamma / beta + 2 d) / (N + 2 c),
+//!   which never lower the evidence.
+//!
+//! The alpha of a function that the data do not support grows without bound: for ever by steps of at most s under EM.
+//! It is therefore taken out as soon as it is far enough and the evidence gains by that. The updates bring the model
+//! near its end and no further; what follows is the end of the sequential scheme, which also takes back functions that
+//! were pruned too early.
+
+use crate::Result;
+use crate::data::Statistics;
+use crate::fit::Status;
+use crate::fit::dictionary::Dictionary;
+use crate::fit::evidence::{ALPHA_FLOOR, Factors};
+use crate::fit::laplace::mode::find_mode;
+use crate::fit::laplace::schedule;
+use crate::fit::model::State;
+use crate::fit::newton::NoiseRange;
+use crate::fit::prior::Priors;
+use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::sequential;
+use crate::fit::sequential::Start;
+use crate::fit::settings::{Rules, Scheme};
+
+/// The prior precision all functions start with, in units of unit-norm columns and unit-spread targets.
+pub(crate) const START_ALPHA: f64 = 1.0;
+
+/// Updates end where no ln alpha nor ln beta moves by more.
+const NEAR: f64 = 1e-3;
+
+/// A function whose alpha is this many times its s may go.
+pub(crate) const PRUNABLE: f64 = 100.0;
+
+/// Runs from the full basis to convergence. `state`: an empty model.
+pub(crate) fn maximise(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: Priors,
+    rules: &Rules,
+    range: NoiseRange,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<Status, Stop> {
+    let everything: Vec<usize> = (0..stats.n_basis())
+        .filter(|&i| stats.norms()[i] > 0.0)
+        .collect();
+    let alpha = vec![START_ALPHA; everything.len()];
+    fill(stats, state, &everything, &alpha, &priors)?;
+    recorder.begin(state);
+    let gaussian = stats.is_linear();
+    let noise = rules.free_noise(range).filter(|_| gaussian);
+    loop {
+        let moved = update(stats, state, rules.scheme, noise)?;
+        recorder.step(Action::Joint, None, state)?;
+        let pruned = prune(state, moved, recorder)?;
+        look(stats, state)?;
+        if moved <= NEAR && !pruned {
+            break;
+        }
+    }
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors);
+    dictionary.refresh(stats, state)?;
+    if gaussian {
+        let start = Start::default();
+        sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+    } else {
+        schedule::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
+    }
+}
+
+/// Puts functions of these precisions into an empty model.
+pub(crate) fn fill(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    functions: &[usize],
+    alpha: &[f64],
+    priors: &Priors,
+) -> Result<()> {
+    state.fill(functions, START_ALPHA, priors, stats.cancel_flag());
+    state.alpha.copy_from_slice(alpha);
+    let mu = vec![0.0; functions.len()];
+    let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
+    let mut gradient = mu.clone();
+    let deviance = stats.local(functions, &mu, &mut gram, &mut gradient)?;
+    state.set_data(&mu, &gradient, deviance, Some(&gram))?;
+    look(stats, state)
+}
+
+/// Brings the quadratic model of the data to where the mean now is.
+fn look(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    if stats.is_linear() {
+        state.recentre(stats)?;
+        Ok(())
+    } else {
+        find_mode(stats, state)
+    }
+}
+
+/// One update of all alphas and the noise; the largest change in their logarithms.
+///
+/// Alphas that no longer matter do not count. A state whose factor fails at the new values stays as it is.
+fn update(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    scheme: Scheme,
+    noise: Option<NoiseRange>,
+) -> Result<f64> {
+    let before = (state.alpha.clone(), state.beta);
+    let mut moved: f64 = 0.0;
+    let mut alpha = Vec::with_capacity(state.len());
+    for k in 0..state.len() {
+        let next = new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * before.0[k]);
+        moved = moved.max((next / before.0[k]).ln().abs());
+        alpha.push(next);
+    }
+    let beta = noise.map_or(state.beta, |range| {
+        new_beta(state, scheme).min(range.beta_max)
+    });
+    moved = moved.max((beta / state.beta).ln().abs());
+    if state.set_hyperparameters(&alpha, beta).is_err() {
+        state.set_hyperparameters(&before.0, before.1)?;
+        return Ok(0.0);
+    }
+    look(stats, state)?;
+    Ok(moved)
+}
+
+/// The most that an update multiplies an alpha by: MacKay's would send some to infinity at once.
+pub(crate) const MOST_GROWTH: f64 = 1e3;
+
+pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
+    let (prior, mu) = (state.priors[k], state.mu[k]);
+    let determined = match scheme {
+        Scheme::Em => {
+            return (1.0 + 2.0 * prior.shape) / (mu * mu + state.sigma[(k, k)] + 2.0 * prior.rate);
+        }
+        // gamma = s / (alpha + s), free of the cancellation in 1 - alpha Sigma_kk.
+        Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
+            let s = state.factors(k).s;
+            s / (state.alpha[k] + s)
+        }
+    };
+    let square = mu * mu + 2.0 * prior.rate;
+    let next = (determined + 2.0 * prior.shape) / square.max(f64::MIN_POSITIVE);
+    if prior.is_flat() {
+        next
+    } else {
+        // Where mu and a are next to nothing this is alpha -> c / alpha, which goes to and fro for ever.
+        (next * state.alpha[k]).sqrt()
+    }
+}
+
+pub(crate) fn new_beta(state: &State, scheme: Scheme) -> f64 {
+    let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
+    let prior = state.noise_prior;
+    let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
+    let (rows, residual) = match scheme {
+        Scheme::Em => (state.n_noise(), residual + gamma / state.beta),
+        Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
+            (state.n_noise() - gamma, residual)
+        }
+    };
+    (rows + 2.0 * prior.shape).max(f64::MIN_POSITIVE) / residual.max(f64::MIN_POSITIVE)
+}
+
+/// Takes out functions on their way out, each only if the evidence rises by it; whether there were any.
+///
+/// With a prior they may be on the way to a finite alpha, and go once the updates have all but come to rest.
+pub(crate) fn prune(
+    state: &mut State,
+    moved: f64,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<bool, Stop> {
+    const REST: f64 = 0.1;
+    delete_where(state, recorder, |factors, alpha, gain| {
+        let settled = !factors.prior.is_flat() && moved <= REST;
+        let far = alpha >= PRUNABLE * factors.s;
+        (far || settled) && factors.optimal_alpha().is_none() && gain >= 0.0
+    })
+}
+
+/// Takes out the functions of which that holds, given their factors, their alpha and the gain; whether there were any.
+pub(crate) fn delete_where(
+    state: &mut State,
+    recorder: &mut Recorder<'_>,
+    goes: impl Fn(&Factors, f64, f64) -> bool,
+) -> std::result::Result<bool, Stop> {
+    let size = state.len();
+    for k in (0..size).rev() {
+        let (factors, alpha) = (state.factors(k), state.alpha[k]);
+        let gain = factors.gain_of_deleting(alpha);
+        if goes(&factors, alpha, gain) {
+            let j = state.active[k];
+            state.delete(k);
+            recorder.step(Action::Delete(j), Some(gain), state)?;
+        }
+    }
+    if state.len() < size {
+        // Rank-one updates drift.
+        state.recompute()?;
+    }
+    Ok(state.len() < size)
+}

@@ -1,0 +1,116 @@
+//! The posterior mode at given alphas: Tipping & Faul (2003), equation (10).
+
+use nalgebra::DMatrix;
+
+use crate::data::{Statistics, check_flag};
+use crate::fit::model::State;
+use crate::linalg::Cholesky;
+use crate::linalg::vector::dot;
+use crate::{Error, Result};
+
+/// Moves the state's quadratic model to the mode of the posterior at its alphas: damped Newton on equation (10).
+///
+/// The log posterior is concave, so a shortened Newton step always rises; the prior bounds the mode, on separable
+/// data too. Ends when a step promises less than rounding, or near the mode no less than the step before: where functions
+/// all but depend on one another rounding alone makes promises, and steps go to and fro.
+pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    const MOST_STEPS: usize = 200;
+    /// From here on each step should promise the square of the last.
+    const CLOSE: f64 = 1e-8;
+    let m = state.len();
+    let active = state.active.clone();
+    let mut mu = starting_point(stats, state)?;
+    let mut gram = DMatrix::zeros(m, m);
+    let mut gradient = vec![0.0; m];
+    let mut chol = Cholesky::with_capacity(m.max(1));
+    chol.cancelled_by(stats.cancel_flag());
+    let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
+    let mut last = f64::INFINITY;
+    for _ in 0..MOST_STEPS {
+        let slope: Vec<f64> = (0..m)
+            .map(|k| gradient[k] - state.alpha[k] * mu[k])
+            .collect();
+        chol.refactor(m, |i, j| {
+            gram[(i, j)] + if i == j { state.alpha[i] } else { 0.0 }
+        })?;
+        let mut step = slope.clone();
+        chol.solve_in_place(&mut step);
+        let rise = dot(&slope, &step);
+        let height = penalised(deviance, &state.alpha, &mu);
+        // `rise` is twice what the quadratic model promises.
+        let size = 1.0 + height.abs();
+        if rise <= 1e-13 * size || (last <= CLOSE * size && rise > 0.1 * last) {
+            break;
+        }
+        last = rise;
+        let Some(next) = line_search(stats, &active, &state.alpha, &mu, &step, height, rise)?
+        else {
+            break;
+        };
+        mu = next;
+        deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
+    }
+    state.set_data(&mu, &gradient, deviance, Some(&gram))
+}
+
+/// [`find_mode`]; where rounding takes the definiteness of the posterior precision functions leave, the one that costs least
+/// first, until what is left has a mode.
+pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    loop {
+        let before = state.clone();
+        let outcome = find_mode(stats, state);
+        let Err(Error::NotPositiveDefinite(_)) = outcome else {
+            return outcome;
+        };
+        // A factorisation that was told to end early looks like one that broke down.
+        check_flag(stats.cancel_flag().as_deref())?;
+        state.clone_from(&before);
+        let Some(k) = state.cheapest() else {
+            return outcome;
+        };
+        state.delete(k);
+    }
+}
+
+/// The mean of the quadratic model, unless the likelihood itself is better off where that model was made, or at zero:
+/// a large step leaves the region where the model means anything.
+fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>> {
+    let mut best = (f64::INFINITY, vec![0.0; state.len()]);
+    // The mean, which it mostly is, comes last: what was last looked at needs no second look.
+    for mu in [state.reference(), &state.mu[..]] {
+        let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
+        // Neither NaN nor infinite, as what overflows is.
+        if height.is_finite() && height <= best.0 {
+            best = (height, mu.to_vec());
+        }
+    }
+    Ok(best.1)
+}
+
+/// Minus twice the penalised log-likelihood, halved: what the mode minimises.
+fn penalised(deviance: f64, alpha: &[f64], mu: &[f64]) -> f64 {
+    0.5 * (deviance + alpha.iter().zip(mu).map(|(a, m)| a * m * m).sum::<f64>())
+}
+
+/// The longest of 1, 1/2, 1/4, ... times `step` that lowers the penalised deviance enough (Armijo).
+fn line_search(
+    stats: &mut dyn Statistics,
+    active: &[usize],
+    alpha: &[f64],
+    mu: &[f64],
+    step: &[f64],
+    height: f64,
+    rise: f64,
+) -> Result<Option<Vec<f64>>> {
+    let mut length = 1.0;
+    for _ in 0..60 {
+        let next: Vec<f64> = mu.iter().zip(step).map(|(m, s)| m + length * s).collect();
+        let deviance = stats.deviance(active, &next)?;
+        // False for NaN and infinity, which an overflowing exponential gives.
+        if penalised(deviance, alpha, &next) <= height - 1e-4 * length * rise {
+            return Ok(Some(next));
+        }
+        length *= 0.5;
+    }
+    Ok(None)
+}

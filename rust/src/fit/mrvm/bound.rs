@@ -1,0 +1,400 @@
+//! The variational bound of the multinomial probit machine, its gradient and its curvature.
+//!
+//! mRVM1 (Psorakis et al. 2010) is coordinate ascent on a variational bound of ln p(t): with the weights' posterior and
+//! the auxiliary variables factorised, the E-step (3), (4) maximises it over the latter and the M-step over the rest. With both
+//! posteriors at their best for a mean W it is, up to a constant,
+//!
+//! `B(W, alpha) = sum_n ln P(t_n | W^T phi_n) - 1/2 sum_c w_c^T A w_c + C/2 (ln|A| - ln|Phi^T Phi + A|)`,
+//!
+//! whose gradient in W is `Phi^T (Y - Phi W) - A W`, Y being what the E-step returns. A stationary point of B is a fixed point of
+//! both steps.
+
+use nalgebra::DMatrix;
+
+use crate::Result;
+use crate::likelihood::probit::{Probit, packed};
+use crate::linalg::Cholesky;
+use crate::linalg::column_combination::{add_combination, product};
+use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::vector::{axpy, dot, head};
+use crate::parallel::map_pieces;
+
+/// Rows at a time.
+const ROWS: usize = 128;
+/// The least scale of a ln alpha, for each class: a tenth of what a function that the data determine has.
+const LEAST_SCALE: f64 = 0.05;
+/// Columns of a symmetric product at a time.
+const COLUMNS: usize = 12;
+
+/// B as a function of `x`: the weights of each class, class after class, then ln alpha of each function.
+///
+/// In these coordinates it is far from quadratic: where an alpha rises e-fold, weights that stay as they are lose what they
+/// would not if they shrank with it. So steps and derivatives are in others, local to an `x`: by (v, u) alphas become
+/// `alpha_k e^{u_k}` and weights `(w_kc + v_kc) / (1 + theta_k (e^{u_k} - 1))`, `theta = alpha Sigma_kk` being the prior's share in a
+/// weight. That is what weights do in a regression on one function.
+pub(crate) struct Bound<'a> {
+    /// Columns of the functions in the model, N x m.
+    pub(crate) columns: Vec<f64>,
+    /// Their inner products under the sample weights, m x m.
+    pub(crate) gram: DMatrix<f64>,
+    pub(crate) labels: &'a [usize],
+    pub(crate) row_weights: Option<&'a [f64]>,
+    pub(crate) probit: &'a Probit,
+    pub(crate) n_classes: usize,
+}
+
+/// What B looks like at an `x`, in the coordinates that are local to it.
+pub(crate) struct View {
+    pub(crate) value: f64,
+    pub(crate) slope: Vec<f64>,
+    /// What the E-step returns there: N x C.
+    pub(crate) targets: Vec<f64>,
+    /// theta.
+    shares: Vec<f64>,
+    weights: Vec<f64>,
+    alpha: Vec<f64>,
+    /// `sum_c w_kc^2` for each function.
+    squares: Vec<f64>,
+    /// The inverse of Phi^T Phi + A.
+    sigma: DMatrix<f64>,
+    /// Minus the Hessian of each row's ln P in its scores, times the sample weight: a column for each pair of classes.
+    curvatures: Vec<f64>,
+}
+
+impl Bound<'_> {
+    /// m.
+    pub(crate) fn len(&self) -> usize {
+        self.gram.nrows()
+    }
+
+    fn n_rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn tall(&self) -> TallMatrix<'_> {
+        TallMatrix::new(&self.columns, self.n_rows(), self.len())
+    }
+
+    /// What the E-step returns at `x`, N x C.
+    pub(crate) fn targets(&self, x: &[f64]) -> Result<Vec<f64>> {
+        let scores = self.scores(x);
+        let expected = self
+            .probit
+            .expectations(&scores, self.labels, self.n_classes)?;
+        Ok(expected.targets)
+    }
+
+    /// Phi W at every row, N x C.
+    fn scores(&self, x: &[f64]) -> Vec<f64> {
+        let weights = &x[..self.len() * self.n_classes];
+        product(self.tall(), weights, self.n_rows(), self.n_classes)
+    }
+
+    /// B and its first two derivatives.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`](crate::Error::NotPositiveDefinite) where rounding leaves no posterior, and where scores are none.
+    pub(crate) fn view(&self, x: &[f64]) -> Result<View> {
+        let (m, n, c) = (self.len(), self.n_rows(), self.n_classes);
+        let (weights, ln_alpha) = x.split_at(m * c);
+        let alpha: Vec<f64> = ln_alpha.iter().map(|a| a.exp()).collect();
+        let mut chol = Cholesky::with_capacity(m);
+        chol.refactor(m, |i, j| {
+            self.gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
+        })?;
+        let mut sigma = DMatrix::zeros(m, m);
+        chol.inverse_into(&mut sigma);
+
+        let scores = self.scores(x);
+        let (expected, mut curvatures) = self.probit.curvatures(&scores, self.labels, c)?;
+        let targets = expected.targets;
+        let mut residuals = targets.clone();
+        axpy(-1.0, &scores, &mut residuals);
+        let mut fit = expected.log_probability;
+        if let Some(row_weights) = self.row_weights {
+            let tables = [&mut residuals, &mut curvatures, &mut fit];
+            for column in tables.into_iter().flat_map(|t| t.chunks_exact_mut(n)) {
+                column
+                    .iter_mut()
+                    .zip(row_weights)
+                    .for_each(|(v, w)| *v *= w);
+            }
+        }
+        let mut slope = vec![0.0; m * (c + 1)];
+        add_transpose_product(
+            self.tall(),
+            TallMatrix::new(&residuals, n, c),
+            n,
+            &mut slope,
+            m,
+        );
+
+        let mut squares = vec![0.0; m];
+        for (k, (slope, w)) in slope.iter_mut().zip(weights).enumerate() {
+            *slope -= alpha[k % m] * w;
+            squares[k % m] += w * w;
+        }
+        let occam = ln_alpha.iter().sum::<f64>() - chol.ln_det();
+        let classes = c as f64;
+        let shares: Vec<f64> = (0..m).map(|k| alpha[k] * sigma[(k, k)]).collect();
+        for k in 0..m {
+            slope[m * c + k] = 0.5 * (classes * (1.0 - shares[k]) - alpha[k] * squares[k]);
+        }
+        for (i, w) in weights.iter().enumerate() {
+            slope[m * c + i % m] -= shares[i % m] * slope[i] * w;
+        }
+        Ok(View {
+            value: fit.iter().sum::<f64>() - 0.5 * dot(&alpha, &squares) + 0.5 * classes * occam,
+            slope,
+            targets,
+            shares,
+            weights: weights.to_vec(),
+            alpha,
+            squares,
+            sigma,
+            curvatures,
+        })
+    }
+
+    /// Where a step from `x` leads, in the coordinates of its view.
+    pub(crate) fn moved(&self, x: &[f64], view: &View, step: &[f64]) -> Vec<f64> {
+        let (m, c) = (self.len(), self.n_classes);
+        let mut to: Vec<f64> = x.iter().zip(step).map(|(x, d)| x + d).collect();
+        let (weights, _) = to.split_at_mut(m * c);
+        for (i, w) in weights.iter_mut().enumerate() {
+            *w /= 1.0 + view.shares[i % m] * step[m * c + i % m].exp_m1();
+        }
+        to
+    }
+
+    /// Minus the Hessian of B times `v`.
+    pub(crate) fn curve(&self, view: &View, v: &[f64]) -> Vec<f64> {
+        let (m, c) = (self.len(), self.n_classes);
+        let (steps, moves) = v.split_at(m * c);
+        // How weights move to first order.
+        let of_weight = |i: usize| steps[i] - view.shares[i % m] * view.weights[i] * moves[i % m];
+        let pushed: Vec<f64> = (0..m * c).map(of_weight).collect();
+        let mut out = self.curve_of_likelihood(view, &pushed);
+        out.resize(m * (c + 1), 0.0);
+        let (classes, View { alpha, sigma, .. }) = (c as f64, view);
+        let (in_weights, in_alpha) = out.split_at_mut(m * c);
+        for (i, out) in in_weights.iter_mut().enumerate() {
+            let (k, w, slope) = (i % m, view.weights[i], view.slope[i]);
+            let share = view.shares[k];
+            let curved = *out + alpha[k] * (pushed[i] + w * moves[k]);
+            // Weights are bilinear in v and u but for `(2 theta^2 - theta) w u^2 / 2`, and so the slope counts.
+            *out = curved + share * slope * moves[k];
+            in_alpha[k] += alpha[k] * w * pushed[i] - share * w * curved
+                + share * slope * (steps[i] - (2.0 * share - 1.0) * w * moves[k]);
+        }
+        let scaled: Vec<f64> = alpha.iter().zip(moves).map(|(a, v)| a * v).collect();
+        for (k, out) in in_alpha.iter_mut().enumerate() {
+            let column = head(sigma, k, m).iter().zip(&scaled);
+            let pull: f64 = column.map(|(s, v)| s * s * v).sum();
+            let own = 0.5 * (view.squares[k] + classes * sigma[(k, k)]) * moves[k];
+            *out += alpha[k] * (own - 0.5 * classes * pull);
+        }
+        out
+    }
+
+    /// Minus the Hessian of `sum_n ln P` in the weights, times `v`.
+    fn curve_of_likelihood(&self, view: &View, v: &[f64]) -> Vec<f64> {
+        let (m, n, c) = (self.len(), self.n_rows(), self.n_classes);
+        let parts = map_pieces(n, ROWS, |rows| {
+            let height = rows.len();
+            let columns = self.tall().columns(&rows);
+            let mut scores = vec![0.0; height * c];
+            for (scores, v) in scores.chunks_exact_mut(height).zip(v.chunks_exact(m)) {
+                add_combination(&columns, v, scores);
+            }
+            let mut curved = vec![0.0; height * c];
+            dispatch(Mixture {
+                curvatures: &view.curvatures[rows.start..],
+                stride: n,
+                height,
+                scores: &scores,
+                out: &mut curved,
+            });
+            let mut out = vec![0.0; m * c];
+            let columns = TallMatrix::new(&self.columns[rows.start..], n, m);
+            add_transpose_product(
+                columns,
+                TallMatrix::new(&curved, height, c),
+                height,
+                &mut out,
+                m,
+            );
+            out
+        });
+        let mut sum = vec![0.0; m * c];
+        for part in &parts {
+            axpy(1.0, part, &mut sum);
+        }
+        sum
+    }
+
+    /// Factors of the blocks of minus the Hessian that belong to one class each.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`](crate::Error::NotPositiveDefinite).
+    pub(crate) fn class_blocks(&self, view: &View) -> Result<Vec<Cholesky>> {
+        let (m, n) = (self.len(), self.n_rows());
+        let of_class = |c: usize| {
+            let curvature = &view.curvatures[packed(c, c) * n..][..n];
+            let mut scaled = vec![0.0; n * m];
+            let columns = scaled.chunks_exact_mut(n);
+            for (scaled, column) in columns.zip(self.columns.chunks_exact(n)) {
+                let terms = column.iter().zip(curvature);
+                scaled
+                    .iter_mut()
+                    .zip(terms)
+                    .for_each(|(s, (x, h))| *s = x * h);
+            }
+            let mut block = vec![0.0; m * m];
+            // The lower triangle.
+            for start in (0..m).step_by(COLUMNS) {
+                let left = TallMatrix::new(&self.columns[start * n..], n, m - start);
+                let right = TallMatrix::new(&scaled[start * n..], n, COLUMNS.min(m - start));
+                add_lower_transpose_product(left, right, n, &mut block[start * (m + 1)..], m);
+            }
+            let mut chol = Cholesky::with_capacity(m);
+            chol.refactor(m, |i, j| {
+                block[i + j * m] + if i == j { view.alpha[i] } else { 0.0 }
+            })?;
+            Ok(chol)
+        };
+        let blocks = map_pieces(self.n_classes, 1, |class| of_class(class.start));
+        blocks.into_iter().collect()
+    }
+
+    /// The diagonal of minus the Hessian in ln alpha, but for what classes do to one another, its size alone and never next to
+    /// nothing: what a step there is measured by.
+    /// `blocks` are the [`Bound::class_blocks`].
+    pub(crate) fn alpha_scales(&self, view: &View, blocks: &[Cholesky]) -> Vec<f64> {
+        let (m, classes) = (self.len(), self.n_classes as f64);
+        let scale = |k: usize| {
+            let (alpha, share) = (view.alpha[k], view.shares[k]);
+            let prior = (0.5 - 2.0 * share) * alpha * view.squares[k];
+            let mut own = prior + 0.5 * classes * share * (1.0 - share);
+            for (c, block) in blocks.iter().enumerate() {
+                let (w, slope) = (view.weights[c * m + k], view.slope[c * m + k]);
+                let curvature: f64 = (0..=k).map(|j| block.get(k, j).powi(2)).sum();
+                own += share * w * (share * w * curvature - (2.0 * share - 1.0) * slope);
+            }
+            own.abs().max(LEAST_SCALE * classes)
+        };
+        (0..m).map(scale).collect()
+    }
+}
+
+/// For each row of a piece, the symmetric matrix that `curvatures` has for it times its scores.
+struct Mixture<'a> {
+    /// From the first row of the piece on, columns `stride` apart.
+    curvatures: &'a [f64],
+    stride: usize,
+    height: usize,
+    scores: &'a [f64],
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Mixture<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        let (n, scores) = (self.height, self.scores);
+        for c in 0..scores.len() / n {
+            let (before, from) = self.out.split_at_mut(c * n);
+            let own = &mut from[..n];
+            let of_c = &scores[c * n..][..n];
+            for d in 0..=c {
+                let curvature = &self.curvatures[packed(c, d) * self.stride..][..n];
+                let of_d = &scores[d * n..][..n];
+                if c == d {
+                    for r in 0..n {
+                        own[r] += curvature[r] * of_d[r];
+                    }
+                    continue;
+                }
+                let other = &mut before[d * n..][..n];
+                for r in 0..n {
+                    own[r] += curvature[r] * of_d[r];
+                    other[r] += curvature[r] * of_c[r];
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of m functions and c classes on a few rows, and a place.
+    fn example(m: usize, c: usize, labels: &[usize], weights: Option<&[f64]>, probit: &Probit) {
+        let n = labels.len();
+        let columns: Vec<f64> = (0..n * m).map(|i| (0.37 * i as f64).sin()).collect();
+        let weigh = |row: usize| weights.map_or(1.0, |w| w[row]);
+        let gram = DMatrix::from_fn(m, m, |i, j| {
+            (0..n)
+                .map(|r| weigh(r) * columns[i * n + r] * columns[j * n + r])
+                .sum()
+        });
+        let bound = Bound {
+            columns,
+            gram,
+            labels,
+            row_weights: weights,
+            probit,
+            n_classes: c,
+        };
+        let x: Vec<f64> = (0..m * (c + 1)).map(|i| (1.3 * i as f64).cos()).collect();
+        let view = bound.view(&x).unwrap();
+        let h = 1e-3;
+        let value = |steps: &[(usize, f64)]| {
+            let mut step = vec![0.0; x.len()];
+            for &(i, by) in steps {
+                step[i] += by;
+            }
+            bound.view(&bound.moved(&x, &view, &step)).unwrap().value
+        };
+        let blocks = bound.class_blocks(&view).unwrap();
+        let scales = bound.alpha_scales(&view, &blocks);
+        for k in 0..x.len() {
+            let slope = (value(&[(k, h)]) - value(&[(k, -h)])) / (2.0 * h);
+            assert!((view.slope[k] - slope).abs() < 1e-4, "{k}: {slope}");
+            let mut unit = vec![0.0; x.len()];
+            unit[k] = 1.0;
+            let curved = bound.curve(&view, &unit);
+            for (i, curved) in curved.iter().enumerate() {
+                let up = value(&[(k, h), (i, h)]) - value(&[(k, h), (i, -h)]);
+                let down = value(&[(k, -h), (i, h)]) - value(&[(k, -h), (i, -h)]);
+                let change = (up - down) / (4.0 * h * h);
+                assert!((curved + change).abs() < 1e-3, "{i} {k}: {curved} {change}");
+            }
+            if k < m * c {
+                let mut block: Vec<f64> = (0..m).map(|i| curved[k / m * m + i]).collect();
+                blocks[k / m].solve_in_place(&mut block);
+                for (i, found) in block.iter().enumerate() {
+                    let expected = f64::from(u8::from(i == k % m));
+                    assert!((found - expected).abs() < 1e-9);
+                }
+            } else {
+                assert!(scales[k - m * c] >= LEAST_SCALE * c as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn slope_and_curvature_are_derivatives_of_the_bound() {
+        let probit = Probit::new(48).unwrap();
+        let labels: Vec<usize> = (0..300).map(|i| (i * i) % 4).collect();
+        let weights: Vec<f64> = (0..300).map(|i| 0.5 + f64::from(i % 3)).collect();
+        example(3, 4, &labels, None, &probit);
+        example(3, 4, &labels, Some(&weights), &probit);
+        let pairs: Vec<usize> = labels.iter().map(|label| label % 2).collect();
+        example(2, 2, &pairs[..20], None, &probit);
+    }
+}

@@ -1,0 +1,260 @@
+//! A fit of several outputs whose targets move: the M-step of a model with auxiliary targets.
+//!
+//! mRVM1 (Psorakis et al. 2010, section III) regresses on the expectations of auxiliary variables, with shared alphas and
+//! noise precision 1: equations (6) to (21) are those of this module with `n_l = C`. The expectations change from one M-step to
+//! the next; functions, alphas and Gram columns stay.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nalgebra::DMatrix;
+
+use crate::data::{OutputObservations, OutputStatistics};
+use crate::fit::Status;
+use crate::fit::mrvm::bound::Bound;
+use crate::fit::mrvm::trust_region;
+use crate::fit::outputs::candidates::Candidates;
+use crate::fit::outputs::model::OutputState;
+use crate::fit::outputs::refine::{Noise, sweep_once};
+use crate::fit::outputs::{Ascent, greedy};
+use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::settings::{Effort, FINE_STEP};
+use crate::likelihood::probit::Probit;
+use crate::model::OutputPosterior;
+use crate::{Error, Result};
+
+/// Precisions in the units of the loop that a model can begin with; its floor is far inside.
+const PRECISIONS: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
+
+/// How an M-step ended, and the evidence of the targets at its start and after each update of an alpha.
+#[derive(Debug, Clone)]
+pub struct MStep {
+    /// [`Status::Converged`] to what was asked for, or why not.
+    pub status: Status,
+    /// Log evidence of all outputs together; it never falls.
+    pub trace: Vec<f64>,
+    /// Functions in the model, likewise.
+    pub n_active: Vec<usize>,
+}
+
+/// Several outputs with shared alphas and the given noise precision, whose targets may be replaced between M-steps.
+pub struct RetargetedFit<'a> {
+    stats: OutputObservations<'a>,
+    state: OutputState,
+    candidates: Candidates,
+    noise: Noise,
+}
+
+impl<'a> RetargetedFit<'a> {
+    /// Begins with the functions `active`, their weights having prior precisions `alpha` (for columns as they are given).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Invalid`] for a start that is none, and whatever the provider meets.
+    pub fn new(
+        mut stats: OutputObservations<'a>,
+        beta: f64,
+        active: &[usize],
+        alpha: &[f64],
+    ) -> Result<Self> {
+        Error::check_len("alpha", active.len(), alpha.len())?;
+        let empty = DMatrix::zeros(0, stats.n_outputs());
+        let squares = stats.active_residuals(&[], &empty)?.squares;
+        let mut state = OutputState::empty(&[beta], &squares, stats.n_obs());
+        let mut candidates = Candidates::new(&mut stats, &mut state)?;
+        for (&i, &alpha) in active.iter().zip(alpha) {
+            let norm = stats.norms().get(i).copied().unwrap_or(0.0);
+            let own = alpha / (norm * norm);
+            if norm == 0.0 || !PRECISIONS.contains(&own) || state.active.contains(&i) {
+                let what = format!("function {i} with precision {alpha} is no start");
+                return Err(Error::Invalid { what });
+            }
+            candidates.enter(&mut stats, &mut state, i, own)?;
+        }
+        Ok(Self {
+            noise: Noise::new(vec![None], vec![beta]),
+            stats,
+            state,
+            candidates,
+        })
+    }
+
+    /// Heeds another flag from now on.
+    pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
+        self.stats.set_cancel(flag);
+    }
+
+    /// Replaces the targets, N x C column after column.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::NonFinite`].
+    pub fn set_targets(&mut self, targets: Vec<f64>) -> Result<()> {
+        self.stats.set_targets(targets)
+    }
+
+    /// Moves all weights and alphas together up the variational bound for rows of these classes. Takes the alphas that this leads
+    /// to; returns the targets that the E-step has there, N x C column after column.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] where rounding leaves no posterior; [`Error::Interrupted`].
+    pub fn climb(&mut self, probit: &Probit, labels: &[usize], ascent: Ascent) -> Result<Vec<f64>> {
+        let (state, stats) = (&mut self.state, &mut self.stats);
+        let (m, c, cancel) = (state.len(), state.outputs.len(), stats.cancel_flag());
+        let bound = Bound {
+            columns: stats.active_columns(&state.active),
+            gram: DMatrix::from_fn(m, m, |i, j| state.gram(i, j)),
+            labels,
+            row_weights: stats.row_weights(),
+            probit,
+            n_classes: c,
+        };
+        if m == 0 {
+            // There is nothing to move.
+            return bound.targets(&[]);
+        }
+        let top = trust_region::climb(&bound, place(state), ascent, cancel.as_deref())?;
+        let alpha: Vec<f64> = top.x[m * c..].iter().map(|a| a.exp()).collect();
+        let betas = state.betas();
+        state.set_hyperparameters(&alpha, &betas)?;
+        Ok(top.targets)
+    }
+
+    /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
+    /// ln alpha is further than `tol` from its best. Where nothing is left to do, each alpha is re-estimated once.
+    ///
+    /// # Errors
+    /// Whatever the provider meets.
+    pub fn maximise(
+        &mut self,
+        gain: f64,
+        tol: f64,
+        max_iter: usize,
+        watch: &mut Watch<'_>,
+    ) -> Result<MStep> {
+        let effort = Effort {
+            gain,
+            step: FINE_STEP,
+            tol,
+        };
+        self.state.care_for(gain);
+        self.candidates.refresh(&mut self.stats, &mut self.state)?;
+        self.candidates.forget_entries();
+        let good = self.state.clone();
+        let mut n_active = vec![self.state.len()];
+        let mut watch = |step: &crate::fit::Step| {
+            n_active.push(step.n_active);
+            watch(step)
+        };
+        let mut recorder = Recorder::new(&self.state, max_iter, 1.0, &mut watch);
+        let outcome = self.go_on(effort, &mut recorder);
+        let mut trace = std::mem::take(&mut recorder.trace);
+        let status = match outcome {
+            Ok(()) if self.state.at_alpha_floor() => Status::AlphaFloor,
+            Ok(()) => Status::Converged,
+            Err(Stop::MaxIterations) => Status::MaxIterations,
+            Err(Stop::Stopped) => Status::Stopped,
+            Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+                self.state = good;
+                trace.truncate(1);
+                n_active.truncate(1);
+                Status::Stalled
+            }
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        Ok(MStep {
+            status,
+            trace,
+            n_active,
+        })
+    }
+
+    fn go_on(
+        &mut self,
+        effort: Effort,
+        recorder: &mut Recorder<'_>,
+    ) -> std::result::Result<(), Stop> {
+        let Self {
+            stats,
+            state,
+            candidates,
+            noise,
+        } = self;
+        greedy::climb(stats, state, candidates, noise, effort, recorder)?;
+        if recorder.n_iter() == 0 {
+            sweep_once(stats, state, -1.0, recorder)?;
+        }
+        Ok(())
+    }
+
+    /// Phi mu at every row, N x C column after column.
+    pub fn predictions(&mut self) -> Vec<f64> {
+        let means = self.state.means();
+        self.stats.predictions(&self.state.active, &means)
+    }
+
+    /// `C/2 (ln|A| - ln|Phi^T W Phi + A|) - 1/2 sum_c mu_c^T A mu_c`: with the log-likelihood of the classes at the posterior mean this
+    /// is the variational bound that M- and E-steps raise in turn.
+    #[must_use]
+    pub fn log_occam_factor(&self) -> f64 {
+        self.state.log_occam_factor()
+    }
+
+    /// The model as it stands, for columns as they were given.
+    #[must_use]
+    pub fn posterior(&self, step: &MStep) -> OutputPosterior {
+        let scale = (self.stats.norms(), self.stats.target_scale());
+        OutputPosterior::publish(
+            &self.state,
+            step.trace.clone(),
+            step.status,
+            vec![false],
+            scale,
+        )
+    }
+}
+
+/// Means and ln alpha of a model as the bound takes them.
+fn place(state: &OutputState) -> Vec<f64> {
+    let means = state.outputs.iter().flat_map(|output| &output.mu).copied();
+    means.chain(state.alpha.iter().map(|a| a.ln())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DenseDesign;
+
+    const N: usize = 6;
+
+    fn rows() -> OutputObservations<'static> {
+        let columns: Vec<f64> = (0..2 * N).map(|i| (i as f64).cos()).collect();
+        let targets = (0..2 * N).map(|i| if i < N { 1.0 } else { -1.0 });
+        let design = DenseDesign::new(columns, N, 2).unwrap();
+        OutputObservations::unscaled(design, targets.collect(), 2, None).unwrap()
+    }
+
+    #[test]
+    fn without_functions_a_climb_has_nothing_to_move() {
+        let mut fit = RetargetedFit::new(rows(), 1.0, &[], &[]).unwrap();
+        let (probit, labels) = (Probit::default(), [0, 1, 0, 1, 0, 1]);
+        let ascent = Ascent {
+            least: 1e-9,
+            radius: 1.0,
+        };
+        let targets = fit.climb(&probit, &labels, ascent).unwrap();
+        let expected = probit.expectations(&[0.0; 2 * N], &labels, 2).unwrap();
+        assert_eq!(targets, expected.targets);
+    }
+
+    #[test]
+    fn starts_that_arithmetic_cannot_hold_are_refused() {
+        let start = |active: &[usize], alpha: &[f64]| {
+            RetargetedFit::new(rows(), 1.0, active, alpha).map(|fit| fit.state.len())
+        };
+        assert_eq!(start(&[1], &[1e-6]).unwrap(), 1);
+        for alpha in [0.0, 5e-324, 1e300, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(start(&[1], &[alpha]).is_err_and(|e| e.is_invalid_input()));
+        }
+        assert!(start(&[1, 1], &[1.0; 2]).is_err_and(|e| e.is_invalid_input()));
+        assert!(start(&[2], &[1.0]).is_err_and(|e| e.is_invalid_input()));
+    }
+}

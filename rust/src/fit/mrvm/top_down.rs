@@ -1,0 +1,220 @@
+//! Weights of several outputs by penalised least squares, each weight with a precision of its own: the M-step of mRVM2
+//! (Psorakis et al. 2010, equations 2 and 14), which begins with all functions and only ever drops some.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::data::check_flag;
+use crate::linalg::Cholesky;
+use crate::linalg::column_combination::product;
+use crate::linalg::gemm::{TallMatrix, add_transpose_product};
+use crate::parallel::map_pieces;
+use crate::{Error, Result};
+
+/// Columns of the Gram matrix made at a time.
+const COLUMNS: usize = 48;
+
+/// Functions still in the model, with their columns and Gram matrix.
+pub struct TopDownFit {
+    n_rows: usize,
+    /// N x m, column after column.
+    columns: Vec<f64>,
+    /// Sample weights.
+    weights: Option<Vec<f64>>,
+    /// m x m.
+    gram: Vec<f64>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl TopDownFit {
+    /// Begins with all functions, `columns` being N x K, column after column.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`]; [`Error::Interrupted`] when `cancel` is raised.
+    pub fn new(
+        columns: Vec<f64>,
+        n_rows: usize,
+        n_basis: usize,
+        weights: Option<Vec<f64>>,
+        cancel: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        Error::check_len("Phi", n_rows * n_basis, columns.len())?;
+        Error::check_finite("Phi", &columns)?;
+        if let Some(w) = &weights {
+            Error::check_len("weights", n_rows, w.len())?;
+            Error::check_finite("weights", w)?;
+        }
+        let mut this = Self {
+            n_rows,
+            columns,
+            weights,
+            gram: Vec::new(),
+            cancel: Some(cancel),
+        };
+        this.gram = this.products_with(&this.weighted(&this.columns), n_basis)?;
+        if this.gram.iter().any(|g| !g.is_finite()) {
+            let what =
+                "a column of the design matrix is too large to square; rescale X or the kernel";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        Ok(this)
+    }
+
+    /// m.
+    #[must_use]
+    pub fn n_basis(&self) -> usize {
+        self.columns.len() / self.n_rows.max(1)
+    }
+
+    /// Heeds another flag from now on.
+    pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
+        self.cancel = Some(flag);
+    }
+
+    /// Rows times their sample weights.
+    fn weighted(&self, values: &[f64]) -> Vec<f64> {
+        let mut values = values.to_vec();
+        if let Some(w) = &self.weights {
+            for column in values.chunks_exact_mut(self.n_rows.max(1)) {
+                column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
+            }
+        }
+        values
+    }
+
+    /// Phi^T times each of `count` vectors of length N; m x `count`.
+    fn products_with(&self, right: &[f64], count: usize) -> Result<Vec<f64>> {
+        let (n, m) = (self.n_rows, self.n_basis());
+        let values = TallMatrix::new(&self.columns, n, m);
+        let parts = map_pieces(count, COLUMNS, |range| -> Result<Vec<f64>> {
+            check_flag(self.cancel.as_deref())?;
+            let right = TallMatrix::new(&right[range.start * n..], n, range.len());
+            let mut out = vec![0.0; m * range.len()];
+            add_transpose_product(values, right, n, &mut out, m);
+            Ok(out)
+        });
+        Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// The weights that minimise `sum_n (y_nc - phi_n^T w_c)^2 + sum_i alpha_ic w_ic^2` for each output c: equation (2).
+    ///
+    /// `targets` is N x C, `alpha` m x C, and so is what comes back, all column after column.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::NonFinite`]; [`Error::NotPositiveDefinite`] where rounding leaves no solution;
+    /// [`Error::Interrupted`].
+    pub fn solve(&self, targets: &[f64], alpha: &[f64]) -> Result<Vec<f64>> {
+        let m = self.n_basis();
+        let n_outputs = targets.len() / self.n_rows.max(1);
+        Error::check_len("targets", n_outputs * self.n_rows, targets.len())?;
+        Error::check_len("alpha", n_outputs * m, alpha.len())?;
+        Error::check_finite("targets", targets)?;
+        Error::check_finite("alpha", alpha)?;
+        if m == 0 {
+            return Ok(Vec::new());
+        }
+        let mut products = self.products_with(&self.weighted(targets), n_outputs)?;
+        let solved = map_pieces(n_outputs, 1, |c| -> Result<Vec<f64>> {
+            check_flag(self.cancel.as_deref())?;
+            let alpha = &alpha[c.start * m..c.end * m];
+            let mut chol = Cholesky::with_capacity(m);
+            chol.cancelled_by(self.cancel.clone());
+            let factored = chol.refactor(m, |i, j| {
+                self.gram[i + j * m] + if i == j { alpha[i] } else { 0.0 }
+            });
+            // A factorisation that was told to end early looks like one that broke down.
+            check_flag(self.cancel.as_deref())?;
+            factored?;
+            let mut weights = products[c.start * m..c.end * m].to_vec();
+            chol.solve_in_place(&mut weights);
+            Ok(weights)
+        });
+        products.clear();
+        for weights in solved {
+            products.extend(weights?);
+        }
+        Ok(products)
+    }
+
+    /// Phi w for each output: N x C, given m x C.
+    ///
+    /// # Errors
+    /// [`Error::Shape`].
+    pub fn predictions(&self, weights: &[f64], n_outputs: usize) -> Result<Vec<f64>> {
+        let (n, m) = (self.n_rows, self.n_basis());
+        Error::check_len("weights", m * n_outputs, weights.len())?;
+        let columns = TallMatrix::new(&self.columns, n, m);
+        Ok(product(columns, weights, n, n_outputs))
+    }
+
+    /// Drops all functions but those at these places, which ascend.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where they do not, or are beyond the last.
+    pub fn keep(&mut self, places: &[usize]) -> Result<()> {
+        let (n, m) = (self.n_rows, self.n_basis());
+        let ascending = places.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || places.last().is_some_and(|&last| last >= m) {
+            let what = format!("places to keep must ascend and be less than {m}");
+            return Err(Error::Invalid { what });
+        }
+        let column = |&j: &usize| self.columns[j * n..(j + 1) * n].iter().copied();
+        let columns = places.iter().flat_map(column).collect();
+        let entries = |&j: &usize| places.iter().map(move |&i| (i, j));
+        let gram = places.iter().flat_map(entries);
+        self.gram = gram.map(|(i, j)| self.gram[i + j * m]).collect();
+        self.columns = columns;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::{DMatrix, DVector};
+    use proptest::prelude::*;
+
+    const N: usize = 9;
+    const M: usize = 4;
+
+    proptest! {
+        #[test]
+        fn weights_solve_the_normal_equations(
+            phi in proptest::collection::vec(-2.0..2.0_f64, N * M),
+            y in proptest::collection::vec(-2.0..2.0_f64, N * 2),
+            alpha in proptest::collection::vec(0.1..10.0_f64, M * 2),
+            w in proptest::collection::vec(0.1..3.0_f64, N),
+        ) {
+            let flag = Arc::new(AtomicBool::new(false));
+            let mut fit = TopDownFit::new(phi.clone(), N, M, Some(w.clone()), flag).unwrap();
+            let dense = DMatrix::from_column_slice(N, M, &phi);
+            let weight = DMatrix::from_diagonal(&DVector::from_vec(w));
+            for kept in [vec![0, 1, 2, 3], vec![1, 3]] {
+                let of_class = |c: usize| kept.iter().map(move |&i| c * M + i);
+                let alpha: Vec<f64> = (0..2).flat_map(of_class).map(|i| alpha[i]).collect();
+                fit.keep(&kept).unwrap();
+                let columns = dense.select_columns(&kept);
+                let weights = fit.solve(&y, &alpha).unwrap();
+                let predictions = fit.predictions(&weights, 2).unwrap();
+                for c in 0..2 {
+                    let m = kept.len();
+                    let own = DVector::from_column_slice(&weights[c * m..(c + 1) * m]);
+                    let target = DVector::from_column_slice(&y[c * N..(c + 1) * N]);
+                    let penalty = DVector::from_column_slice(&alpha[c * m..(c + 1) * m]).component_mul(&own);
+                    let gradient = columns.transpose() * &weight * (&target - &columns * &own) - penalty;
+                    prop_assert!(gradient.amax() < 1e-9);
+                    let expected = &columns * &own;
+                    let got = DVector::from_column_slice(&predictions[c * N..(c + 1) * N]);
+                    prop_assert!((expected - got).amax() < 1e-12);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_rows_there_is_nothing_to_solve() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let fit = TopDownFit::new(Vec::new(), 0, M, Some(Vec::new()), flag).unwrap();
+        assert!(fit.solve(&[], &[]).unwrap().is_empty());
+    }
+}

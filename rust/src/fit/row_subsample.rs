@@ -1,0 +1,258 @@
+//! Curvature from part of the rows, for the way to a first model where rows are many.
+//!
+//! What makes a pool or a pass over the dictionary expensive are Gram matrices: a multiplication for each row and each two
+//! functions, where gradients take one for each function. So on the way there the quadratic model of the data,
+//! `deviance - 2 d^T gradient + d^T G d` about the mean that a step sets out from, has deviance and gradient of all rows and
+//! a Gram matrix G of one row in sixteen, scaled up. The error is some part in a hundred of what the step changes, d^T G d,
+//! and not of what the model explains; it goes when the next step sets out, from gradients that are exact again. The end of
+//! the fit is all rows' alone.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nalgebra::DMatrix;
+
+use crate::data::{Statistics, Sweep, check_flag};
+use crate::fit::model::State;
+use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::settings::WHOLE;
+use crate::{Error, Result};
+
+/// One row in so many speaks for the curvature.
+const SHARE: usize = 16;
+
+/// Rows that takes, at least.
+const LEAST_ROWS: usize = 1 << 14;
+
+/// [`Statistics`] of a Gaussian likelihood whose Gram matrices are those of part of the rows.
+pub(crate) struct SubsampledStatistics<'a> {
+    whole: &'a mut dyn Statistics,
+    part: &'a mut dyn Statistics,
+    /// The length of each column as the part has it, over its length: unit columns of the whole have this length there.
+    ratio: Vec<f64>,
+}
+
+impl<'a> SubsampledStatistics<'a> {
+    fn new(whole: &'a mut dyn Statistics, part: &'a mut dyn Statistics) -> Self {
+        let rows = (whole.n_obs() / part.n_obs()).sqrt();
+        let norms = whole.norms().iter().zip(part.norms());
+        let ratio = |(&all, &some): (&f64, &f64)| if all > 0.0 { rows * some / all } else { 0.0 };
+        let ratio = norms.map(ratio).collect();
+        Self { whole, part, ratio }
+    }
+
+    /// From unit columns of the part to those of the whole.
+    fn scale(&self, gram: &mut DMatrix<f64>, functions: &[usize]) {
+        for (b, &j) in functions.iter().enumerate() {
+            for (a, &i) in functions.iter().enumerate() {
+                gram[(a, b)] *= self.ratio[i] * self.ratio[j];
+            }
+        }
+    }
+}
+
+/// What moves a state, given statistics.
+pub(crate) type Stretch<'s> =
+    dyn FnMut(&mut dyn Statistics, &mut State, &mut Recorder<'_>) -> Result<(), Stop> + 's;
+
+/// Where rows and functions are many, has `begin` make a first model on all rows, and `go` bring that near the end on
+/// [`SubsampledStatistics`] statistics; whether they have. The state is that of all rows then.
+///
+/// (A step from the empty model changes all that the model explains, and so would the error of its curvature.) Where they
+/// fail for want of digits the state is empty again.
+pub(crate) fn approach(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    recorder: &mut Recorder<'_>,
+    begin: &mut Stretch<'_>,
+    go: &mut Stretch<'_>,
+) -> Result<bool, Stop> {
+    // Smaller dictionaries have one pool.
+    if stats.n_basis() <= WHOLE {
+        return Ok(false);
+    }
+    let empty = state.clone();
+    let mut outcome = None;
+    stats.on_fewer_rows(SHARE, LEAST_ROWS, &mut |whole, part| {
+        let mut run = || {
+            begin(whole, state, recorder)?;
+            let mut sampled = SubsampledStatistics::new(whole, part);
+            take_gram(&mut sampled, state)?;
+            go(&mut sampled, state, recorder)
+        };
+        outcome = Some(run());
+    })?;
+    let Some(outcome) = outcome else {
+        return Ok(false);
+    };
+    if let Err(Stop::Failed(error)) = outcome {
+        check_flag(stats.cancel_flag().as_deref())?;
+        let Error::NotPositiveDefinite(_) = error else {
+            return Err(error.into());
+        };
+        state.clone_from(&empty);
+        return Ok(false);
+    }
+    take_gram(stats, state)?;
+    match outcome {
+        Ok(()) => recorder.step(Action::Joint, None, state)?,
+        Err(halt) => {
+            recorder.amend(state);
+            return Err(halt);
+        }
+    }
+    Ok(true)
+}
+
+/// Has the state go by these statistics, about its mean.
+fn take_gram(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+    let (m, mu) = (state.len(), state.mu.clone());
+    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+    let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
+    state.set_data(&mu, &gradient, deviance, Some(&gram))
+}
+
+impl Statistics for SubsampledStatistics<'_> {
+    fn n_obs(&self) -> f64 {
+        self.whole.n_obs()
+    }
+
+    fn n_basis(&self) -> usize {
+        self.whole.n_basis()
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    fn norms(&self) -> &[f64] {
+        self.whole.norms()
+    }
+
+    fn target_scale(&self) -> f64 {
+        self.whole.target_scale()
+    }
+
+    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.whole.cancel_flag()
+    }
+
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        self.whole.deviance(active, mu)
+    }
+
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
+        let mut own = DMatrix::zeros(mu.len(), mu.len());
+        self.part.local(active, mu, &mut own, gradient)?;
+        self.scale(&mut own, active);
+        gram.view_mut((0, 0), own.shape()).copy_from(&own);
+        self.whole.gradient(active, mu, gradient)
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        self.whole.gradient(active, mu, gradient)
+    }
+
+    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        // Gaussian weights do not move.
+        Ok(DMatrix::zeros(active.len(), active.len()))
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        let mut sweep = self.whole.sweep(active, mu, &[])?;
+        if !wanted.is_empty() {
+            sweep.gram = self.part.sweep(&[], &[], wanted)?.gram;
+        }
+        for (column, &j) in sweep.gram.iter_mut().zip(wanted) {
+            for (v, ratio) in column.iter_mut().zip(&self.ratio) {
+                *v *= ratio * self.ratio[j];
+            }
+        }
+        // S is a difference, and its terms have to match.
+        sweep.diag = self.ratio.iter().map(|r| r * r).collect();
+        Ok(sweep)
+    }
+
+    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+        self.whole.project(js)
+    }
+
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        let (mut gram, _) = self.part.among(js)?;
+        self.scale(&mut gram, js);
+        Ok((gram, self.whole.project(js)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Likelihood;
+    use crate::data::{DenseDesign, Observations};
+
+    const RUN: usize = 64;
+    const SAME: usize = 4;
+    const RUNS: usize = 6;
+    const K: usize = 5;
+
+    /// Rows in runs of which each comes several times in a row: one row in so many has all there is to know.
+    fn repeated(value: impl Fn(usize) -> f64) -> Vec<f64> {
+        (0..RUNS * SAME * RUN)
+            .map(|row| value(row / (SAME * RUN) * RUN + row % RUN))
+            .collect()
+    }
+
+    #[test]
+    fn where_rows_repeat_themselves_some_say_what_all_say() {
+        let columns: Vec<f64> = (0..K)
+            .flat_map(|j| repeated(move |row| ((row * (j + 2)) as f64).sin() * (1.0 + j as f64)))
+            .collect();
+        let target = repeated(|row| (row as f64).cos());
+        let weights = repeated(|row| 1.0 + (row % 3) as f64);
+        let design = DenseDesign::new(&columns, target.len(), K).unwrap();
+        let observe = || {
+            let (target, weights) = (target.clone(), Some(weights.clone()));
+            Observations::new(&design, Likelihood::Gaussian, target, weights).unwrap()
+        };
+        let (active, mu, others) = ([3, 1], [0.7, -0.2], [4, 1, 0]);
+        let mut exact = observe();
+        let (mut gram, mut gradient) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
+        let deviance = exact.local(&active, &mu, &mut gram, &mut gradient).unwrap();
+        let sweep = exact.sweep(&active, &mu, &others).unwrap();
+        let among = exact.among(&others).unwrap();
+        let mut asked = false;
+        let near = |a: &[f64], b: &[f64]| {
+            assert_eq!(a.len(), b.len());
+            assert!(
+                a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12),
+                "{a:?} {b:?}"
+            );
+        };
+        let mut whole = observe();
+        whole
+            .on_fewer_rows(SAME, RUNS * RUN, &mut |whole, part| {
+                asked = true;
+                let mut sampled = SubsampledStatistics::new(whole, part);
+                let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
+                let d = sampled.local(&active, &mu, &mut g, &mut slope).unwrap();
+                near(&[d], &[deviance]);
+                near(&slope, &gradient);
+                near(g.as_slice(), gram.as_slice());
+                let s = sampled.sweep(&active, &mu, &others).unwrap();
+                near(&s.diag, &sweep.diag);
+                near(&s.gradient, &sweep.gradient);
+                near(&s.gram.concat(), &sweep.gram.concat());
+                let a = sampled.among(&others).unwrap();
+                near(a.0.as_slice(), among.0.as_slice());
+                near(&a.1, &among.1);
+            })
+            .unwrap();
+        assert!(asked);
+    }
+}

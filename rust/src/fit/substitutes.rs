@@ -1,0 +1,142 @@
+//! Which candidates could take the place of an active function.
+
+use std::ops::Range;
+
+use crate::fit::dictionary::Dictionary;
+use crate::fit::model::State;
+use crate::fit::settings::STAND_INS;
+use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::parallel::map_pieces;
+
+/// Candidates that one thread looks at, at a time.
+const PIECE: usize = 16 * LANES;
+
+impl Dictionary {
+    /// For each active function the candidates that would gain most were it to leave.
+    ///
+    /// Taking k out changes the factors of candidate i by appendix A.4, with `u_i = beta Sigma Phi^T phi_i`. Gains
+    /// rise with q^2 / s, so no logarithm is needed to rank them.
+    pub(crate) fn stand_ins(&self, state: &State) -> Vec<usize> {
+        let columns = self.active_columns(state);
+        let lower = pack_lower(state.chol());
+        let outside = self.outside(state);
+        let pieces = map_pieces(self.n_basis(), PIECE, |piece| {
+            let mut best: Vec<Best> = vec![Best::default(); state.len()];
+            for first in piece.clone().step_by(LANES) {
+                let range = first..(first + LANES).min(piece.end);
+                let mut u = self.scaled_lanes(&columns, first, state.beta);
+                solve_lanes(&lower, &mut u);
+                solve_lanes_transposed(&lower, &mut u);
+                let candidates = Candidates::of(self, &outside, range.clone(), state);
+                dispatch(Score {
+                    candidates: &candidates,
+                    state,
+                    u: &mut u,
+                });
+                for (best, scores) in best.iter_mut().zip(&u) {
+                    for (i, &score) in range.clone().zip(scores) {
+                        best.offer(score, i);
+                    }
+                }
+            }
+            best
+        });
+        let mut best: Vec<Best> = vec![Best::default(); state.len()];
+        for piece in pieces {
+            for (best, offered) in best.iter_mut().zip(piece) {
+                for (score, i) in offered.ranked {
+                    best.offer(score, i);
+                }
+            }
+        }
+        best.into_iter()
+            .flat_map(|b| b.ranked)
+            .map(|(_, i)| i)
+            .collect()
+    }
+}
+
+/// Factors of a few candidates side by side; those in the model have none.
+struct Candidates {
+    s: [f64; LANES],
+    q: [f64; LANES],
+    /// Below this S is nothing but rounding.
+    least: [f64; LANES],
+}
+
+impl Candidates {
+    fn of(dictionary: &Dictionary, outside: &[bool], range: Range<usize>, state: &State) -> Self {
+        let mut this = Self {
+            s: [0.0; LANES],
+            q: [0.0; LANES],
+            least: [f64::INFINITY; LANES],
+        };
+        for (lane, i) in range.enumerate().filter(|&(_, i)| outside[i]) {
+            let factors = dictionary.factors_of(i);
+            this.s[lane] = factors.s;
+            this.q[lane] = factors.q;
+            this.least[lane] = dictionary.least_sparsity(i, state);
+        }
+        this
+    }
+}
+
+/// Puts q^2 / s without function k in the place of row k of u; 0 for candidates that cannot enter.
+struct Score<'a> {
+    candidates: &'a Candidates,
+    state: &'a State,
+    u: &'a mut [[f64; LANES]],
+}
+
+impl WithSimd for Score<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, _: S) {
+        let Candidates { s, q, least } = self.candidates;
+        for (k, u) in self.u.iter_mut().enumerate() {
+            let precision = 1.0 / self.state.sigma[(k, k)];
+            let mean = self.state.mu[k];
+            for lane in 0..LANES {
+                let ratio = u[lane] * precision;
+                let s = s[lane] + u[lane] * ratio;
+                let q = q[lane] + ratio * mean;
+                u[lane] = if s > least[lane] { q * (q / s) } else { 0.0 };
+            }
+        }
+    }
+}
+
+/// The few best-scored candidates, best first.
+#[derive(Clone)]
+struct Best {
+    ranked: Vec<(f64, usize)>,
+    /// What a score has to exceed.
+    bar: f64,
+}
+
+impl Default for Best {
+    fn default() -> Self {
+        Self {
+            ranked: Vec::with_capacity(STAND_INS + 1),
+            bar: 0.0,
+        }
+    }
+}
+
+impl Best {
+    fn offer(&mut self, score: f64, i: usize) {
+        if score > self.bar {
+            let place = self.ranked.partition_point(|b| b.0 >= score);
+            self.ranked.insert(place, (score, i));
+            self.ranked.truncate(STAND_INS);
+            if let [.., last] = &self.ranked[..]
+                && self.ranked.len() == STAND_INS
+            {
+                self.bar = last.0;
+            }
+        }
+    }
+}

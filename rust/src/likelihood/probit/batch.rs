@@ -1,0 +1,366 @@
+//! The integrals of a piece of rows, one row after another.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+use std::ops::Range;
+
+use crate::likelihood::probit::Table;
+use crate::likelihood::probit::quadrature::{
+    ABSENT, Integral, LANES, Lanes, Modes, Nodes, curvature,
+};
+use crate::linalg::simd::{Simd, WithSimd, is_fused};
+use crate::special::{cdf, log_cdf};
+
+/// What the rows are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// P of all classes, from one integral a row.
+    Probabilities,
+    /// ln P of all classes, from one integral for each.
+    LogProbabilities,
+    /// The means of the noisy copies given these classes, and ln P of these.
+    Expectations(&'a [usize]),
+    /// The same, and after the means minus the second derivatives of ln P: those of scores c and d <= c in column
+    /// [`packed`]`(c, d)`.
+    Curvatures(&'a [usize]),
+}
+
+impl Wanted<'_> {
+    /// Numbers for each row.
+    pub(crate) fn n_columns(&self, n_classes: usize) -> usize {
+        match self {
+            Self::Curvatures(_) => n_classes + packed(n_classes, 0),
+            _ => n_classes,
+        }
+    }
+}
+
+/// Where the entry of row `c` and column `d <= c` of a symmetric matrix is when its lower triangle is written row after row.
+pub(crate) fn packed(c: usize, d: usize) -> usize {
+    c * (c + 1) / 2 + d
+}
+
+/// Rows of a table and what is asked of them, as work for one thread.
+pub(crate) struct Piece<'a> {
+    pub(crate) nodes: &'a Nodes,
+    pub(crate) table: Table<'a>,
+    pub(crate) rows: Range<usize>,
+    pub(crate) wanted: Wanted<'a>,
+}
+
+impl WithSimd for Piece<'_> {
+    /// A number for each row and class, column after column, and for expectations one for each row.
+    type Output = (Vec<f64>, Vec<f64>);
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        if is_fused(simd) {
+            self.run::<true>()
+        } else {
+            self.run::<false>()
+        }
+    }
+}
+
+impl Piece<'_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
+        let height = self.rows.len();
+        let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
+        let mut column = Vec::new();
+        let mut room = Room::default();
+        let mut group = Group::new(self.nodes, self.table, &mut room);
+        for start in self.rows.clone().step_by(LANES) {
+            let rows = start..self.rows.end.min(start + LANES);
+            let to = &mut out[start - self.rows.start..];
+            match self.wanted {
+                Wanted::Probabilities => {
+                    group.set::<FUSED>(&rows, |row| self.table.largest(row));
+                    group.probabilities::<FUSED>(to, height);
+                }
+                Wanted::LogProbabilities => {
+                    for class in 0..self.table.n_classes {
+                        group.set::<FUSED>(&rows, |_| class);
+                        group.log_probabilities::<FUSED>(&mut to[class * height..]);
+                    }
+                }
+                Wanted::Expectations(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.expectations::<FUSED>(to, height, &mut column);
+                }
+                Wanted::Curvatures(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.curvatures::<FUSED>(to, height, &mut column);
+                }
+            }
+        }
+        if matches!(self.wanted, Wanted::LogProbabilities) {
+            normalise(&mut out, height);
+        }
+        (out, column)
+    }
+}
+
+/// P of all classes at all rows of a table, in room that is there, as work for one thread.
+pub(crate) struct Probabilities<'a> {
+    pub(crate) nodes: &'a Nodes,
+    pub(crate) table: Table<'a>,
+    pub(crate) room: &'a mut Room,
+    /// Column after column.
+    pub(crate) out: &'a mut [f64],
+}
+
+impl WithSimd for Probabilities<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Piece`
+    fn with_simd<S: Simd>(self, simd: S) {
+        if is_fused(simd) {
+            self.run::<true>();
+        } else {
+            self.run::<false>();
+        }
+    }
+}
+
+impl Probabilities<'_> {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `Piece`
+    fn run<const FUSED: bool>(self) {
+        let height = self.table.n_rows;
+        let mut group = Group::new(self.nodes, self.table, self.room);
+        for start in (0..height).step_by(LANES) {
+            let rows = start..height.min(start + LANES);
+            group.set::<FUSED>(&rows, |row| self.table.largest(row));
+            group.probabilities::<FUSED>(&mut self.out[start..], height);
+        }
+    }
+}
+
+/// Up to [`LANES`] rows, each with a class: their modes are sought side by side.
+struct Group<'a> {
+    nodes: &'a Nodes,
+    table: Table<'a>,
+    rows: Range<usize>,
+    own: [usize; LANES],
+    modes: Modes,
+    room: &'a mut Room,
+}
+
+/// What the integrals of a few rows take room for; it may serve one table after another.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// How far the own score is above the others.
+    differences: Vec<Lanes>,
+    integral: Integral,
+    /// What the copy of each class other than the own one is lowered by in the mean, for the row last seen.
+    lost: Vec<f64>,
+    /// The means of minus the second derivatives of ln Phi, likewise.
+    means: Vec<f64>,
+    /// Sums of the rows of a matrix of classes.
+    sums: Vec<f64>,
+}
+
+impl Room {
+    fn fit(&mut self, n_classes: usize, nodes: &Nodes) {
+        self.differences.resize(n_classes, [ABSENT; LANES]);
+        self.integral.fit(n_classes, nodes);
+        for values in [&mut self.lost, &mut self.means, &mut self.sums] {
+            values.resize(n_classes, 0.0);
+        }
+    }
+}
+
+impl<'a> Group<'a> {
+    fn new(nodes: &'a Nodes, table: Table<'a>, room: &'a mut Room) -> Self {
+        room.fit(table.n_classes, nodes);
+        Self {
+            nodes,
+            table,
+            rows: 0..0,
+            own: [0; LANES],
+            modes: Modes::default(),
+            room,
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn set<const FUSED: bool>(&mut self, rows: &Range<usize>, own: impl Fn(usize) -> usize) {
+        self.rows = rows.clone();
+        let mut score = [0.0; LANES];
+        for (l, row) in rows.clone().enumerate() {
+            self.own[l] = own(row);
+            score[l] = self.table.at(row, self.own[l]);
+        }
+        for (class, to) in self.room.differences.iter_mut().enumerate() {
+            *to = [ABSENT; LANES];
+            for (l, other) in self.table.of(rows, class).iter().enumerate() {
+                to[l] = if self.own[l] == class {
+                    ABSENT
+                } else {
+                    score[l] - other
+                };
+            }
+        }
+        if self.table.n_classes > 2 {
+            self.modes = Modes::find::<FUSED>(&self.room.differences);
+        }
+    }
+
+    /// ln P of the own class of row `l` of the group.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn integrate<const FUSED: bool>(&mut self, l: usize) -> f64 {
+        match self.pair(l) {
+            Some(x) => log_cdf(x),
+            None => {
+                self.room
+                    .integral
+                    .take::<FUSED>(self.nodes, &self.modes, l, &self.room.differences)
+            }
+        }
+    }
+
+    /// Of two classes, x with P = Phi(x): all that is asked then has a closed form.
+    fn pair(&self, l: usize) -> Option<f64> {
+        (self.table.n_classes == 2)
+            .then(|| self.room.differences[1 - self.own[l]][l] * FRAC_1_SQRT_2)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn log_probabilities<const FUSED: bool>(&mut self, out: &mut [f64]) {
+        for (l, out) in out.iter_mut().enumerate().take(self.rows.len()) {
+            *out = self.integrate::<FUSED>(l);
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn probabilities<const FUSED: bool>(&mut self, out: &mut [f64], stride: usize) {
+        for l in 0..self.rows.len() {
+            let (own, p) = (self.own[l], self.integrate::<FUSED>(l).exp());
+            let pair = self.pair(l);
+            if pair.is_none() {
+                self.room
+                    .integral
+                    .divide_by_own_hazard::<FUSED>(&self.modes, l);
+            }
+            let mut sum = p;
+            for class in (0..self.table.n_classes).filter(|&class| class != own) {
+                let other = pair.map_or_else(
+                    || p * self.room.integral.mean_hazard(class),
+                    |x| log_cdf(-x).exp(),
+                );
+                out[class * stride + l] = other;
+                sum += other;
+            }
+            out[own * stride + l] = p;
+            out[l..]
+                .iter_mut()
+                .step_by(stride)
+                .take(self.table.n_classes)
+                .for_each(|p| *p /= sum);
+        }
+    }
+
+    /// Equations (3), for the other classes, and (4): what they lose the own one gains.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn expectations<const FUSED: bool>(
+        &mut self,
+        out: &mut [f64],
+        stride: usize,
+        log_p: &mut Vec<f64>,
+    ) {
+        for l in 0..self.rows.len() {
+            log_p.push(self.integrate::<FUSED>(l));
+            self.means::<FUSED>(l, out, stride);
+        }
+    }
+
+    /// The means of row `l`, whose integral was the last to be taken.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn means<const FUSED: bool>(&mut self, l: usize, out: &mut [f64], stride: usize) {
+        let (own, pair, row) = (self.own[l], self.pair(l), self.rows.start + l);
+        let mut gained = 0.0;
+        for class in (0..self.table.n_classes).filter(|&class| class != own) {
+            let lost = pair.map_or_else(
+                || self.room.integral.mean_hazard(class),
+                |x| cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2,
+            );
+            self.room.lost[class] = lost;
+            out[class * stride + l] = self.table.at(row, class) - lost;
+            gained += lost;
+        }
+        out[own * stride + l] = self.table.at(row, own) + gained;
+    }
+
+    /// The same and minus the Hessian of ln P in the scores.
+    ///
+    /// With a_c = phi / Phi at u + f_i - f_c for the classes other than the own one, i, `d ln P / d f_c = -E a_c` and
+    /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand; and as ln P
+    /// sees differences only, each row of the matrix sums to zero.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn curvatures<const FUSED: bool>(
+        &mut self,
+        out: &mut [f64],
+        stride: usize,
+        log_p: &mut Vec<f64>,
+    ) {
+        let n = self.table.n_classes;
+        for l in 0..self.rows.len() {
+            log_p.push(self.integrate::<FUSED>(l));
+            self.means::<FUSED>(l, out, stride);
+            let (own, to) = (self.own[l], &mut out[n * stride + l..]);
+            let at = |c: usize, d: usize| packed(c.max(d), c.min(d)) * stride;
+            for c in 0..n {
+                let at_mode = self.modes.at[l] + self.room.differences[c][l];
+                self.room.means[c] = match self.pair(l) {
+                    Some(x) => 0.5 * curvature(cdf::<FUSED>(x).hazard, x),
+                    None => self.room.integral.centre(c, self.room.lost[c], at_mode),
+                };
+            }
+            let mut own_curvature = 0.0;
+            self.room.sums.fill(0.0);
+            for c in (0..n).filter(|&c| c != own) {
+                for start in (0..=c).step_by(LANES) {
+                    let covariances = match self.pair(l) {
+                        Some(_) => [0.0; LANES],
+                        None => self.room.integral.covariances(c, start / LANES),
+                    };
+                    for d in (start..n.min(start + LANES)).filter(|&d| d <= c && d != own) {
+                        let mean = if d == c { self.room.means[c] } else { 0.0 };
+                        let value = mean - covariances[d - start];
+                        to[at(c, d)] = value;
+                        self.room.sums[c] += value;
+                        if d != c {
+                            self.room.sums[d] += value;
+                        }
+                    }
+                }
+            }
+            for c in (0..n).filter(|&c| c != own) {
+                to[at(own, c)] = -self.room.sums[c];
+                own_curvature += self.room.sums[c];
+            }
+            to[at(own, own)] = own_curvature;
+        }
+    }
+}
+
+/// Shifts the rows of a table so that their exponentials sum to 1.
+fn normalise(log_p: &mut [f64], n_rows: usize) {
+    for row in 0..n_rows {
+        let values = || log_p[row..].iter().step_by(n_rows);
+        let highest = values().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let shift = highest + values().map(|v| (v - highest).exp()).sum::<f64>().ln();
+        let values = log_p[row..].iter_mut().step_by(n_rows);
+        values.for_each(|v| *v -= shift);
+    }
+}

@@ -1,0 +1,447 @@
+//! The multinomial probit likelihood: what C scores say about a class, and about the scores' noisy copies.
+//!
+//! Each score f_c has a copy y_c ~ Normal(f_c, 1), and the class is that of the largest copy: equation (1) of Psorakis,
+//! Damoulas & Girolami (2010),
+//!
+//! `P(t = i | f) = E_u[prod_{j != i} Phi(u + f_i - f_j)]`, u being standard normal.
+//!
+//! Knows scores and labels, never Phi, alpha or beta.
+
+mod batch;
+mod quadrature;
+mod second_moments;
+
+use std::ops::Range;
+
+use crate::linalg::simd::dispatch;
+use crate::parallel::map_pieces;
+use crate::{Error, Result};
+
+use crate::likelihood::probit::batch::{Piece, Probabilities, Wanted};
+pub(crate) use crate::likelihood::probit::batch::{Room, packed};
+use crate::likelihood::probit::quadrature::Nodes;
+
+/// Rows that one thread takes at a time.
+const PIECE: usize = 64;
+/// Scores beyond this have lost the digits that matter.
+const MOST_SCORE: f64 = 1e12;
+
+/// The multinomial probit likelihood, its integrals taken at a given number of nodes.
+///
+/// ```
+/// use sparsebayes::Probit;
+///
+/// // Two rows with three scores each, column after column; two equal scores share what is left of the third.
+/// let scores = [0.0, 3.0, 0.0, 0.0, 0.0, -800.0];
+/// let probit = Probit::default();
+/// let log_p = probit.log_probabilities(&scores, 3)?;
+/// assert!((log_p[0].exp() - 1.0 / 3.0).abs() < 1e-9);
+///
+/// // The copy of the winning score is raised, the others are lowered by as much together.
+/// let e = probit.expectations(&scores, &[0, 1], 3)?;
+/// assert!(e.targets[0] > 0.0 && (e.targets[0] + e.targets[2] + e.targets[4]).abs() < 1e-12);
+/// # Ok::<(), sparsebayes::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Probit {
+    nodes: Nodes,
+}
+
+/// What an E-step gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expectations {
+    /// The means of the copies y given the class, an N x C table column after column: equations (3) and (4).
+    pub targets: Vec<f64>,
+    /// ln P(t | f) of each row's own class.
+    pub log_probability: Vec<f64>,
+}
+
+impl Default for Probit {
+    fn default() -> Self {
+        Self {
+            nodes: Nodes::new(Self::NODES),
+        }
+    }
+}
+
+impl Probit {
+    /// Nodes that make probabilities and expectations of up to 14 classes exact to 1e-6, whatever the scores:
+    /// `docs/theory/probit-quadrature.md` has the errors.
+    pub const NODES: usize = 16;
+    /// The same for up to 30 classes.
+    const NODES_OF_MANY: usize = 24;
+    const FEW_CLASSES: usize = 14;
+
+    /// With as many nodes as make that true for so many classes.
+    #[must_use]
+    pub fn for_classes(n_classes: usize) -> Self {
+        let nodes = if n_classes <= Self::FEW_CLASSES {
+            Self::NODES
+        } else {
+            Self::NODES_OF_MANY
+        };
+        Self {
+            nodes: Nodes::new(nodes),
+        }
+    }
+
+    /// With `n_nodes` nodes for each integral. Two classes need none: theirs has a closed form.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless there are 1 to 1000.
+    pub fn new(n_nodes: usize) -> Result<Self> {
+        if !(1..=1000).contains(&n_nodes) {
+            let what = format!(
+                "n_quadrature must lie between 1 and 1000, got {n_nodes}; {} are exact to 1e-6",
+                Self::NODES
+            );
+            return Err(Error::Invalid { what });
+        }
+        Ok(Self {
+            nodes: Nodes::new(n_nodes),
+        })
+    }
+
+    /// P(t = c | f) for an N x C table of scores, as a table of the same form: equation (1).
+    ///
+    /// One integral for each row, about the class of its largest score, serves all classes. The probabilities of a row
+    /// are divided by their sum, which differs from 1 by no more than they from the truth. Right in absolute terms:
+    /// those below 1e-14 may come out as 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] where `scores` is no such table, one of them is
+    /// beyond 1e12, or there are fewer than two classes.
+    pub fn probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
+        let table = Table::new(scores, n_classes)?;
+        Ok(self.ask(table, Wanted::Probabilities).0)
+    }
+
+    /// The same by this thread alone and into room that is there.
+    pub(crate) fn probabilities_into(
+        &self,
+        scores: &[f64],
+        n_classes: usize,
+        room: &mut Room,
+        out: &mut [f64],
+    ) -> Result<()> {
+        let table = Table::new(scores, n_classes)?;
+        dispatch(Probabilities {
+            nodes: &self.nodes,
+            table,
+            room,
+            out,
+        });
+        Ok(())
+    }
+
+    /// Their logarithms, right in relative terms however small the probabilities: one integral for each row and class.
+    ///
+    /// # Errors
+    /// As [`Probit::probabilities`].
+    pub fn log_probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
+        let table = Table::new(scores, n_classes)?;
+        Ok(self.ask(table, Wanted::LogProbabilities).0)
+    }
+
+    /// The E-step: means of the noisy copies of the scores given that the copy of the row's own class is the largest.
+    ///
+    /// # Errors
+    /// As [`Probit::probabilities`], and where a label is not below `n_classes`.
+    pub fn expectations(
+        &self,
+        scores: &[f64],
+        labels: &[usize],
+        n_classes: usize,
+    ) -> Result<Expectations> {
+        let table = Table::labelled(scores, labels, n_classes)?;
+        let (targets, log_probability) = self.ask(table, Wanted::Expectations(labels));
+        Ok(Expectations {
+            targets,
+            log_probability,
+        })
+    }
+
+    /// The E-step, and minus the Hessian of each row's ln P in its scores: the identity less the covariance of the copies.
+    ///
+    /// The second table has C (C + 1) / 2 columns, the lower triangles row after row. From the same integrals; a matrix is
+    /// positive semi-definite but for their errors.
+    ///
+    /// # Errors
+    /// As [`Probit::expectations`].
+    pub fn curvatures(
+        &self,
+        scores: &[f64],
+        labels: &[usize],
+        n_classes: usize,
+    ) -> Result<(Expectations, Vec<f64>)> {
+        let table = Table::labelled(scores, labels, n_classes)?;
+        let (mut targets, log_probability) = self.ask(table, Wanted::Curvatures(labels));
+        let curvatures = targets.split_off(scores.len());
+        let expectations = Expectations {
+            targets,
+            log_probability,
+        };
+        Ok((expectations, curvatures))
+    }
+
+    /// A number for each row and class, and one for each row.
+    fn ask(&self, table: Table<'_>, wanted: Wanted<'_>) -> (Vec<f64>, Vec<f64>) {
+        let parts = map_pieces(table.n_rows, PIECE, |rows| {
+            dispatch(Piece {
+                nodes: &self.nodes,
+                table,
+                rows,
+                wanted,
+            })
+        });
+        let (tables, columns): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let n_columns = wanted.n_columns(table.n_classes);
+        (joined(&tables, table.n_rows, n_columns), columns.concat())
+    }
+}
+
+/// Parts of a table, each with all columns of some rows, as one table.
+fn joined(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
+    let mut all = Vec::with_capacity(n_rows * n_columns);
+    for column in 0..n_columns {
+        for part in parts {
+            let height = part.len() / n_columns;
+            all.extend_from_slice(&part[column * height..][..height]);
+        }
+    }
+    all
+}
+
+/// N x C scores, column after column, checked.
+#[derive(Debug, Clone, Copy)]
+struct Table<'a> {
+    scores: &'a [f64],
+    n_rows: usize,
+    n_classes: usize,
+}
+
+impl<'a> Table<'a> {
+    fn new(scores: &'a [f64], n_classes: usize) -> Result<Self> {
+        let invalid = |what: &str| Err(Error::Invalid { what: what.into() });
+        if n_classes < 2 {
+            return invalid("scores must have two columns at least, one for each class");
+        }
+        let n_rows = scores.len() / n_classes;
+        Error::check_len("scores", n_rows * n_classes, scores.len())?;
+        Error::check_finite("scores", scores)?;
+        if scores.iter().any(|score| score.abs() > MOST_SCORE) {
+            return invalid(
+                "scores must not exceed 1e12 in size; rescale the inputs (X) or the weights of rows (sample_weight)",
+            );
+        }
+        Ok(Self {
+            scores,
+            n_rows,
+            n_classes,
+        })
+    }
+
+    /// The same for rows whose classes are known.
+    fn labelled(scores: &'a [f64], labels: &[usize], n_classes: usize) -> Result<Self> {
+        let table = Self::new(scores, n_classes)?;
+        Error::check_len("labels", table.n_rows, labels.len())?;
+        match labels.iter().find(|&&label| label >= n_classes) {
+            None => Ok(table),
+            Some(label) => Err(Error::Invalid {
+                what: format!(
+                    "labels must lie below the number of classes, {n_classes}; got {label}"
+                ),
+            }),
+        }
+    }
+
+    fn at(&self, row: usize, class: usize) -> f64 {
+        self.scores[class * self.n_rows + row]
+    }
+
+    fn of(&self, rows: &Range<usize>, class: usize) -> &'a [f64] {
+        &self.scores[class * self.n_rows..][rows.clone()]
+    }
+
+    /// The class of the largest score of a row, the first of equals.
+    fn largest(&self, row: usize) -> usize {
+        (1..self.n_classes).fold(0, |top, c| {
+            if self.at(row, c) > self.at(row, top) {
+                c
+            } else {
+                top
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// By the trapezoidal rule on a fine grid, in logarithms: ln P(t = own), and the mean of the hazard for each class.
+    fn brute_force(scores: &[f64], own: usize) -> (f64, Vec<f64>) {
+        let others = || (0..scores.len()).filter(|&j| j != own);
+        let lowest = others()
+            .map(|j| scores[own] - scores[j])
+            .fold(0.0, f64::min);
+        // The mode lies between 0 and minus the lowest difference.
+        let (n, from) = (12_000_u32, -12.0);
+        let step = (24.0 - lowest) / f64::from(n);
+        let n = n as usize;
+        let at = |k: usize| from + step * k as f64;
+        let term = |k: usize| {
+            let sum: f64 = others()
+                .map(|j| crate::special::log_cdf(at(k) + scores[own] - scores[j]))
+                .sum();
+            sum - 0.5 * at(k) * at(k)
+        };
+        let terms: Vec<f64> = (0..n).map(term).collect();
+        let highest = terms.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let total: f64 = terms.iter().map(|t| (t - highest).exp()).sum();
+        let mean = |j: usize| {
+            let hazard = |k| crate::special::cdf::<false>(at(k) + scores[own] - scores[j]).hazard;
+            let sum: f64 = (0..n).map(|k| (terms[k] - highest).exp() * hazard(k)).sum();
+            if j == own { 0.0 } else { sum / total }
+        };
+        let log = highest + (total * step).ln() - 0.5 * (2.0 * std::f64::consts::PI).ln();
+        (log, (0..scores.len()).map(mean).collect())
+    }
+
+    fn rows() -> impl Strategy<Value = (Vec<f64>, usize)> {
+        (2..=10_usize, -1.0..1.5_f64).prop_flat_map(|(n, size)| {
+            let scale = 10.0_f64.powf(size);
+            (prop::collection::vec(-scale..scale, n), 0..n)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn expectations_are_exact_to_a_millionth((scores, own) in rows()) {
+            let (log, means) = brute_force(&scores, own);
+            let found = Probit::default().expectations(&scores, &[own], scores.len()).unwrap();
+            prop_assert!((found.log_probability[0] - log).abs() < 1e-6);
+            for (class, mean) in means.iter().enumerate() {
+                let expected = if class == own { means.iter().sum() } else { -mean };
+                let error = found.targets[class] - scores[class] - expected;
+                prop_assert!(error.abs() < 1e-6, "{class}: {error}");
+            }
+        }
+
+        #[test]
+        fn curvatures_are_minus_the_slopes_of_the_expectations((scores, own) in rows()) {
+            // Targets less scores are the gradient of ln P.
+            let (probit, n) = (Probit::new(64).unwrap(), scores.len());
+            let (expected, curvatures) = probit.curvatures(&scores, &[own], n).unwrap();
+            prop_assert_eq!(&expected, &probit.expectations(&scores, &[own], n).unwrap());
+            let step = 1e-4;
+            for d in 0..n {
+                let moved = |by: f64| {
+                    let mut scores = scores.clone();
+                    scores[d] += by;
+                    probit.expectations(&scores, &[own], n).unwrap().targets
+                };
+                let (up, down) = (moved(step), moved(-step));
+                for c in 0..n {
+                    let slope = (up[c] - down[c]) / (2.0 * step) - f64::from(u8::from(c == d));
+                    let found = curvatures[packed(c.max(d), c.min(d))];
+                    prop_assert!((found + slope).abs() < 1e-6, "{c} {d}: {found} {slope}");
+                }
+            }
+        }
+
+        #[test]
+        fn probabilities_are_exact_to_a_millionth((scores, own) in rows()) {
+            let (log, _) = brute_force(&scores, own);
+            let n = scores.len();
+            let p = Probit::default().probabilities(&scores, n).unwrap();
+            prop_assert!((p[own] - log.exp()).abs() < 1e-6);
+            prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let log_p = Probit::default().log_probabilities(&scores, n).unwrap();
+            prop_assert!((log_p[own] - log).abs() < 2e-6);
+        }
+
+        #[test]
+        fn scores_of_any_size_stay_finite(
+            row in prop::collection::vec((-1.0..1.0_f64, 0.0..12.0_f64), 2..40),
+            n_nodes in 1..200_usize,
+        ) {
+            let scores: Vec<f64> = row.iter().map(|(sign, size)| sign * 10.0_f64.powf(*size)).collect();
+            let probit = Probit::new(n_nodes).unwrap();
+            for own in 0..scores.len() {
+                let found = probit.expectations(&scores, &[own], scores.len()).unwrap();
+                prop_assert!(found.targets.iter().all(|y| y.is_finite()));
+                prop_assert!(found.log_probability[0].is_finite());
+                // The mean of a cone lies in it; that of a few nodes need not.
+                if n_nodes >= Probit::NODES {
+                    let rounding = 1e-13 * scores.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+                    let most = found.targets[own] + rounding + 1e-5;
+                    prop_assert!(found.targets.iter().all(|y| *y <= most));
+                }
+            }
+            let p = probit.probabilities(&scores, scores.len()).unwrap();
+            prop_assert!(p.iter().all(|p| (0.0..=1.0).contains(p)), "{p:?}");
+            let log_p = probit.log_probabilities(&scores, scores.len()).unwrap();
+            prop_assert!(log_p.iter().all(|p| p.is_finite() && *p <= 1e-12));
+        }
+    }
+
+    /// N x C scores from a wave, column after column.
+    fn wave(n_rows: usize, n_classes: usize) -> Vec<f64> {
+        let values = 0..u32::try_from(n_rows * n_classes).unwrap();
+        values.map(|k| 4.0 * (f64::from(k) * 0.7).sin()).collect()
+    }
+
+    #[test]
+    fn a_row_does_not_depend_on_the_rows_beside_it() {
+        let (n, c) = (PIECE + 13, 5);
+        let scores = wave(n, c);
+        let labels: Vec<usize> = (0..n).map(|i| i % c).collect();
+        let probit = Probit::default();
+        let all = probit.expectations(&scores, &labels, c).unwrap();
+        let p = probit.probabilities(&scores, c).unwrap();
+        for row in [0, 7, 8, 30, PIECE - 1, PIECE, n - 1] {
+            let own: Vec<f64> = (0..c).map(|class| scores[class * n + row]).collect();
+            let alone = probit.expectations(&own, &labels[row..=row], c).unwrap();
+            let p_alone = probit.probabilities(&own, c).unwrap();
+            for class in 0..c {
+                let here = [all.targets[class * n + row], p[class * n + row]];
+                assert_eq!(
+                    here.map(f64::to_bits),
+                    [alone.targets[class], p_alone[class]].map(f64::to_bits)
+                );
+            }
+            assert_eq!(
+                all.log_probability[row].to_bits(),
+                alone.log_probability[0].to_bits()
+            );
+        }
+    }
+
+    #[test]
+    fn many_classes_do_not_underflow() {
+        let scores: Vec<f64> = (0..1000).map(|k| if k == 0 { -1e6 } else { 0.0 }).collect();
+        let found = Probit::default().expectations(&scores, &[0], 1000).unwrap();
+        assert!(found.log_probability[0].is_finite());
+        let (own, other) = (found.targets[0], found.targets[1]);
+        // The mean of all copies stays; they are all but equal in the end.
+        assert!((own - other).abs() < 2e-3 && (own + 999.0 * other + 1e6).abs() < 1e-3);
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        let probit = Probit::default();
+        assert!(Probit::new(0).is_err() && Probit::new(1001).is_err());
+        assert!(probit.probabilities(&[1.0, 2.0], 1).is_err());
+        assert!(probit.probabilities(&[1.0, 2.0, 3.0], 2).is_err());
+        assert!(probit.probabilities(&[1.0, f64::NAN], 2).is_err());
+        assert!(probit.probabilities(&[1.0, 1e13], 2).is_err());
+        assert!(probit.expectations(&[1.0, 2.0], &[2], 2).is_err());
+        assert!(probit.expectations(&[1.0, 2.0], &[0, 1], 2).is_err());
+        assert!(probit.probabilities(&[], 3).unwrap().is_empty());
+    }
+}

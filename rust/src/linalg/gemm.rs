@@ -1,0 +1,305 @@
+//! A^T B for tall matrices whose columns lie in memory one after another: the shape of every pass over a design.
+//!
+//! Each element of A^T B is an inner product of two columns. A few columns of A and B at a time stay in
+//! registers, so no packing is needed, and a run of rows at a time stays in the cache. Every element goes through the
+//! same operations wherever it lies in the product.
+
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+
+/// Rows at a time: a few dozen columns this high stay in the second-level cache.
+pub(crate) const RUN: usize = 512;
+
+/// A matrix of `n` rows, column after column.
+#[derive(Clone, Copy)]
+pub(crate) struct TallMatrix<'a> {
+    columns: Columns<'a>,
+    n_columns: usize,
+}
+
+/// Where its columns are.
+#[derive(Clone, Copy)]
+enum Columns<'a> {
+    /// In one piece of memory, their starts so far apart.
+    Apart(&'a [f64], usize),
+    /// Anywhere.
+    Listed(&'a [&'a [f64]]),
+}
+
+impl<'a> TallMatrix<'a> {
+    /// The first `n_columns` columns in `values`.
+    pub(crate) fn new(values: &'a [f64], stride: usize, n_columns: usize) -> Self {
+        Self {
+            columns: Columns::Apart(values, stride),
+            n_columns,
+        }
+    }
+
+    /// These columns.
+    pub(crate) fn listed(columns: &'a [&'a [f64]]) -> Self {
+        Self {
+            columns: Columns::Listed(columns),
+            n_columns: columns.len(),
+        }
+    }
+
+    /// All columns, at these rows.
+    pub(crate) fn columns(&self, rows: &std::ops::Range<usize>) -> Vec<&'a [f64]> {
+        (0..self.n_columns).map(|j| self.column(j, rows)).collect()
+    }
+
+    fn column(&self, j: usize, rows: &std::ops::Range<usize>) -> &'a [f64] {
+        match self.columns {
+            Columns::Apart(values, stride) => {
+                &values[j * stride + rows.start..j * stride + rows.end]
+            }
+            Columns::Listed(columns) => &columns[j][rows.clone()],
+        }
+    }
+}
+
+/// `out += A^T B` over the first `n` rows; `out` is column-major, its columns `out_stride` apart.
+///
+/// # Panics
+/// If a slice is too short for its shape.
+pub(crate) fn add_transpose_product(
+    a: TallMatrix<'_>,
+    b: TallMatrix<'_>,
+    n: usize,
+    out: &mut [f64],
+    out_stride: usize,
+) {
+    add_part(Part::Whole, (a, b), n, out, out_stride);
+}
+
+/// [`add_transpose_product`] from the diagonal down. Of what is above it, which does not count, most is left out.
+///
+/// # Panics
+/// As [`add_transpose_product`].
+pub(crate) fn add_lower_transpose_product(
+    a: TallMatrix<'_>,
+    b: TallMatrix<'_>,
+    n: usize,
+    out: &mut [f64],
+    out_stride: usize,
+) {
+    add_part(Part::Lower, (a, b), n, out, out_stride);
+}
+
+/// Of A^T B, what is wanted.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Lower,
+}
+
+impl Part {
+    /// How many columns of B, of so many, meet the columns of A before the `end`-th from the diagonal down.
+    fn columns(self, end: usize, all: usize) -> usize {
+        match self {
+            Self::Whole => all,
+            Self::Lower => all.min(end),
+        }
+    }
+}
+
+/// Run of rows by run of rows.
+fn add_part(
+    part: Part,
+    (a, b): (TallMatrix<'_>, TallMatrix<'_>),
+    n: usize,
+    out: &mut [f64],
+    out_stride: usize,
+) {
+    for start in (0..n).step_by(RUN) {
+        dispatch(Run {
+            part,
+            a,
+            b,
+            rows: start..(start + RUN).min(n),
+            out,
+            out_stride,
+        });
+    }
+}
+
+struct Run<'a> {
+    part: Part,
+    a: TallMatrix<'a>,
+    b: TallMatrix<'a>,
+    rows: std::ops::Range<usize>,
+    out: &'a mut [f64],
+    out_stride: usize,
+}
+
+impl WithSimd for Run<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
+    fn with_simd<S: Simd>(self, simd: S) {
+        // The sums of a tile fill the registers: with twice as many, each column is read half as often. How wide a tile
+        // is does not show in what comes out of it.
+        if S::REGISTER_COUNT < 32 {
+            self.by_tiles::<S, 4, 3>(simd);
+        } else {
+            self.by_tiles::<S, 6, 4>(simd);
+        }
+    }
+}
+
+impl Run<'_> {
+    /// By tiles of `P` columns of A and `R`, three or four, of B.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as `with_simd`
+    fn by_tiles<S: Simd, const P: usize, const R: usize>(self, simd: S) {
+        let Self {
+            part,
+            a,
+            b,
+            rows,
+            out,
+            out_stride,
+        } = self;
+        for i in (0..a.n_columns).step_by(P) {
+            // A tile over the border repeats the last column, and its sums are dropped.
+            let left: [&[f64]; P] =
+                std::array::from_fn(|k| a.column((i + k).min(a.n_columns - 1), &rows));
+            let n_right = part.columns(i + P, b.n_columns);
+            for j in (0..n_right).step_by(R) {
+                let right: [&[f64]; R] =
+                    std::array::from_fn(|k| b.column((j + k).min(n_right - 1), &rows));
+                let mut sums = [[0.0; P]; R];
+                match n_right - j {
+                    1 => sums[..1].copy_from_slice(&tile(simd, left, [right[0]])),
+                    2 => sums[..2].copy_from_slice(&tile(simd, left, [right[0], right[1]])),
+                    3 => {
+                        let right = [right[0], right[1], right[2]];
+                        sums[..3].copy_from_slice(&tile(simd, left, right));
+                    }
+                    _ => sums = tile(simd, left, right),
+                }
+                for (jj, sums) in sums.iter().enumerate().take(n_right - j) {
+                    for (ii, sum) in sums.iter().enumerate().take(a.n_columns - i) {
+                        out[(j + jj) * out_stride + i + ii] += sum;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Inner products of every column on the left with every one on the right.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Run`
+fn tile<S: Simd, const P: usize, const C: usize>(
+    simd: S,
+    left: [&[f64]; P],
+    right: [&[f64]; C],
+) -> [[f64; P]; C] {
+    let (left_heads, left_tails) = split::<S, P>(left);
+    let (right_heads, right_tails) = split::<S, C>(right);
+    let mut sums = [[simd.splat_f64s(0.0); P]; C];
+    for k in 0..left_heads[0].len() {
+        // The few on the right stay while those on the left go by: the other way round takes one register too many, and
+        // a sum in memory makes every step wait for the one before it.
+        let r: [S::f64s; C] = std::array::from_fn(|j| right_heads[j][k]);
+        for (i, head) in left_heads.iter().enumerate() {
+            let l = head[k];
+            for (sums, r) in sums.iter_mut().zip(r) {
+                sums[i] = simd.mul_add_e_f64s(l, r, sums[i]);
+            }
+        }
+    }
+    if !left_tails[0].is_empty() {
+        // The last rows make a vector with zeros.
+        let l: [S::f64s; P] = std::array::from_fn(|i| simd.partial_load_f64s(left_tails[i]));
+        for (sums, tail) in sums.iter_mut().zip(&right_tails) {
+            let r = simd.partial_load_f64s(tail);
+            for (sum, l) in sums.iter_mut().zip(l) {
+                *sum = simd.mul_add_e_f64s(l, r, *sum);
+            }
+        }
+    }
+    sums.map(|sums| sums.map(|sum| simd.reduce_sum_f64s(sum)))
+}
+
+/// Columns as whole vectors and what is left over, all of one length.
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `Run`
+fn split<S: Simd, const C: usize>(columns: [&[f64]; C]) -> ([&[S::f64s]; C], [&[f64]; C]) {
+    let split: [(&[S::f64s], &[f64]); C] = columns.map(S::as_simd_f64s);
+    let length = split[0].0.len();
+    (split.map(|s| &s.0[..length]), split.map(|s| s.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::vector::dot;
+
+    const SHAPES: [(usize, usize, usize); 7] = [
+        (37, 7, 9),
+        (1100, 7, 1),
+        (3, 7, 9),
+        (37, 2, 10),
+        (513, 13, 11),
+        (0, 2, 2),
+        (4, 0, 0),
+    ];
+
+    /// Columns of A, one row more than so many, and of B.
+    fn factors((n, p, r): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
+        let a = (0..(n + 1) * p).map(|i| (i as f64).sin()).collect();
+        (a, (0..n * r).map(|i| (i as f64).cos()).collect())
+    }
+
+    fn bits(values: &[f64]) -> Vec<u64> {
+        values.iter().map(|v| v.to_bits()).collect()
+    }
+
+    #[test]
+    fn the_product_is_the_table_of_inner_products() {
+        for shape in SHAPES {
+            let ((n, p, r), (a, b)) = (shape, factors(shape));
+            let (left, right) = (TallMatrix::new(&a, n + 1, p), TallMatrix::new(&b, n, r));
+            let mut out = vec![1.0; p * r];
+            add_transpose_product(left, right, n, &mut out, p);
+            for i in 0..p {
+                for j in 0..r {
+                    let column = &a[i * (n + 1)..i * (n + 1) + n];
+                    let expected = 1.0 + dot(column, &b[j * n..(j + 1) * n]);
+                    assert!((out[j * p + i] - expected).abs() < 1e-11);
+                }
+            }
+            let mut lower = vec![1.0; p * r];
+            add_lower_transpose_product(left, right, n, &mut lower, p);
+            for j in 0..p.min(r) {
+                let below = j * p + j..(j + 1) * p;
+                assert_eq!(bits(&lower[below.clone()]), bits(&out[below]));
+            }
+        }
+    }
+
+    /// Rows are few enough for one run.
+    fn by_tiles<const P: usize, const R: usize>(shape: (usize, usize, usize)) -> Vec<u64> {
+        let ((n, p, r), (a, b)) = (shape, factors(shape));
+        let mut out = vec![0.0; p * r];
+        let run = Run {
+            part: Part::Whole,
+            a: TallMatrix::new(&a, n + 1, p),
+            b: TallMatrix::new(&b, n, r),
+            rows: 0..n,
+            out: &mut out,
+            out_stride: p,
+        };
+        run.by_tiles::<_, P, R>(pulp::Scalar256b);
+        bits(&out)
+    }
+
+    #[test]
+    fn tiles_of_every_width_make_the_same_product() {
+        for shape in SHAPES {
+            assert_eq!(by_tiles::<4, 3>(shape), by_tiles::<6, 4>(shape));
+        }
+    }
+}

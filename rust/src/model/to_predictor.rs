@@ -1,0 +1,136 @@
+//! From a fit to a model that predicts.
+
+use std::collections::BTreeMap;
+
+use crate::model::Posterior;
+use crate::predictor::{
+    BlockHeader, Classes, FORMAT_VERSION, Header, Link, Parts, Table, Uncertainty,
+};
+use crate::{Error, KernelDesign, Likelihood, Predictor, Result};
+
+impl Posterior {
+    /// The model of a fit to kernel functions: what predicts without the rows.
+    ///
+    /// Targets of a Bernoulli likelihood become the classes 0 and 1.
+    ///
+    /// ```
+    /// use sparsebayes::{Kernel, KernelDesign, Likelihood, Observations, Settings, fit};
+    /// use std::ops::ControlFlow;
+    ///
+    /// let x: Vec<f64> = (0..40).map(|i| f64::from(i) * 0.25 - 5.0).collect();
+    /// let target: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+    /// let kernel = Kernel::Gaussian { inverse_square_widths: vec![0.25] };
+    /// let design = KernelDesign::new(&x, &x, 1, vec![kernel], true)?;
+    /// let settings = Settings { noise: sparsebayes::Noise::Fixed(1e-4), ..Settings::default() }.check()?;
+    /// let mut rows = Observations::new(&design, Likelihood::Gaussian, target, None)?;
+    /// let posterior = fit(&mut rows, &settings, &mut |_| ControlFlow::Continue(()))?;
+    ///
+    /// let model = posterior.predictor(&design, Likelihood::Gaussian)?;
+    /// assert!((model.predict_one(&[1.1])? - 1.1_f64.sin()).abs() < 0.01);
+    /// # Ok::<(), sparsebayes::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the design has not as many functions as the fit had.
+    pub fn predictor(&self, design: &KernelDesign, likelihood: Likelihood) -> Result<Predictor> {
+        let (bias, n, d) = (
+            usize::from(design.has_bias()),
+            design.n_centres(),
+            design.n_features(),
+        );
+        let n_basis = bias + n * design.kernels().len();
+        if let Some(&last) = self.active.last().filter(|&&last| last >= n_basis) {
+            return Err(Error::Shape {
+                what: "functions of the design",
+                expected: last + 1,
+                got: n_basis,
+            });
+        }
+        let mut blocks = Vec::new();
+        let mut tables = BTreeMap::new();
+        if bias > 0 && self.active.first() == Some(&0) {
+            blocks.push(BlockHeader::Constant);
+        }
+        for (p, kernel) in design.kernels().iter().enumerate() {
+            let of_kernel = bias + p * n..bias + (p + 1) * n;
+            let active = self.active.iter().filter(|j| of_kernel.contains(j));
+            let centres: Vec<f64> = active
+                .flat_map(|j| design.centre(j - of_kernel.start))
+                .copied()
+                .collect();
+            if !centres.is_empty() {
+                let table = Table {
+                    shape: vec![centres.len() / d, d],
+                    values: centres,
+                };
+                tables.insert(format!("points.{}", blocks.len()), table);
+                blocks.push(BlockHeader::Centres(kernel.clone()));
+            }
+        }
+        self.served(d, blocks, tables, likelihood)
+    }
+
+    /// The model of a fit to columns: a row of X holds the values of all functions.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there are fewer columns than the fit had functions in the model.
+    pub fn predictor_of_columns(
+        &self,
+        n_columns: usize,
+        likelihood: Likelihood,
+    ) -> Result<Predictor> {
+        if let Some(&last) = self.active.last().filter(|&&last| last >= n_columns) {
+            return Err(Error::Shape {
+                what: "columns",
+                expected: last + 1,
+                got: n_columns,
+            });
+        }
+        let blocks = vec![BlockHeader::Columns(self.active.clone())];
+        self.served(n_columns, blocks, BTreeMap::new(), likelihood)
+    }
+
+    fn served(
+        &self,
+        n_features: usize,
+        blocks: Vec<BlockHeader>,
+        mut tables: BTreeMap<String, Table>,
+        likelihood: Likelihood,
+    ) -> Result<Predictor> {
+        let m = self.active.len();
+        let mut table = |name: &str, shape: &[usize], values: Vec<f64>| {
+            let shape = shape.to_vec();
+            tables.insert(name.into(), Table { shape, values });
+        };
+        table("weights.0", &[m], self.mu.clone());
+        // Symmetric to the bit, so the order does not matter.
+        table("covariance.0", &[m, m], self.sigma.as_slice().to_vec());
+        let link = match likelihood {
+            Likelihood::Gaussian => Link::Identity,
+            Likelihood::Bernoulli => Link::Logistic,
+            Likelihood::Poisson => Link::Log,
+        };
+        if link == Link::Identity {
+            table("noise_variance", &[1], vec![1.0 / self.beta]);
+        }
+        let classes = (link == Link::Logistic).then(|| Classes {
+            dtype: "<i8".into(),
+            values: vec![0.into(), 1.into()],
+        });
+        let header = Header {
+            format_version: FORMAT_VERSION,
+            library_version: env!("CARGO_PKG_VERSION").into(),
+            estimator: "Posterior".into(),
+            n_features,
+            feature_names: None,
+            classes,
+            flat: true,
+            blocks,
+            outputs: vec![None],
+            link,
+            uncertainty: Uncertainty::Shared,
+            n_quadrature: None,
+        };
+        Predictor::from_parts(Parts { header, tables })
+    }
+}
