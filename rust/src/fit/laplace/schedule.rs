@@ -21,8 +21,9 @@ use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
-use crate::fit::rollback::unless_indefinite;
-use crate::fit::settings::{BLOCK, COARSE_GAIN, Effort, LOOSE_TOL, Rules};
+use crate::fit::rollback::roll_back_if_indefinite;
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 
 /// Rounds of mode and alphas between two passes over the dictionary.
 const ROUNDS: usize = 3;
@@ -34,7 +35,7 @@ const POOLS: usize = 12;
 ///
 /// Some choices of functions have no fixed point: one of them is wanted by the others' linearisation and not by its own.
 /// If pools have led to such a choice the fit starts again without them; not where all that is left is rounding.
-pub(crate) fn maximise(
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
@@ -90,7 +91,7 @@ pub(crate) fn finish_or_go_back(
         &mut good, stats, state, dictionary, most_pools, rules, recorder,
     );
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -142,13 +143,13 @@ fn finish_keeping(
             fine = pools.next(stats, state, dictionary, (gains, exchanging), recorder)?;
             continue;
         }
-        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
-            fine |= dictionary.returns();
+        if dictionary.add(Tuning::MAX_BLOCK_ADDITIONS, stats, state, recorder)? > 0 {
+            fine |= dictionary.has_reentries();
             continue;
         }
         match settled {
             None => fine = true,
-            Some(Refined::Converged) if !dictionary.refuses(state) => {
+            Some(Refined::Converged) if !dictionary.excludes_gain(state) => {
                 sharpen(stats, state, recorder)?;
                 return Ok(Status::Converged);
             }
@@ -165,7 +166,7 @@ fn approach(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Refined>, Stop> {
-    alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
+    alternate(stats, state, Tuning::LOOSE_TOL.max(rules.tol), recorder)?;
     if !polishing {
         return Ok(None);
     }
@@ -185,14 +186,14 @@ fn look(
     (steering, exchanging): (bool, bool),
 ) -> Result<bool, Stop> {
     if steering {
-        dictionary.refresh_nearly(stats, state)?;
-        let gains = dictionary.gains(state);
+        dictionary.refresh_approximately(stats, state)?;
+        let gains = dictionary.has_gain(state);
         if gains || exchanging {
             return Ok(gains);
         }
     }
     dictionary.refresh(stats, state)?;
-    Ok(dictionary.gains(state))
+    Ok(dictionary.has_gain(state))
 }
 
 /// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.
@@ -240,7 +241,7 @@ fn alternate(
         }
         let effort = Effort {
             gain: 0.0,
-            step: COARSE_GAIN,
+            step: Tuning::COARSE_STEP,
             tol: tol.min(0.1 * distance),
         };
         refine::converge(stats, state, None, effort, recorder)?;

@@ -3,14 +3,14 @@
 use crate::Error;
 use crate::data::Statistics;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::greedy::climb;
+use crate::fit::greedy::maximize;
 use crate::fit::laplace::mode::find_mode;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::search::exchange::exchange_few;
 use crate::fit::search::lns::{Opening, search};
-use crate::fit::settings::{Effort, FINE_STEP, FREE, LEAST_GAIN, SMALL_SAMPLE, WHOLE};
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
 /// Pools that are searched.
@@ -28,8 +28,8 @@ const FEW: usize = 20;
 
 /// For a pool about a model that has seen the whole dictionary.
 const LATE: Effort = Effort {
-    gain: LEAST_GAIN,
-    step: FINE_STEP,
+    gain: Tuning::MIN_GAIN,
+    step: Tuning::FINE_STEP,
     tol: f64::INFINITY,
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn first_model(
     let sample = sample(dictionary, stats.n_predictors());
     let stretch = Stretch {
         others: &sample,
-        effort: FREE,
+        effort: Tuning::COARSE_EFFORT,
         trials: TRIALS,
         exchanging: false,
         // The mode has moved since the first functions came in, and with it what is best beside them.
@@ -125,7 +125,9 @@ impl Pools {
 /// Candidates for a first model: functions from all over the dictionary, the same ones for each linear predictor, so that
 /// no class is served better than another.
 fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
-    let size = SMALL_SAMPLE.min(WHOLE / n_predictors).max(1);
+    let size = Tuning::LAPLACE_SAMPLE_SIZE
+        .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
+        .max(1);
     let n_each = dictionary.n_basis() / n_predictors;
     let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
     if sample.len() > size {
@@ -137,10 +139,10 @@ fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
 
 /// Candidates for a pool about the state.
 fn members(dictionary: &Dictionary, state: &State, searching: bool) -> Vec<usize> {
-    let mut members = dictionary.gainers(state, CONTENDERS);
-    members.extend(dictionary.contenders(state, CONTENDERS));
+    let mut members = dictionary.best_candidates(state, CONTENDERS);
+    members.extend(dictionary.near_candidates(state, CONTENDERS));
     if searching {
-        members.extend(dictionary.stand_ins(state));
+        members.extend(dictionary.substitutes(state));
     }
     members
 }
@@ -174,10 +176,10 @@ fn relinearise(
     recorder.step(Action::Mode, None, state)?;
     for _ in 0..MOST_MODES {
         let before = state.clone();
-        let pool = WorkingSet::nearly_about(stats, state, priors, stretch.others)?;
+        let pool = WorkingSet::approximate_about(stats, state, priors, stretch.others)?;
         let outcome = pool.within(state, recorder, |state, recorder| {
-            pool.take_up(state)?;
-            climb(&pool, state, None, stretch.effort, recorder)?;
+            pool.adopt_data(state)?;
+            maximize(&pool, state, None, stretch.effort, recorder)?;
             if stretch.trials > 0 && search(&pool, state, None, stretch.trials, stretch.opening)? {
                 recorder.step(Action::Search, None, state)?;
             }

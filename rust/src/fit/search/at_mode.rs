@@ -16,7 +16,8 @@ use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::search::exchange::{MOST_ROUNDS, keep_better};
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::settings::{HOPELESS, LEAST_EXCHANGE, Rules, Search};
+use crate::fit::settings::{Rules, Search};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// Moves that are made before the mode is found anew.
@@ -80,7 +81,7 @@ fn attempt(
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     find_mode(stats, state)?;
     dictionary.refresh(stats, state)?;
-    let members = dictionary.stand_ins(state);
+    let members = dictionary.substitutes(state);
     let pool = WorkingSet::about(stats, state, priors, &members)?;
     let moved = pool.within(state, recorder, |state, _| {
         improve(&pool, state, None, reach)
@@ -112,13 +113,13 @@ fn settled(
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
     find_mode(stats, state)?;
-    if state.log_posterior() + HOPELESS < before.log_posterior() {
+    if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < before.log_posterior() {
         return Ok(None);
     }
     recorder.step(Action::Search, None, state)?;
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     let status = finish(stats, state, &mut dictionary, 0, rules, recorder)?;
-    let better = state.log_posterior() > before.log_posterior() + LEAST_EXCHANGE;
+    let better = state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if better && status == Status::Converged {
         return Ok(Some(status));
     }

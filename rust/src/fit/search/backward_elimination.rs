@@ -12,12 +12,13 @@ use nalgebra::DMatrix;
 use crate::Error;
 use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
-use crate::fit::full_basis::{MOST_GROWTH, PRUNABLE, START_ALPHA, new_alpha};
-use crate::fit::greedy::climb;
+use crate::fit::full_basis::new_alpha;
+use crate::fit::greedy::maximize;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
-use crate::fit::settings::{FREE, LEAST_EXCHANGE, Scheme, TRIAL};
+use crate::fit::settings::Scheme;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// Replaces `state` by the model found from all functions of the pool if that is better; returns whether it is.
@@ -28,12 +29,24 @@ pub(crate) fn descend(
 ) -> Result<bool, Stop> {
     let attempt = || {
         let mut other = from_everything(pool, state)?;
-        climb(pool, &mut other, noise, FREE, &mut Recorder::silent())?;
-        climb(pool, &mut other, noise, TRIAL, &mut Recorder::silent())?;
+        maximize(
+            pool,
+            &mut other,
+            noise,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )?;
+        maximize(
+            pool,
+            &mut other,
+            noise,
+            Tuning::TRIAL_EFFORT,
+            &mut Recorder::silent(),
+        )?;
         Ok(other)
     };
     match attempt() {
-        Ok(other) if other.log_posterior() > state.log_posterior() + LEAST_EXCHANGE => {
+        Ok(other) if other.log_posterior() > state.log_posterior() + Tuning::MIN_EXCHANGE_GAIN => {
             *state = other;
             Ok(true)
         }
@@ -55,7 +68,7 @@ fn from_everything(pool: &WorkingSet, best: &State) -> Result<State, Stop> {
         pool,
         best,
         &everything,
-        &vec![START_ALPHA; everything.len()],
+        &vec![Tuning::INITIAL_ALPHA; everything.len()],
     )?;
     for _ in 0..MOST_UPDATES {
         pool.check_cancel()?;
@@ -79,7 +92,12 @@ fn from_everything(pool: &WorkingSet, best: &State) -> Result<State, Stop> {
 /// A model of these functions.
 fn of(pool: &WorkingSet, best: &State, functions: &[usize], alpha: &[f64]) -> Result<State, Stop> {
     let mut state = State::empty(best.beta, best.noise_prior, pool.target_sq, pool.n_obs);
-    state.fill(functions, START_ALPHA, &pool.priors, pool.cancel_flag());
+    state.fill(
+        functions,
+        Tuning::INITIAL_ALPHA,
+        &pool.priors,
+        pool.cancel_flag(),
+    );
     state.alpha.copy_from_slice(alpha);
     let size = functions.len();
     let gram = DMatrix::from_fn(size, size, |a, b| pool.gram[(functions[a], functions[b])]);
@@ -98,11 +116,11 @@ fn updated(state: &State, k: usize) -> f64 {
     } else {
         next
     };
-    next.clamp(ALPHA_FLOOR, MOST_GROWTH * old)
+    next.clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * old)
 }
 
 /// Whether active function `k` is so far on its way out at this precision that nothing is lost by its going.
 fn goes(state: &State, k: usize, alpha: f64) -> bool {
     let factors = state.factors(k);
-    alpha >= PRUNABLE * factors.s && factors.optimal_alpha().is_none()
+    alpha >= Tuning::PRUNE_RATIO * factors.s && factors.optimal_alpha().is_none()
 }

@@ -15,8 +15,9 @@ use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::sequential::{Start, complete, look_again};
-use crate::fit::settings::{CONTENDERS, Rules, SAMPLE, Search, WHOLE};
+use crate::fit::sequential::{Start, complete, refresh_or_update};
+use crate::fit::settings::{Rules, Search};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// Pools to search, each about what was found on the one before.
@@ -28,14 +29,14 @@ pub(crate) fn go_on(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    limits: (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    if limits.0.search == Search::Greedy || state.len() == 0 {
+    if rules.search == Search::Greedy || state.len() == 0 {
         return Ok(found);
     }
     let greedy = state.clone();
-    let outcome = search(stats, state, priors, limits, recorder);
+    let outcome = search(stats, state, priors, rules, recorder);
     keep_better(found, outcome, &greedy, stats, state, recorder)
 }
 
@@ -80,15 +81,15 @@ fn search(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let mut reach = SearchBudget::of(rules.search);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let loose = rules.loosened();
-    let whole = dictionary.n_candidates() <= WHOLE;
+    let whole = dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY;
     let mut status = None;
     for round in 0..MOST_ROUNDS {
         if whole && round > 0 {
@@ -104,18 +105,14 @@ fn search(
         }
         state.centre(stats)?;
         recorder.step(Action::Search, None, state)?;
-        look_again(stats, state, &mut dictionary, None)?;
+        refresh_or_update(stats, state, &mut dictionary, None)?;
         let rules = if whole { rules } else { &loose };
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     if status.is_some() && !whole {
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     Ok(status)
 }
@@ -132,7 +129,7 @@ fn search_pool(
     const SMALL: usize = 256;
     let crowded = is_crowded(pool, state);
     let mut found = false;
-    if first && crowded && pool.len() <= WHOLE {
+    if first && crowded && pool.len() <= Tuning::MAX_WHOLE_DICTIONARY {
         found |= crate::fit::search::backward_elimination::descend(pool, state, noise)?;
     }
     if crowded {
@@ -160,11 +157,11 @@ fn pool(
     state: &mut State,
     dictionary: &Dictionary,
 ) -> Result<WorkingSet, Stop> {
-    let members = if dictionary.n_candidates() <= WHOLE {
-        dictionary.sample(SAMPLE, WHOLE)
+    let members = if dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY {
+        dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY)
     } else {
-        let mut members = dictionary.stand_ins(state);
-        members.extend(dictionary.contenders(state, CONTENDERS));
+        let mut members = dictionary.substitutes(state);
+        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
         members
     };
     Ok(WorkingSet::about(

@@ -8,16 +8,13 @@
 use std::collections::BTreeSet;
 
 use crate::Error;
-use crate::fit::candidates::Outside;
-use crate::fit::greedy::{climb, climb_from, step_greedily};
+use crate::fit::candidates::Candidates;
+use crate::fit::greedy::{maximize, maximize_from, step_greedily};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
-use crate::fit::settings::{
-    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, MOST_IN_VAIN, NEIGHBOURHOOD, START_NOISE, TRIAL,
-    TRIALS_AT_A_TIME,
-};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -61,10 +58,10 @@ pub(crate) fn search(
     }
     let mut budget = Budget {
         trials: most_trials,
-        in_vain: MOST_IN_VAIN,
+        in_vain: Tuning::MAX_FAILED_TRIALS,
     };
     while try_all(pool, &mut best, noise, &mut budget)? && !budget.is_spent() {}
-    let found = best.evidence > before + LEAST_IMPROVEMENT;
+    let found = best.evidence > before + Tuning::MIN_SEARCH_GAIN;
     if found {
         *state = best.state;
     }
@@ -85,7 +82,7 @@ impl Budget {
     fn spend(&mut self, trials: usize, is_better: bool) {
         self.trials = self.trials.saturating_sub(trials);
         self.in_vain = if is_better {
-            MOST_IN_VAIN
+            Tuning::MAX_FAILED_TRIALS
         } else {
             self.in_vain.saturating_sub(trials)
         };
@@ -102,7 +99,7 @@ fn try_all(
     let start = best.evidence;
     // Neighbourhoods tried from the best model, sorted: in a model of few functions most are the same.
     let mut tried = BTreeSet::new();
-    for batch in seeds(pool, &best.state).chunks(TRIALS_AT_A_TIME) {
+    for batch in seeds(pool, &best.state).chunks(Tuning::TRIAL_BATCH) {
         if budget.is_spent() {
             break;
         }
@@ -150,7 +147,7 @@ fn seeds(pool: &WorkingSet, state: &State) -> Vec<usize> {
 /// function on asks that everything be explained by whatever enters first.
 fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     const STAGE: f64 = 10.0;
-    let start = 1.0 / START_NOISE;
+    let start = 1.0 / Tuning::INITIAL_NOISE;
     if noise_is_free {
         return vec![start];
     }
@@ -165,14 +162,14 @@ fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) state: State,
-    pub(crate) outside: Outside,
+    pub(crate) outside: Candidates,
     pub(crate) evidence: f64,
 }
 
 impl Model {
     pub(crate) fn new(pool: &WorkingSet, state: State) -> Self {
         Self {
-            outside: Outside::new(pool, &state),
+            outside: Candidates::new(pool, &state),
             evidence: state.log_posterior(),
             state,
         }
@@ -182,7 +179,7 @@ impl Model {
     fn bettered_by(&self, other: Result<Option<Self>, Stop>) -> Result<Option<Self>, Stop> {
         match other {
             Ok(other) => {
-                Ok(other.filter(|other| other.evidence > self.evidence + LEAST_IMPROVEMENT))
+                Ok(other.filter(|other| other.evidence > self.evidence + Tuning::MIN_SEARCH_GAIN))
             }
             Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => Ok(None),
             Err(halt) => Err(halt),
@@ -205,14 +202,31 @@ impl Model {
     fn restart(&self, pool: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
         let mut recorder = Recorder::silent();
         let noise_prior = self.state.noise_prior;
-        let mut state = State::empty(1.0 / START_NOISE, noise_prior, pool.target_sq, pool.n_obs);
+        let mut state = State::empty(
+            1.0 / Tuning::INITIAL_NOISE,
+            noise_prior,
+            pool.target_sq,
+            pool.n_obs,
+        );
         for level in levels(self.state.beta, noise.is_some()) {
             let alpha = state.alpha.clone();
             state.set_hyperparameters(&alpha, level)?;
-            climb(pool, &mut state, None, HELD, &mut recorder)?;
+            maximize(
+                pool,
+                &mut state,
+                None,
+                Tuning::HELD_NOISE_EFFORT,
+                &mut recorder,
+            )?;
         }
-        climb(pool, &mut state, noise, FREE, &mut recorder)?;
-        let outside = Outside::new(pool, &state);
+        maximize(
+            pool,
+            &mut state,
+            noise,
+            Tuning::COARSE_EFFORT,
+            &mut recorder,
+        )?;
+        let outside = Candidates::new(pool, &state);
         self.challenge(pool, state, outside, noise, &mut recorder)
     }
 
@@ -230,7 +244,13 @@ impl Model {
                 outside.delete(pool, &mut state, k);
             }
         }
-        step_greedily(pool, &mut state, &mut outside, FREE, &mut recorder)?;
+        step_greedily(
+            pool,
+            &mut state,
+            &mut outside,
+            Tuning::COARSE_EFFORT,
+            &mut recorder,
+        )?;
         if self.has_functions_of(&state) {
             return Ok(None);
         }
@@ -242,14 +262,21 @@ impl Model {
         &self,
         pool: &WorkingSet,
         mut state: State,
-        mut outside: Outside,
+        mut outside: Candidates,
         noise: Option<NoiseRange>,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Self>, Stop> {
-        if state.log_posterior() + HOPELESS < self.evidence {
+        if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < self.evidence {
             return Ok(None);
         }
-        climb_from(pool, &mut state, &mut outside, noise, TRIAL, recorder)?;
+        maximize_from(
+            pool,
+            &mut state,
+            &mut outside,
+            noise,
+            Tuning::TRIAL_EFFORT,
+            recorder,
+        )?;
         Ok(Some(Self {
             evidence: state.log_posterior(),
             state,
@@ -282,7 +309,10 @@ impl WorkingSet {
             return Vec::new();
         }
         let products = self.gram.column(seed);
-        most_aligned(active.iter().map(|&i| (products[i], i)), NEIGHBOURHOOD)
+        most_aligned(
+            active.iter().map(|&i| (products[i], i)),
+            Tuning::NEIGHBOURHOOD_SIZE,
+        )
     }
 }
 
@@ -315,7 +345,7 @@ pub(crate) mod tests {
         let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS.len()).collect();
         let pool = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        let mut outside = Outside::new(&pool, &state);
+        let mut outside = Candidates::new(&pool, &state);
         for i in 0..3 {
             let silent = &mut Recorder::silent();
             outside.add(&pool, &mut state, i, silent).unwrap();
@@ -333,16 +363,16 @@ pub(crate) mod tests {
     fn a_search_ends_after_all_trials_or_many_in_vain() {
         let mut budget = Budget {
             trials: 100,
-            in_vain: MOST_IN_VAIN,
+            in_vain: Tuning::MAX_FAILED_TRIALS,
         };
-        budget.spend(MOST_IN_VAIN - 1, false);
+        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
         budget.spend(4, true);
-        budget.spend(MOST_IN_VAIN - 1, false);
+        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
         assert!(!budget.is_spent());
         budget.spend(1, false);
         assert!(budget.is_spent());
         budget.spend(100, true);
-        assert!(budget.in_vain == MOST_IN_VAIN && budget.is_spent());
+        assert!(budget.in_vain == Tuning::MAX_FAILED_TRIALS && budget.is_spent());
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::moves::{Move, Moves, apply, suggestions};
-use crate::fit::settings::{HOPELESS, LEAST_EXCHANGE, Search, TRIALS_AT_A_TIME};
+use crate::fit::settings::Search;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -72,7 +73,7 @@ pub(crate) fn improve(
         best = better;
         reach.moves_left -= 1;
     }
-    let found = best.evidence > before + LEAST_EXCHANGE;
+    let found = best.evidence > before + Tuning::MIN_EXCHANGE_GAIN;
     if found {
         *state = best.state;
     }
@@ -89,11 +90,11 @@ fn next(
     refused: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
 ) -> Result<Option<Model>, Stop> {
     let name = |change: &Move| (change.leaving.clone(), change.entering.clone());
-    let mut moves = suggestions(pool, model, kind, -HOPELESS)?;
+    let mut moves = suggestions(pool, model, kind, -Tuning::MAX_TRIAL_DEFICIT)?;
     moves.retain(|change| !refused.contains(&name(change)));
-    for batch in moves.chunks(TRIALS_AT_A_TIME) {
+    for batch in moves.chunks(Tuning::TRIAL_BATCH) {
         pool.check_cancel()?;
-        let sure = batch[0].gain > LEAST_EXCHANGE;
+        let sure = batch[0].gain > Tuning::MIN_EXCHANGE_GAIN;
         if !sure {
             if reach.trials == 0 {
                 break;
@@ -108,7 +109,7 @@ fn next(
         for outcome in outcomes {
             let bar = better
                 .as_ref()
-                .map_or(model.evidence + LEAST_EXCHANGE, |b| b.evidence);
+                .map_or(model.evidence + Tuning::MIN_EXCHANGE_GAIN, |b| b.evidence);
             match outcome {
                 Ok(Some(other)) if other.evidence > bar => better = Some(other),
                 // One that lost its definiteness to rounding is no better.

@@ -1,13 +1,13 @@
 //! Which functions of a pool could change places with others, and what that gains.
 
-use crate::fit::candidates::Outside;
+use crate::fit::candidates::Candidates;
 use crate::fit::evidence::Factors;
 use crate::fit::model::State;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::removal::Removal;
-use crate::fit::settings::ALIGNED;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -64,7 +64,7 @@ pub(crate) fn suggestions(
 struct View<'a> {
     pool: &'a WorkingSet,
     state: &'a State,
-    outside: &'a Outside,
+    outside: &'a Candidates,
     covariances: Vec<Vec<f64>>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
     fn best_for(&self, places: &[usize], limit: usize) -> Result<Vec<Move>, Stop> {
         let leaving = Removal::new(self.state, places)?;
         let mut gains: Vec<(f64, usize)> = (0..self.pool.len())
-            .filter(|&i| self.outside.may_enter(i))
+            .filter(|&i| self.outside.is_open(i))
             .filter_map(|i| Some((self.gain_after(&leaving, places, i)?, i)))
             .collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -146,7 +146,7 @@ impl<'a> View<'a> {
     fn split(&self, exchange: &Move) -> Result<Option<Move>, Stop> {
         let (mut state, mut outside) = (self.state.clone(), self.outside.clone());
         for &i in &exchange.leaving {
-            outside.keep_out(i);
+            outside.exclude(i);
         }
         apply(self.pool, &mut state, &mut outside, exchange)?;
         let second = outside.best_addition(&state, 0.0);
@@ -169,14 +169,14 @@ impl<'a> View<'a> {
 
 /// Whether a function with these factors would enter, and its S is more than rounding.
 fn enters(factors: Factors, state: &State) -> bool {
-    factors.s > ALIGNED * state.beta && factors.optimal_alpha().is_some()
+    factors.s > Tuning::MIN_ORTHOGONAL_PART * state.beta && factors.optimal_alpha().is_some()
 }
 
 /// Makes a move, and what is known of the pool follows.
 pub(crate) fn apply(
     pool: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    outside: &mut Candidates,
     change: &Move,
 ) -> Result<(), Stop> {
     for &i in &change.leaving {
@@ -195,9 +195,9 @@ mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
-    use crate::fit::greedy::climb;
+    use crate::fit::greedy::maximize;
     use crate::fit::prior::{Gamma, Priors};
-    use crate::fit::settings::FREE;
+    use crate::fit::tuning::Tuning;
 
     const ROWS: usize = 60;
     const COLUMNS: usize = 30;
@@ -220,7 +220,14 @@ mod tests {
         let priors = Priors::new(prior, stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS).collect();
         let pool = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        climb(&pool, &mut state, None, FREE, &mut Recorder::silent()).unwrap();
+        maximize(
+            &pool,
+            &mut state,
+            None,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )
+        .unwrap();
         let model = Model::new(&pool, state);
         (pool, model)
     }

@@ -1,13 +1,13 @@
 //! Models on a pool that are cut down by a random third of their functions and grown again.
 
 use crate::Error;
-use crate::fit::greedy::{climb, climb_from};
+use crate::fit::greedy::{maximize, maximize_from};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::settings::{FREE, LEAST_EXCHANGE};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -51,7 +51,9 @@ pub(crate) fn restart(
     let mut best = state.clone();
     for outcome in outcomes {
         match outcome {
-            Ok(other) if other.log_posterior() > best.log_posterior() + LEAST_EXCHANGE => {
+            Ok(other)
+                if other.log_posterior() > best.log_posterior() + Tuning::MIN_EXCHANGE_GAIN =>
+            {
                 best = other;
             }
             // A model that lost its definiteness to rounding is no better.
@@ -59,7 +61,7 @@ pub(crate) fn restart(
             Err(halt) => return Err(halt),
         }
     }
-    let found = best.log_posterior() > state.log_posterior() + LEAST_EXCHANGE;
+    let found = best.log_posterior() > state.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if found {
         *state = best;
     }
@@ -68,7 +70,13 @@ pub(crate) fn restart(
 
 /// Adds functions until nothing gains, and then exchanges functions.
 fn finished(pool: &WorkingSet, mut state: State, noise: Option<NoiseRange>) -> Result<State, Stop> {
-    climb(pool, &mut state, noise, FREE, &mut Recorder::silent())?;
+    maximize(
+        pool,
+        &mut state,
+        noise,
+        Tuning::COARSE_EFFORT,
+        &mut Recorder::silent(),
+    )?;
     improve(pool, &mut state, noise, &mut SearchBudget::short())?;
     Ok(state)
 }
@@ -81,7 +89,7 @@ fn without_some(pool: &WorkingSet, best: &State, random: &mut Random) -> Result<
             if let Some(k) = model.state.active.iter().position(|&j| j == i) {
                 model.outside.delete(pool, &mut model.state, k);
             }
-            model.outside.keep_out(i);
+            model.outside.exclude(i);
         }
     }
     model.state.recompute()?;
@@ -91,12 +99,12 @@ fn without_some(pool: &WorkingSet, best: &State, random: &mut Random) -> Result<
         mut outside,
         ..
     } = model;
-    climb_from(
+    maximize_from(
         pool,
         &mut state,
         &mut outside,
         None,
-        FREE,
+        Tuning::COARSE_EFFORT,
         &mut Recorder::silent(),
     )?;
     Ok(state)
