@@ -67,7 +67,7 @@ pub(crate) fn maximise(
         let start = Start::default();
         sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
     } else {
-        schedule::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
+        schedule::complete(stats, state, &mut dictionary, 0, rules, recorder)
     }
 }
 

@@ -31,13 +31,13 @@ mod variational;
 mod working_set;
 
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::outputs::OutputState;
-pub use crate::fit::outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub(crate) use crate::fit::outputs::model::OutputState;
+pub use crate::fit::outputs::{OutputNoise, fit_outputs};
 pub use crate::fit::record::{Action, Step, Watch};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 pub(crate) use crate::fit::model::State;
-pub use crate::fit::mrvm::top_down::TopDownFit;
+pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
@@ -132,13 +132,12 @@ fn one_by_one(
     (rules, range): (&Rules, NoiseRange),
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let limits = (rules, range);
-    if stats.is_linear() {
-        let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
-        return crate::fit::search::exchange::go_on(found, stats, state, priors, limits, recorder);
-    }
-    let found = crate::fit::laplace::schedule::maximise(stats, state, priors, rules, recorder)?;
-    crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+    let found = if stats.is_linear() {
+        sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?
+    } else {
+        laplace::schedule::fit(stats, state, priors, rules, recorder)?
+    };
+    search::exchange::continue_from(found, stats, state, priors, (rules, range), recorder)
 }
 
 /// What a model begins with.

@@ -81,7 +81,7 @@ impl Start {
             whole,
             searches: searches(n),
             opening: if again {
-                Opening::Settling
+                Opening::Refine
             } else {
                 Opening::Restart
             },

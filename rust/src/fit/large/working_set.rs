@@ -229,7 +229,7 @@ impl Run<'_> {
             return if gaussian {
                 sequential::maximise(stats, state, priors, rules, range, recorder)
             } else {
-                schedule::maximise(stats, state, &priors, rules, recorder)
+                schedule::fit(stats, state, &priors, rules, recorder)
             };
         }
         let mut dictionary = Dictionary::new(stats.n_basis(), priors);
