@@ -64,7 +64,7 @@ pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> R
         // A cancelled factorisation reports the same error.
         check_flag(stats.cancel_flag().as_deref())?;
         state.clone_from(&before);
-        let Some(k) = state.cheapest() else {
+        let Some(k) = state.cheapest_deletion() else {
             return outcome;
         };
         state.delete(k);

@@ -21,8 +21,9 @@ use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
-use crate::fit::rollback::unless_indefinite;
-use crate::fit::settings::{BLOCK, COARSE_GAIN, Effort, LOOSE_TOL, Rules};
+use crate::fit::rollback::roll_back_if_indefinite;
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 
 /// Alternations of mode and alphas between two passes over the dictionary.
 const MAX_ALTERNATIONS: usize = 3;
@@ -96,7 +97,7 @@ pub(crate) fn complete(
         recorder,
     );
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -134,13 +135,13 @@ pub(crate) fn run(
             fine = rounds.next(stats, state, dictionary, (gains, exchanging), recorder)?;
             continue;
         }
-        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
-            fine |= dictionary.returns();
+        if dictionary.add(Tuning::MAX_BLOCK_ADDITIONS, stats, state, recorder)? > 0 {
+            fine |= dictionary.has_reentries();
             continue;
         }
         match refined {
             None => fine = true,
-            Some(Refined::Converged) if !dictionary.refuses(state) => {
+            Some(Refined::Converged) if !dictionary.excludes_gain(state) => {
                 refine_to_rounding(stats, state, recorder)?;
                 return Ok(Status::Converged);
             }
@@ -158,7 +159,7 @@ fn approach(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Refined>, Stop> {
-    alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
+    alternate(stats, state, Tuning::LOOSE_TOL.max(rules.tol), recorder)?;
     if !try_newton {
         return Ok(None);
     }
@@ -179,14 +180,14 @@ fn refresh(
     exchanging: bool,
 ) -> Result<bool, Stop> {
     if in_rounds {
-        dictionary.refresh_nearly(stats, state)?;
-        let gains = dictionary.gains(state);
+        dictionary.refresh_approximately(stats, state)?;
+        let gains = dictionary.has_gain(state);
         if gains || exchanging {
             return Ok(gains);
         }
     }
     dictionary.refresh(stats, state)?;
-    Ok(dictionary.gains(state))
+    Ok(dictionary.has_gain(state))
 }
 
 /// Alternates between mode and alphas of the active set until the alphas converge to `tol`, or a few times. Ends at a mode.
@@ -205,7 +206,7 @@ fn alternate(
         }
         let effort = Effort {
             gain: 0.0,
-            step: COARSE_GAIN,
+            step: Tuning::COARSE_STEP,
             tol: tol.min(0.1 * distance),
         };
         refine::converge(stats, state, None, effort, recorder)?;

@@ -3,14 +3,15 @@
 use crate::Error;
 use crate::data::Statistics;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::greedy::climb;
+use crate::fit::greedy::maximize;
 use crate::fit::laplace::mode::find_mode;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::search::lns::{Opening, search};
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::settings::{Effort, FINE_STEP, FREE, LEAST_GAIN, SMALL_SAMPLE, Search, WHOLE};
+use crate::fit::settings::Search;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
 /// Working sets on which large-neighbourhood search runs.
@@ -30,8 +31,8 @@ const MAX_SIZE_FOR_EXCHANGES: usize = 20;
 
 /// The effort on a working set that was chosen by a pass over the dictionary.
 const CHOSEN_SET_EFFORT: Effort = Effort {
-    gain: LEAST_GAIN,
-    step: FINE_STEP,
+    gain: Tuning::MIN_GAIN,
+    step: Tuning::FINE_STEP,
     tol: f64::INFINITY,
 };
 
@@ -47,7 +48,7 @@ pub(crate) fn first_model(
     let sample = sample(dictionary, stats.n_predictors());
     let round = Round {
         others: &sample,
-        effort: FREE,
+        effort: Tuning::COARSE_EFFORT,
         trials: NEIGHBOURHOODS_PER_SEARCH,
         exchanging: false,
         // The mode has moved since the first functions were added, and with it the best companions for them.
@@ -103,10 +104,10 @@ impl WorkingSetRounds {
         self.made += 1;
         let before = state.active.clone();
         let searching = self.made <= MAX_SEARCHES;
-        let mut members = dictionary.gainers(state, CANDIDATES_PER_SET);
-        members.extend(dictionary.contenders(state, CANDIDATES_PER_SET));
+        let mut members = dictionary.best_candidates(state, CANDIDATES_PER_SET);
+        members.extend(dictionary.near_candidates(state, CANDIDATES_PER_SET));
         if searching || exchanging {
-            members.extend(dictionary.stand_ins(state));
+            members.extend(dictionary.substitutes(state));
             self.substituted.clone_from(&before);
         }
         let round = Round {
@@ -135,7 +136,9 @@ impl WorkingSetRounds {
 /// Candidates for a first model: functions at even distances in the dictionary, the same for each linear predictor, so that
 /// all classes are treated alike.
 fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
-    let size = SMALL_SAMPLE.min(WHOLE / n_predictors).max(1);
+    let size = Tuning::LAPLACE_SAMPLE_SIZE
+        .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
+        .max(1);
     let n_each = dictionary.n_basis() / n_predictors;
     let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
     if sample.len() > size {
@@ -173,10 +176,10 @@ fn run(
     recorder.step(Action::Mode, None, state)?;
     for _ in 0..MAX_MODES {
         let before = state.clone();
-        let set = WorkingSet::nearly_about(stats, state, priors, round.others)?;
+        let set = WorkingSet::approximate_about(stats, state, priors, round.others)?;
         let outcome = set.within(state, recorder, |state, recorder| {
-            set.take_up(state)?;
-            climb(&set, state, None, round.effort, recorder)?;
+            set.adopt_data(state)?;
+            maximize(&set, state, None, round.effort, recorder)?;
             if round.trials > 0 && search(&set, state, None, round.trials, round.opening)? {
                 recorder.step(Action::Search, None, state)?;
             }

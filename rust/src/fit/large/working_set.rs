@@ -20,13 +20,12 @@ use crate::fit::laplace::schedule;
 use crate::fit::large::pricing;
 use crate::fit::large::pricing::Found;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
-use crate::fit::{Setting, Status};
+use crate::fit::{InitialModel, Status};
 use crate::model::Posterior;
 use crate::{Error, Result};
 
@@ -84,7 +83,7 @@ pub fn fit_in_blocks(
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;
-    let setting = Setting::of(stats, rules)?;
+    let setting = InitialModel::of(stats, rules)?;
     let mut sketch = match resume {
         Some(sketch) => sketch.checked(stats.n_basis())?,
         None => BlockCheckpoint::first(stats.n_basis(), blocks, setting.beta),
@@ -158,7 +157,7 @@ impl BlockCheckpoint {
 struct Run<'r> {
     rules: &'r Rules,
     blocks: &'r Blocks,
-    setting: Setting,
+    setting: InitialModel,
     /// The model; its functions go by their place in the working set of the sketch.
     state: State,
 }
@@ -224,10 +223,9 @@ impl Run<'_> {
         let priors = Priors::new(rules.alpha_prior, stats.norms(), stats.target_scale());
         self.begin(stats, sketch, &priors)?;
         let (state, gaussian) = (&mut self.state, stats.is_linear());
-        let range = NoiseRange::usual();
         if sketch.active.is_empty() {
             return if gaussian {
-                sequential::maximise(stats, state, priors, rules, range, recorder)
+                sequential::fit(stats, state, priors, rules, recorder)
             } else {
                 schedule::fit(stats, state, &priors, rules, recorder)
             };
@@ -236,7 +234,7 @@ impl Run<'_> {
         if gaussian {
             dictionary.refresh(stats, state)?;
             let start = Start::warm(usize::from(sketch.round <= self.blocks.searches));
-            sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+            sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
         } else {
             schedule::resume(stats, state, &mut dictionary, rules, recorder)
         }

@@ -11,13 +11,14 @@ use nalgebra::DMatrix;
 
 use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
-use crate::fit::full_basis::{MOST_GROWTH, PRUNABLE, START_ALPHA, new_alpha};
-use crate::fit::greedy::climb;
+use crate::fit::full_basis::new_alpha;
+use crate::fit::greedy::maximize;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::unless_indefinite;
-use crate::fit::settings::{FREE, LEAST_EXCHANGE, Scheme, TRIAL};
+use crate::fit::settings::Scheme;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// Replaces `state` by the model found from all functions of the working set if that is better; returns whether it is.
@@ -28,12 +29,24 @@ pub(crate) fn eliminate(
 ) -> Result<bool, Stop> {
     let attempt = || {
         let mut other = prune_all(set, state)?;
-        climb(set, &mut other, noise, FREE, &mut Recorder::silent())?;
-        climb(set, &mut other, noise, TRIAL, &mut Recorder::silent())?;
+        maximize(
+            set,
+            &mut other,
+            noise,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )?;
+        maximize(
+            set,
+            &mut other,
+            noise,
+            Tuning::TRIAL_EFFORT,
+            &mut Recorder::silent(),
+        )?;
         Ok(other)
     };
     if let Some(other) = unless_indefinite(attempt(), None)?
-        && other.log_posterior() > state.log_posterior() + LEAST_EXCHANGE
+        && other.log_posterior() > state.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
     {
         *state = other;
         return Ok(true);
@@ -48,7 +61,7 @@ fn prune_all(set: &WorkingSet, best: &State) -> Result<State, Stop> {
     /// Largest change of a ln alpha from which on single steps are faster than these updates.
     const NEAR: f64 = 0.1;
     let all: Vec<usize> = (0..set.len()).collect();
-    let mut state = model_of(set, best, &all, &vec![START_ALPHA; all.len()])?;
+    let mut state = model_of(set, best, &all, &vec![Tuning::INITIAL_ALPHA; all.len()])?;
     for _ in 0..MAX_UPDATES {
         set.check_cancel()?;
         let next: Vec<f64> = (0..state.len()).map(|k| updated(&state, k)).collect();
@@ -76,7 +89,12 @@ fn model_of(
     alpha: &[f64],
 ) -> Result<State, Stop> {
     let mut state = State::empty(best.beta, best.noise_prior, set.target_sq, set.n_obs);
-    state.fill(functions, START_ALPHA, &set.priors, set.cancel_flag());
+    state.fill(
+        functions,
+        Tuning::INITIAL_ALPHA,
+        &set.priors,
+        set.cancel_flag(),
+    );
     state.alpha.copy_from_slice(alpha);
     let size = functions.len();
     let gram = DMatrix::from_fn(size, size, |a, b| set.gram[(functions[a], functions[b])]);
@@ -95,11 +113,11 @@ fn updated(state: &State, k: usize) -> f64 {
     } else {
         next
     };
-    next.clamp(ALPHA_FLOOR, MOST_GROWTH * old)
+    next.clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * old)
 }
 
 /// Whether active function `k` can be deleted at this precision without lowering the evidence.
 fn is_prunable(state: &State, k: usize, alpha: f64) -> bool {
     let factors = state.factors(k);
-    alpha >= PRUNABLE * factors.s && factors.optimal_alpha().is_none()
+    alpha >= Tuning::PRUNE_RATIO * factors.s && factors.optimal_alpha().is_none()
 }

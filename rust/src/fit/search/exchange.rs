@@ -21,8 +21,9 @@ use crate::fit::search::backward_elimination::eliminate;
 use crate::fit::search::local::{SearchBudget, improve};
 use crate::fit::search::restarts::restart;
 use crate::fit::search::unless_indefinite;
-use crate::fit::sequential::{Start, complete, look_again};
-use crate::fit::settings::{CONTENDERS, HOPELESS, LEAST_EXCHANGE, Rules, SAMPLE, Search, WHOLE};
+use crate::fit::sequential::{Start, complete, refresh_or_update};
+use crate::fit::settings::{Rules, Search};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// Working sets to search, each around the model found on the one before.
@@ -37,7 +38,7 @@ pub(crate) fn continue_from(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     if rules.search == Search::Greedy || state.len() == 0 {
@@ -45,7 +46,7 @@ pub(crate) fn continue_from(
     }
     let greedy = state.clone();
     let outcome = if stats.is_linear() {
-        search(stats, state, priors, (rules, range), recorder)
+        search(stats, state, priors, rules, recorder)
     } else {
         search_at_modes(stats, state, priors, rules, recorder)
     };
@@ -68,15 +69,15 @@ fn search(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let mut budget = SearchBudget::of(rules.search);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let loose = rules.loosened();
-    let whole = dictionary.n_candidates() <= WHOLE;
+    let whole = dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY;
     let mut status = None;
     for round in 0..MAX_ROUNDS {
         if whole && round > 0 {
@@ -92,18 +93,14 @@ fn search(
         }
         state.centre(stats)?;
         recorder.step(Action::Search, None, state)?;
-        look_again(stats, state, &mut dictionary, None)?;
+        refresh_or_update(stats, state, &mut dictionary, None)?;
         let rules = if whole { rules } else { &loose };
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     if status.is_some() && !whole {
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     Ok(status)
 }
@@ -122,7 +119,7 @@ fn search_set(
     const MIN_ROWS_PER_FUNCTION: f64 = 4.0;
     let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.n_obs;
     let mut found = false;
-    if first && crowded && set.len() <= WHOLE {
+    if first && crowded && set.len() <= Tuning::MAX_WHOLE_DICTIONARY {
         found |= eliminate(set, state, noise)?;
     }
     if crowded {
@@ -143,11 +140,11 @@ fn working_set(
     state: &mut State,
     dictionary: &Dictionary,
 ) -> Result<WorkingSet, Stop> {
-    let members = if dictionary.n_candidates() <= WHOLE {
-        dictionary.sample(SAMPLE, WHOLE)
+    let members = if dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY {
+        dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY)
     } else {
-        let mut members = dictionary.stand_ins(state);
-        members.extend(dictionary.contenders(state, CONTENDERS));
+        let mut members = dictionary.substitutes(state);
+        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
         members
     };
     Ok(WorkingSet::about(
@@ -200,7 +197,7 @@ fn search_at_mode(
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     find_mode(stats, state)?;
     dictionary.refresh(stats, state)?;
-    let members = dictionary.stand_ins(state);
+    let members = dictionary.substitutes(state);
     let set = WorkingSet::about(stats, state, priors, &members)?;
     let moved = set.within(state, recorder, |state, _| {
         improve(&set, state, None, budget)
@@ -226,14 +223,14 @@ fn continue_fit(
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
     find_mode(stats, state)?;
-    if state.log_posterior() + HOPELESS < before.log_posterior() {
+    if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < before.log_posterior() {
         return Ok(None);
     }
     recorder.step(Action::Search, None, state)?;
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     let mut good = state.clone();
     let status = schedule::run(stats, state, &mut good, &mut dictionary, 0, rules, recorder)?;
-    let better = state.log_posterior() > before.log_posterior() + LEAST_EXCHANGE;
+    let better = state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if better && status == Status::Converged {
         return Ok(Some(status));
     }

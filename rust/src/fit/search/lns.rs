@@ -8,16 +8,13 @@
 use std::collections::BTreeSet;
 
 use crate::Error;
-use crate::fit::candidates::Outside;
-use crate::fit::greedy::{climb, climb_from, step_greedily};
+use crate::fit::candidates::Candidates;
+use crate::fit::greedy::{maximize, maximize_from, step_greedily};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
-use crate::fit::settings::{
-    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, MOST_IN_VAIN, NEIGHBOURHOOD, START_NOISE, TRIAL,
-    TRIALS_AT_A_TIME,
-};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -62,10 +59,10 @@ pub(crate) fn search(
     }
     let mut budget = TrialBudget {
         trials: max_trials,
-        failures: MOST_IN_VAIN,
+        failures: Tuning::MAX_FAILED_TRIALS,
     };
     while try_all(set, &mut best, noise, &mut budget)? && !budget.is_spent() {}
-    let found = best.evidence > before + LEAST_IMPROVEMENT;
+    let found = best.evidence > before + Tuning::MIN_SEARCH_GAIN;
     if found {
         *state = best.state;
     }
@@ -86,7 +83,7 @@ impl TrialBudget {
     fn spend(&mut self, trials: usize, is_better: bool) {
         self.trials = self.trials.saturating_sub(trials);
         self.failures = if is_better {
-            MOST_IN_VAIN
+            Tuning::MAX_FAILED_TRIALS
         } else {
             self.failures.saturating_sub(trials)
         };
@@ -103,7 +100,7 @@ fn try_all(
     let start = best.evidence;
     // Neighbourhoods tried since the last improvement, sorted: in a small model most are the same.
     let mut tried = BTreeSet::new();
-    for batch in seeds(set, &best.state).chunks(TRIALS_AT_A_TIME) {
+    for batch in seeds(set, &best.state).chunks(Tuning::TRIAL_BATCH) {
         if budget.is_spent() {
             break;
         }
@@ -151,7 +148,7 @@ fn seeds(set: &WorkingSet, state: &State) -> Vec<usize> {
 /// the start, the first function added would have to explain all of the data.
 fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     const STAGE: f64 = 10.0;
-    let start = 1.0 / START_NOISE;
+    let start = 1.0 / Tuning::INITIAL_NOISE;
     if noise_is_free {
         return vec![start];
     }
@@ -166,14 +163,14 @@ fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) state: State,
-    pub(crate) inactive: Outside,
+    pub(crate) inactive: Candidates,
     pub(crate) evidence: f64,
 }
 
 impl Model {
     pub(crate) fn new(set: &WorkingSet, state: State) -> Self {
         Self {
-            inactive: Outside::new(set, &state),
+            inactive: Candidates::new(set, &state),
             evidence: state.log_posterior(),
             state,
         }
@@ -183,7 +180,7 @@ impl Model {
     fn if_better(&self, other: Result<Option<Self>, Stop>) -> Result<Option<Self>, Stop> {
         match other {
             Ok(other) => {
-                Ok(other.filter(|other| other.evidence > self.evidence + LEAST_IMPROVEMENT))
+                Ok(other.filter(|other| other.evidence > self.evidence + Tuning::MIN_SEARCH_GAIN))
             }
             Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => Ok(None),
             Err(halt) => Err(halt),
@@ -205,14 +202,25 @@ impl Model {
     fn restart(&self, set: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
         let mut recorder = Recorder::silent();
         let noise_prior = self.state.noise_prior;
-        let mut state = State::empty(1.0 / START_NOISE, noise_prior, set.target_sq, set.n_obs);
+        let mut state = State::empty(
+            1.0 / Tuning::INITIAL_NOISE,
+            noise_prior,
+            set.target_sq,
+            set.n_obs,
+        );
         for level in levels(self.state.beta, noise.is_some()) {
             let alpha = state.alpha.clone();
             state.set_hyperparameters(&alpha, level)?;
-            climb(set, &mut state, None, HELD, &mut recorder)?;
+            maximize(
+                set,
+                &mut state,
+                None,
+                Tuning::HELD_NOISE_EFFORT,
+                &mut recorder,
+            )?;
         }
-        climb(set, &mut state, noise, FREE, &mut recorder)?;
-        let inactive = Outside::new(set, &state);
+        maximize(set, &mut state, noise, Tuning::COARSE_EFFORT, &mut recorder)?;
+        let inactive = Candidates::new(set, &state);
         self.refine_trial(set, state, inactive, noise, &mut recorder)
     }
 
@@ -230,7 +238,13 @@ impl Model {
                 inactive.delete(set, &mut state, k);
             }
         }
-        step_greedily(set, &mut state, &mut inactive, FREE, &mut recorder)?;
+        step_greedily(
+            set,
+            &mut state,
+            &mut inactive,
+            Tuning::COARSE_EFFORT,
+            &mut recorder,
+        )?;
         if self.has_same_functions(&state) {
             return Ok(None);
         }
@@ -242,14 +256,21 @@ impl Model {
         &self,
         set: &WorkingSet,
         mut state: State,
-        mut inactive: Outside,
+        mut inactive: Candidates,
         noise: Option<NoiseRange>,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Self>, Stop> {
-        if state.log_posterior() + HOPELESS < self.evidence {
+        if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < self.evidence {
             return Ok(None);
         }
-        climb_from(set, &mut state, &mut inactive, noise, TRIAL, recorder)?;
+        maximize_from(
+            set,
+            &mut state,
+            &mut inactive,
+            noise,
+            Tuning::TRIAL_EFFORT,
+            recorder,
+        )?;
         Ok(Some(Self {
             evidence: state.log_posterior(),
             state,
@@ -282,7 +303,10 @@ impl WorkingSet {
             return Vec::new();
         }
         let products = self.gram.column(seed);
-        most_aligned(active.iter().map(|&i| (products[i], i)), NEIGHBOURHOOD)
+        most_aligned(
+            active.iter().map(|&i| (products[i], i)),
+            Tuning::NEIGHBOURHOOD_SIZE,
+        )
     }
 }
 
@@ -315,7 +339,7 @@ pub(crate) mod tests {
         let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS.len()).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        let mut inactive = Outside::new(&set, &state);
+        let mut inactive = Candidates::new(&set, &state);
         for i in 0..3 {
             let silent = &mut Recorder::silent();
             inactive.add(&set, &mut state, i, silent).unwrap();
@@ -333,16 +357,16 @@ pub(crate) mod tests {
     fn a_search_ends_after_all_trials_or_too_many_failures() {
         let mut budget = TrialBudget {
             trials: 100,
-            failures: MOST_IN_VAIN,
+            failures: Tuning::MAX_FAILED_TRIALS,
         };
-        budget.spend(MOST_IN_VAIN - 1, false);
+        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
         budget.spend(4, true);
-        budget.spend(MOST_IN_VAIN - 1, false);
+        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
         assert!(!budget.is_spent());
         budget.spend(1, false);
         assert!(budget.is_spent());
         budget.spend(100, true);
-        assert!(budget.failures == MOST_IN_VAIN && budget.is_spent());
+        assert!(budget.failures == Tuning::MAX_FAILED_TRIALS && budget.is_spent());
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::moves::{Move, Moves, apply, suggestions};
 use crate::fit::search::unless_indefinite;
-use crate::fit::settings::{HOPELESS, LEAST_EXCHANGE, Search, TRIALS_AT_A_TIME};
+use crate::fit::settings::Search;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -67,7 +68,7 @@ pub(crate) fn improve(
         best = better;
         budget.moves_left -= 1;
     }
-    let found = best.evidence > before + LEAST_EXCHANGE;
+    let found = best.evidence > before + Tuning::MIN_EXCHANGE_GAIN;
     if found {
         *state = best.state;
     }
@@ -84,11 +85,11 @@ fn best_of_batch(
     rejected: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
 ) -> Result<Option<Model>, Stop> {
     let key = |change: &Move| (change.deleted.clone(), change.added.clone());
-    let mut moves = suggestions(set, model, kind, -HOPELESS)?;
+    let mut moves = suggestions(set, model, kind, -Tuning::MAX_TRIAL_DEFICIT)?;
     moves.retain(|change| !rejected.contains(&key(change)));
-    for batch in moves.chunks(TRIALS_AT_A_TIME) {
+    for batch in moves.chunks(Tuning::TRIAL_BATCH) {
         set.check_cancel()?;
-        let predicted_better = batch[0].gain > LEAST_EXCHANGE;
+        let predicted_better = batch[0].gain > Tuning::MIN_EXCHANGE_GAIN;
         if !predicted_better {
             if budget.trials == 0 {
                 break;
@@ -103,7 +104,7 @@ fn best_of_batch(
         for outcome in outcomes {
             let bar = better
                 .as_ref()
-                .map_or(model.evidence + LEAST_EXCHANGE, |b| b.evidence);
+                .map_or(model.evidence + Tuning::MIN_EXCHANGE_GAIN, |b| b.evidence);
             if let Some(other) = unless_indefinite(outcome, None)?.flatten()
                 && other.evidence > bar
             {

@@ -14,13 +14,13 @@
 //!
 //! The gain of adding i at its best precision is equation (27) at these factors. Both gains are exact.
 
-use crate::fit::candidates::Outside;
+use crate::fit::candidates::Candidates;
 use crate::fit::evidence::Factors;
 use crate::fit::model::State;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
-use crate::fit::settings::ALIGNED;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::vector::dot;
 use crate::linalg::{Cholesky, NotPositiveDefinite};
@@ -81,7 +81,7 @@ pub(crate) fn suggestions(
 struct View<'a> {
     set: &'a WorkingSet,
     state: &'a State,
-    inactive: &'a Outside,
+    inactive: &'a Candidates,
     covariances: Vec<Vec<f64>>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> View<'a> {
     fn best_for(&self, positions: &[usize], limit: usize) -> Result<Vec<Move>, Stop> {
         let deletion = Deletion::new(self.state, positions)?;
         let mut gains: Vec<(f64, usize)> = (0..self.set.len())
-            .filter(|&i| self.inactive.may_enter(i))
+            .filter(|&i| self.inactive.is_open(i))
             .filter_map(|i| Some((self.gain_after(&deletion, positions, i)?, i)))
             .collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -154,7 +154,8 @@ impl<'a> View<'a> {
             *u = self.covariances[k][i];
         }
         let factors = deletion.factors_after(self.inactive.factors_of(i), u);
-        let can_add = factors.s > ALIGNED * self.state.beta && factors.optimal_alpha().is_some();
+        let can_add = factors.s > Tuning::MIN_ORTHOGONAL_PART * self.state.beta
+            && factors.optimal_alpha().is_some();
         can_add.then(|| factors.gain_of_adding())
     }
 
@@ -162,7 +163,7 @@ impl<'a> View<'a> {
     fn split(&self, exchange: &Move) -> Result<Option<Move>, Stop> {
         let (mut state, mut inactive) = (self.state.clone(), self.inactive.clone());
         for &i in &exchange.deleted {
-            inactive.keep_out(i);
+            inactive.exclude(i);
         }
         apply(self.set, &mut state, &mut inactive, exchange)?;
         let second = inactive.best_addition(&state, 0.0);
@@ -233,7 +234,7 @@ impl Deletion {
 pub(crate) fn apply(
     set: &WorkingSet,
     state: &mut State,
-    inactive: &mut Outside,
+    inactive: &mut Candidates,
     change: &Move,
 ) -> Result<(), Stop> {
     for &i in &change.deleted {
@@ -252,9 +253,8 @@ mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
-    use crate::fit::greedy::climb;
+    use crate::fit::greedy::maximize;
     use crate::fit::prior::{Gamma, Priors};
-    use crate::fit::settings::FREE;
 
     const ROWS: usize = 60;
     const COLUMNS: usize = 30;
@@ -277,7 +277,14 @@ mod tests {
         let priors = Priors::new(prior, stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        climb(&set, &mut state, None, FREE, &mut Recorder::silent()).unwrap();
+        maximize(
+            &set,
+            &mut state,
+            None,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )
+        .unwrap();
         let model = Model::new(&set, state);
         (set, model)
     }

@@ -1,13 +1,13 @@
 //! Restarts on a working set: a random third of the functions is deleted, and the model is grown again without them.
 
-use crate::fit::greedy::{climb, climb_from};
+use crate::fit::greedy::{maximize, maximize_from};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::local::{SearchBudget, improve};
 use crate::fit::search::unless_indefinite;
-use crate::fit::settings::{FREE, LEAST_EXCHANGE};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
@@ -41,14 +41,20 @@ pub(crate) fn restart(
     // All restarts begin with the same model, so the result does not depend on the number of threads.
     let outcomes = map_pieces(N_RESTARTS, 1, |range| {
         let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
-        climb(set, &mut state, noise, FREE, &mut Recorder::silent())?;
+        maximize(
+            set,
+            &mut state,
+            noise,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )?;
         improve(set, &mut state, noise, &mut SearchBudget::short())?;
         Ok(state)
     });
     let mut best = state.clone();
     for outcome in outcomes {
         if let Some(other) = unless_indefinite(outcome, None)?
-            && other.log_posterior() > best.log_posterior() + LEAST_EXCHANGE
+            && other.log_posterior() > best.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
         {
             best = other;
         }
@@ -66,7 +72,7 @@ fn without_a_third(set: &WorkingSet, best: &State, random: &mut SplitMix) -> Res
             if let Some(k) = model.state.active.iter().position(|&j| j == i) {
                 model.inactive.delete(set, &mut model.state, k);
             }
-            model.inactive.keep_out(i);
+            model.inactive.exclude(i);
         }
     }
     model.state.recompute()?;
@@ -77,6 +83,13 @@ fn without_a_third(set: &WorkingSet, best: &State, random: &mut SplitMix) -> Res
         ..
     } = model;
     let silent = &mut Recorder::silent();
-    climb_from(set, &mut state, &mut inactive, None, FREE, silent)?;
+    maximize_from(
+        set,
+        &mut state,
+        &mut inactive,
+        None,
+        Tuning::COARSE_EFFORT,
+        silent,
+    )?;
     Ok(state)
 }
