@@ -32,13 +32,13 @@ mod variational;
 mod working_set;
 
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::outputs::OutputState;
-pub use crate::fit::outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub(crate) use crate::fit::outputs::model::OutputState;
+pub use crate::fit::outputs::{OutputNoise, fit_outputs};
 pub use crate::fit::record::{Action, Step, Watch};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 pub(crate) use crate::fit::model::State;
-pub use crate::fit::mrvm::top_down::TopDownFit;
+pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Tuning;
@@ -123,12 +123,12 @@ fn one_by_one(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    if stats.is_linear() {
-        let found = sequential::fit(stats, state, priors.clone(), rules, recorder)?;
-        return crate::fit::search::exchange::go_on(found, stats, state, priors, rules, recorder);
-    }
-    let found = crate::fit::laplace::schedule::fit(stats, state, priors, rules, recorder)?;
-    crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+    let found = if stats.is_linear() {
+        sequential::fit(stats, state, priors.clone(), rules, recorder)?
+    } else {
+        laplace::schedule::fit(stats, state, priors, rules, recorder)?
+    };
+    search::exchange::continue_from(found, stats, state, priors, rules, recorder)
 }
 
 /// What a model begins with.

@@ -78,7 +78,7 @@ impl Start {
             whole,
             searches: Tuning::searches(n),
             opening: if again {
-                Opening::Settling
+                Opening::Refine
             } else {
                 Opening::Restart
             },
