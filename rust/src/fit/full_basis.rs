@@ -61,7 +61,7 @@ pub(crate) fn fit(
         let start = Start::default();
         sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
     } else {
-        schedule::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
+        schedule::complete(stats, state, &mut dictionary, 0, rules, recorder)
     }
 }
 

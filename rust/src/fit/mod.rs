@@ -48,9 +48,9 @@ mod working_set;
 
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub(crate) use crate::fit::model::State;
-pub use crate::fit::mrvm::top_down::TopDownFit;
-pub(crate) use crate::fit::outputs::OutputState;
-pub use crate::fit::outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
+pub(crate) use crate::fit::outputs::model::OutputState;
+pub use crate::fit::outputs::{OutputNoise, fit_outputs};
 pub use crate::fit::record::{Action, Step, Watch};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
@@ -138,12 +138,12 @@ fn fit_and_search(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    if stats.is_linear() {
-        let found = fit_sequentially(stats, state, priors, rules, recorder)?;
-        return search::exchange::go_on(found, stats, state, priors, rules, recorder);
-    }
-    let found = laplace::schedule::fit(stats, state, priors, rules, recorder)?;
-    search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+    let found = if stats.is_linear() {
+        fit_sequentially(stats, state, priors, rules, recorder)?
+    } else {
+        laplace::schedule::fit(stats, state, priors, rules, recorder)?
+    };
+    search::exchange::continue_from(found, stats, state, priors, rules, recorder)
 }
 
 /// The sequential scheme for a Gaussian likelihood from an empty model, with the cheapest accurate start that the data allow.

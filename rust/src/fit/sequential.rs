@@ -40,7 +40,7 @@ impl Start {
     ) -> Self {
         // With fixed noise a restart lowers the noise in stages and finds another model.
         let opening = if whole.is_some() && noise.is_some() {
-            Opening::Settling
+            Opening::Refine
         } else {
             Opening::Restart
         };

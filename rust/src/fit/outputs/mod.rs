@@ -12,12 +12,9 @@ pub(crate) mod model;
 pub(crate) mod newton;
 pub(crate) mod refine;
 
-pub use crate::fit::mrvm::constructive::{MStep, RetargetedFit};
-pub use crate::fit::mrvm::trust_region::Ascent;
-pub(crate) use crate::fit::outputs::model::OutputState;
-
 use crate::data::OutputStatistics;
 use crate::fit::Status;
+use crate::fit::outputs::model::OutputState;
 use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::scale_checks;
 use crate::fit::settings::{Noise, Rules, check_noise};
