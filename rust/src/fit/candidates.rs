@@ -35,48 +35,48 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    pub(crate) fn new(pool: &WorkingSet, state: &State) -> Self {
+    pub(crate) fn new(set: &WorkingSet, state: &State) -> Self {
         let mut this = Self {
-            s: AlignedColumns::zeros(pool.len()),
-            q: AlignedColumns::zeros(pool.len()),
-            open: vec![false; pool.len()],
-            entries: vec![0; pool.len()],
-            priors: pool.priors.clone(),
-            work: AlignedColumns::zeros(pool.len()),
+            s: AlignedColumns::zeros(set.len()),
+            q: AlignedColumns::zeros(set.len()),
+            open: vec![false; set.len()],
+            entries: vec![0; set.len()],
+            priors: set.priors.clone(),
+            work: AlignedColumns::zeros(set.len()),
         };
-        this.refresh(pool, state);
+        this.refresh(set, state);
         this
     }
 
     /// Computes S and Q from scratch.
-    pub(crate) fn refresh(&mut self, pool: &WorkingSet, state: &State) {
-        (0..pool.len()).for_each(|i| self.set_open(i, true));
+    pub(crate) fn refresh(&mut self, set: &WorkingSet, state: &State) {
+        (0..set.len()).for_each(|i| self.set_open(i, true));
         state.active.iter().for_each(|&j| self.set_open(j, false));
-        self.q.copy_from_slice(&pool.projections);
+        self.q.copy_from_slice(&set.projections);
         for (&j, &mu) in state.active.iter().zip(&state.mu) {
-            let column = pool.gram.column(j);
+            let column = set.gram.column(j);
             for (q, g) in self.q.iter_mut().zip(column) {
                 *q -= mu * g;
             }
         }
         self.q.iter_mut().for_each(|q| *q *= state.beta);
         let lower = pack_lower(state.chol());
-        let sequential = state.len() * state.len() * pool.len() < MIN_PARALLEL_PRODUCTS;
-        let piece = if sequential { pool.len() } else { PIECE };
+        let sequential = state.len() * state.len() * set.len() < MIN_PARALLEL_PRODUCTS;
+        let piece = if sequential { set.len() } else { PIECE };
         fill_pieces(&mut self.s, piece, |start, s| {
             let mut lanes = vec![[0.0; LANES]; state.len()];
             for (k, s) in s.chunks_mut(LANES).enumerate() {
                 let first = start + k * LANES;
                 let members = first..first + s.len();
                 for (lane, &j) in lanes.iter_mut().zip(&state.active) {
-                    let column = &pool.gram.column(j)[members.clone()];
+                    let column = &set.gram.column(j)[members.clone()];
                     lane.iter_mut()
                         .zip(column)
                         .for_each(|(v, g)| *v = state.beta * g);
                 }
                 solve_lanes(&lower, &mut lanes);
                 let overlap = square_lanes(&lanes);
-                let own = &pool.gram.diagonal()[members];
+                let own = &set.gram.diagonal()[members];
                 for ((s, own), overlap) in s.iter_mut().zip(own).zip(overlap) {
                     *s = state.beta * own - overlap;
                 }
@@ -125,9 +125,9 @@ impl Candidates {
     }
 
     /// `S += c w^2` and `Q += d w` with `w_i = beta Sigma_k^T Phi^T phi_i`: every update of appendix A has this form.
-    fn shift(&mut self, pool: &WorkingSet, state: &State, k: usize, c: f64, d: f64) {
+    fn shift(&mut self, set: &WorkingSet, state: &State, k: usize, c: f64, d: f64) {
         dispatch(Shift {
-            gram: &pool.gram,
+            gram: &set.gram,
             active: &state.active,
             covariance: head(&state.sigma, k, state.len()),
             beta: state.beta,
@@ -140,8 +140,8 @@ impl Candidates {
     }
 
     /// `beta Sigma_k^T Phi^T phi_i` of every member i.
-    pub(crate) fn covariances(&mut self, pool: &WorkingSet, state: &State, k: usize) -> Vec<f64> {
-        self.shift(pool, state, k, 0.0, 0.0);
+    pub(crate) fn covariances(&mut self, set: &WorkingSet, state: &State, k: usize) -> Vec<f64> {
+        self.shift(set, state, k, 0.0, 0.0);
         self.work.iter().map(|w| state.beta * w).collect()
     }
 
@@ -173,34 +173,34 @@ impl Candidates {
     /// Adds member `i` with its optimal alpha: appendix A.2.
     pub(crate) fn add(
         &mut self,
-        pool: &WorkingSet,
+        set: &WorkingSet,
         state: &mut State,
         i: usize,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Stop> {
         let mut products = Vec::with_capacity(state.len());
-        let candidate = pool.candidate(i, state, &mut products);
+        let candidate = set.candidate(i, state, &mut products);
         let projection = state.project(&candidate);
         let factors = projection.1;
         self.entries[i] = self.entries[i].saturating_add(1);
         let Some(alpha) = factors.optimal_alpha() else {
             // The updated S and Q have drifted: recompute them.
-            self.refresh(pool, state);
+            self.refresh(set, state);
             return Ok(());
         };
         state.add(&candidate, projection, alpha)?;
         self.set_open(i, false);
         let k = state.len() - 1;
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        self.shift(pool, state, k, -1.0 / variance, -mean / variance);
-        state.recentre(&mut &*pool)?;
+        self.shift(set, state, k, -1.0 / variance, -mean / variance);
+        state.recentre(&mut &*set)?;
         recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)
     }
 
     /// Re-estimates or deletes an active function.
     pub(crate) fn apply(
         &mut self,
-        pool: &WorkingSet,
+        set: &WorkingSet,
         state: &mut State,
         change: Change,
         recorder: &mut Recorder<'_>,
@@ -208,27 +208,27 @@ impl Candidates {
         let Change { k, alpha, gain } = change;
         let i = state.active[k];
         let action = if alpha.is_finite() {
-            self.reestimate(pool, state, k, alpha)?;
+            self.reestimate(set, state, k, alpha)?;
             Action::Reestimate(i)
         } else {
-            self.delete(pool, state, k);
+            self.delete(set, state, k);
             Action::Delete(i)
         };
-        state.recentre(&mut &*pool)?;
+        state.recentre(&mut &*set)?;
         recorder.step(action, Some(gain), state)
     }
 
     /// Moves the alpha of active function `k`: appendix A.3.
     fn reestimate(
         &mut self,
-        pool: &WorkingSet,
+        set: &WorkingSet,
         state: &mut State,
         k: usize,
         alpha: f64,
     ) -> Result<(), Stop> {
         let delta = alpha - state.alpha[k];
         let kappa = delta / (1.0 + delta * state.sigma[(k, k)]);
-        self.shift(pool, state, k, kappa, kappa * state.mu[k]);
+        self.shift(set, state, k, kappa, kappa * state.mu[k]);
         state.reestimate(k, alpha)?;
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Candidates {
     /// indefinite, so some functions are linearly dependent up to round-off.
     pub(crate) fn delete_cheapest(
         &mut self,
-        pool: &WorkingSet,
+        set: &WorkingSet,
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Stop> {
@@ -245,24 +245,24 @@ impl Candidates {
             return Ok(());
         };
         let i = state.active[k];
-        self.refresh(pool, state);
-        self.delete(pool, state, k);
+        self.refresh(set, state);
+        self.delete(set, state, k);
         self.entries[i] = Tuning::MAX_ENTRIES;
         state.recompute()?;
-        self.refresh(pool, state);
+        self.refresh(set, state);
         recorder.step(Action::Delete(i), None, state)
     }
 
     /// Deletes active function `k`: appendix A.4.
-    pub(crate) fn delete(&mut self, pool: &WorkingSet, state: &mut State, k: usize) {
+    pub(crate) fn delete(&mut self, set: &WorkingSet, state: &mut State, k: usize) {
         let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        self.shift(pool, state, k, 1.0 / variance, mean / variance);
+        self.shift(set, state, k, 1.0 / variance, mean / variance);
         let i = state.active[k];
         self.set_open(i, true);
         state.delete(k);
         // The update of its own factors is a difference of equal terms: compute them from the data.
         let mut products = Vec::with_capacity(state.len());
-        let factors = state.project(&pool.candidate(i, state, &mut products)).1;
+        let factors = state.project(&set.candidate(i, state, &mut products)).1;
         (self.s[i], self.q[i]) = (factors.s, factors.q);
     }
 }

@@ -139,12 +139,12 @@ impl Dictionary {
     }
 
     /// Copies the Gram columns of the active functions from a working set of all candidates, so that no pass has to compute them.
-    pub(crate) fn take_columns(&mut self, pool: &WorkingSet, state: &State) {
+    pub(crate) fn take_columns(&mut self, set: &WorkingSet, state: &State) {
         for &j in &state.active {
             let n_basis = self.diag.len();
             self.gram.entry(j).or_insert_with(|| {
                 let mut column = vec![0.0; n_basis];
-                for (i, product) in pool.products_with(j) {
+                for (i, product) in set.products_with(j) {
                     column[i] = product;
                 }
                 column

@@ -15,19 +15,19 @@ use crate::fit::working_set::WorkingSet;
 
 /// Maximizes the evidence on the working set until no change gains more than `effort` asks for.
 pub(crate) fn maximize(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut candidates = Candidates::new(pool, state);
-    maximize_from(pool, state, &mut candidates, noise, effort, recorder)
+    let mut candidates = Candidates::new(set, state);
+    maximize_from(set, state, &mut candidates, noise, effort, recorder)
 }
 
 /// [`maximize`] with given S and Q of the members.
 pub(crate) fn maximize_from(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     candidates: &mut Candidates,
     noise: Option<NoiseRange>,
@@ -37,17 +37,11 @@ pub(crate) fn maximize_from(
     let coarse = effort.tol.max(Tuning::ADDITION_TOL);
     let mut tol = coarse;
     loop {
-        step_greedily(pool, state, candidates, effort, recorder)?;
+        step_greedily(set, state, candidates, effort, recorder)?;
         let before = state.clone();
-        match refine::converge(
-            &mut &*pool,
-            state,
-            noise,
-            Effort { tol, ..effort },
-            recorder,
-        ) {
+        match refine::converge(&mut &*set, state, noise, Effort { tol, ..effort }, recorder) {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                pool.check_cancel()?;
+                set.check_cancel()?;
                 // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
                 state.clone_from(&before);
                 return Ok(());
@@ -55,9 +49,9 @@ pub(crate) fn maximize_from(
             outcome => outcome?,
         };
         if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
-            candidates.refresh(pool, state);
+            candidates.refresh(set, state);
         }
-        let added = add_several(pool, state, candidates, effort, recorder)?;
+        let added = add_several(set, state, candidates, effort, recorder)?;
         if added == 0 && tol <= effort.tol {
             return Ok(());
         }
@@ -70,7 +64,7 @@ pub(crate) fn maximize_from(
 /// Functions that gain less than `effort.step` wait until the active set has converged: next to a function that has not,
 /// a similar one would be added.
 pub(crate) fn step_greedily(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     candidates: &mut Candidates,
     effort: Effort,
@@ -79,7 +73,7 @@ pub(crate) fn step_greedily(
     let min_gain = effort.gain.max(effort.step);
     let mut good = None;
     for steps in 1.. {
-        pool.check_cancel()?;
+        set.check_cancel()?;
         let addition = candidates.best_addition(state, min_gain);
         // A duplicate of an active function gains as much as its re-estimation, up to round-off: do not add it.
         let is_better = |change: &Change| {
@@ -94,27 +88,27 @@ pub(crate) fn step_greedily(
         };
         let good = good.get_or_insert_with(|| state.clone());
         let mut outcome = match change {
-            Some(change) => candidates.apply(pool, state, change, recorder),
-            None => candidates.add(pool, state, function, recorder),
+            Some(change) => candidates.apply(set, state, change, recorder),
+            None => candidates.add(set, state, function, recorder),
         };
         // Rank-one updates accumulate round-off; recomputation removes it.
         if outcome.is_ok() && steps % (2 * state.len() + 20) == 0 {
             outcome = state.recompute().map_err(Stop::from);
             if outcome.is_ok() {
-                candidates.refresh(pool, state);
+                candidates.refresh(set, state);
                 good.clone_from(state);
             }
         }
         match outcome {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                pool.check_cancel()?;
+                set.check_cancel()?;
                 state.clone_from(good);
                 if good.len() > 0 {
-                    candidates.delete_cheapest(pool, state, recorder)?;
+                    candidates.delete_cheapest(set, state, recorder)?;
                     good.clone_from(state);
                 } else {
                     // Restart from the empty model without the function of the failed step.
-                    candidates.refresh(pool, state);
+                    candidates.refresh(set, state);
                     candidates.exclude(function);
                     recorder.step(Action::Search, None, state)?;
                 }
@@ -127,7 +121,7 @@ pub(crate) fn step_greedily(
 
 /// Adds the candidate with the largest gain and further ones with a fixed fraction of it; returns how many.
 fn add_several(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     candidates: &mut Candidates,
     effort: Effort,
@@ -139,11 +133,11 @@ fn add_several(
             return Ok(added);
         };
         // Once the active duplicate has converged, this function may gain nothing.
-        if added > 0 && pool.has_duplicate(i, &state.active) {
+        if added > 0 && set.has_duplicate(i, &state.active) {
             return Ok(added);
         }
         min_gain = min_gain.max(Tuning::JOINT_GAIN_RATIO * gain);
-        candidates.add(pool, state, i, recorder)?;
+        candidates.add(set, state, i, recorder)?;
     }
     Ok(Tuning::MAX_JOINT_ADDITIONS)
 }

@@ -79,7 +79,7 @@ fn fit_features(
     let own = Priors::new(rules.alpha_prior, features.norms(), scale);
     let mut dictionary = Dictionary::new(features.n_basis(), own.clone());
     let noise = rules.noise_range();
-    let pool = sequential::initial_model(features, &mut state, &mut dictionary, noise, recorder)?;
+    let set = sequential::initial_model(features, &mut state, &mut dictionary, noise, recorder)?;
     if state.beta > Tuning::MAX_LOW_RANK_BETA {
         return Ok(None);
     }
@@ -95,7 +95,7 @@ fn fit_features(
     if pairs.any(|(rows, features)| rows > &(features + Tuning::MAX_LOW_RANK_ERROR)) {
         return Ok(None);
     }
-    let start = Start::after_initial_model(pool, features.n_obs(), noise);
+    let start = Start::after_initial_model(set, features.n_obs(), noise);
     sequential::complete(
         features,
         &mut state,
@@ -116,9 +116,9 @@ fn gains(
 ) -> Result<Vec<f64>, Stop> {
     let mut state = empty.clone();
     model.apply(stats, &mut state, priors, rules)?;
-    let pool = WorkingSet::about(stats, &mut state, priors, candidates)?;
-    pool.within(&mut state, &mut Recorder::silent(), |state, _| {
-        let factors = Candidates::new(&pool, state);
+    let set = WorkingSet::about(stats, &mut state, priors, candidates)?;
+    set.within(&mut state, &mut Recorder::silent(), |state, _| {
+        let factors = Candidates::new(&set, state);
         let gain = |i: usize| {
             if state.active.contains(&i) {
                 0.0
@@ -126,7 +126,7 @@ fn gains(
                 factors.gain(i)
             }
         };
-        Ok(candidates.iter().map(|&i| gain(pool.place(i))).collect())
+        Ok(candidates.iter().map(|&i| gain(set.place(i))).collect())
     })
 }
 

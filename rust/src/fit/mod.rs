@@ -11,7 +11,7 @@
 //! * `model`: the active set and its posterior; `evidence`: the marginal likelihood as a function of one alpha; `prior`;
 //! * `dictionary`: S and Q of all candidates; `substitutes`: candidates that could replace an active function;
 //! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
-//! * `settings`, `scale_checks`: what a caller sets; `tuning`: constants; `record`: steps, trace and callback.
+//! * `settings`: what a caller sets, and its checks; `tuning`: constants; `record`: steps, trace and callback.
 //!
 //! Other schemes: `full_basis` (MacKay and EM updates), `variational`, `outputs` and `shared_evidence` (several
 //! outputs that share their alphas), `mrvm` (probit classification), `search` (exchanges of functions after a fit), and
@@ -37,7 +37,6 @@ mod record;
 mod refine;
 mod rollback;
 mod row_subsample;
-mod scale_checks;
 mod sequential;
 mod settings;
 mod shared_evidence;
@@ -179,7 +178,7 @@ struct InitialModel {
 impl InitialModel {
     fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
         let scale = stats.target_scale();
-        scale_checks::check(scale, stats.norms(), rules, stats.is_linear())?;
+        settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
         let (beta, n_noise) = match rules.noise {
             _ if !stats.is_linear() => (1.0, 0.0),
             Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),

@@ -174,7 +174,7 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// Objective in the units of the targets: the density of t / c is c^N times that of t, and beta becomes c^2 beta.
+    /// The objective in the units of the targets: the density of t / c is c^N times that of t; beta of t / c is c^2 beta.
     fn in_target_units(&self, state: &impl Recorded) -> f64 {
         #[allow(clippy::cast_precision_loss)]
         let offset = self.offset.per_function * state.n_active() as f64 + self.offset.whole;

@@ -107,7 +107,7 @@ fn converge(
     let mut plateau = Plateau::new();
     loop {
         let next;
-        let pool = if whole.is_some() {
+        let set = if whole.is_some() {
             whole.as_ref()
         } else if searches > 0 || dictionary.has_gain(state) {
             next = next_working_set(stats, state, dictionary, searches > 0)?;
@@ -115,10 +115,10 @@ fn converge(
         } else {
             None
         };
-        if let Some(pool) = pool {
+        if let Some(set) = set {
             if searches > 0 {
                 let opening = std::mem::take(&mut opening);
-                let found = improve(stats, state, pool, noise, opening, recorder)?;
+                let found = improve(stats, state, set, noise, opening, recorder)?;
                 // One search exhausts a working set; another one needs other substitutes.
                 searches = if found && whole.is_none() {
                     searches - 1
@@ -126,8 +126,8 @@ fn converge(
                     0
                 };
             }
-            pool.within(state, recorder, |state, recorder| {
-                maximize(pool, state, noise, effort, recorder)
+            set.within(state, recorder, |state, recorder| {
+                maximize(set, state, noise, effort, recorder)
             })?;
         }
         refresh_or_update(stats, state, dictionary, whole.as_ref())?;
@@ -177,19 +177,13 @@ pub(crate) fn initial_model(
     let mut members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
     let mut fix_noise = noise.is_some();
     loop {
-        let pool = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
-        let is_whole = dictionary.n_candidates() == pool.len();
-        maximize_coarsely(
-            &pool,
-            state,
-            noise,
-            std::mem::take(&mut fix_noise),
-            recorder,
-        )?;
+        let set = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
+        let is_whole = dictionary.n_candidates() == set.len();
+        maximize_coarsely(&set, state, noise, std::mem::take(&mut fix_noise), recorder)?;
         if is_whole {
             // The working set has the Gram matrix; the exact residual comes from the rows.
             state.centre(stats)?;
-            return Ok(Some(pool));
+            return Ok(Some(set));
         }
         refresh_or_update(stats, state, dictionary, None)?;
         if dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN {
@@ -210,23 +204,23 @@ pub(crate) fn model_of_sample(
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
-    let pool = WorkingSet::about(stats, state, priors, &members)?;
-    maximize_coarsely(&pool, state, noise, noise.is_some(), recorder)
+    let set = WorkingSet::about(stats, state, priors, &members)?;
+    maximize_coarsely(&set, state, noise, noise.is_some(), recorder)
 }
 
 /// Maximizes on a working set with coarse effort, at first with fixed noise if asked for.
 fn maximize_coarsely(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
     fix_noise: bool,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    pool.within(state, recorder, |state, recorder| {
+    set.within(state, recorder, |state, recorder| {
         if fix_noise {
-            maximize(pool, state, None, Tuning::HELD_NOISE_EFFORT, recorder)?;
+            maximize(set, state, None, Tuning::HELD_NOISE_EFFORT, recorder)?;
         }
-        maximize(pool, state, noise, Tuning::COARSE_EFFORT, recorder)
+        maximize(set, state, noise, Tuning::COARSE_EFFORT, recorder)
     })
 }
 
@@ -248,14 +242,14 @@ pub(crate) fn nearly_complete(
     let (mut searches, mut opening) = (Tuning::MAX_SEARCHES, Opening::Restart);
     for _ in 0..Tuning::MAX_SUBSAMPLE_ROUNDS {
         let searching = searches > 0 && dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN;
-        let pool = next_working_set(stats, state, &mut dictionary, searching)?;
+        let set = next_working_set(stats, state, &mut dictionary, searching)?;
         if searching {
-            let found = improve(stats, state, &pool, noise, opening, recorder)?;
+            let found = improve(stats, state, &set, noise, opening, recorder)?;
             opening = Opening::Plain;
             searches = if found { searches - 1 } else { 0 };
         }
-        pool.within(state, recorder, |state, recorder| {
-            maximize(&pool, state, noise, effort, recorder)
+        set.within(state, recorder, |state, recorder| {
+            maximize(&set, state, noise, effort, recorder)
         })?;
         refresh_or_update(stats, state, &mut dictionary, None)?;
         refine::converge(stats, state, noise, effort, recorder)?;
@@ -281,22 +275,22 @@ fn next_working_set(
         dictionary.count_entries(&members);
         members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
     }
-    let pool = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
-    Ok(pool)
+    let set = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
+    Ok(set)
 }
 
 /// Searches the working set for a better model, and returns whether there was one.
 fn improve(
     stats: &mut dyn Statistics,
     state: &mut State,
-    pool: &WorkingSet,
+    set: &WorkingSet,
     noise: Option<NoiseRange>,
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
     let trials = Tuning::trials(stats.n_obs());
-    let found = pool.within(state, recorder, |state, _| {
-        search(pool, state, noise, trials, opening)
+    let found = set.within(state, recorder, |state, _| {
+        search(set, state, noise, trials, opening)
     })?;
     if found {
         // The exact residual of the new model comes from the rows.
@@ -319,8 +313,8 @@ pub(crate) fn refresh_or_update(
         dictionary.update_factors(state);
         return Ok(());
     }
-    if let Some(pool) = whole {
-        dictionary.take_columns(pool, state);
+    if let Some(set) = whole {
+        dictionary.take_columns(set, state);
     }
     dictionary.refresh(stats, state)?;
     Ok(())

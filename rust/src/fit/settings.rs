@@ -1,4 +1,4 @@
-//! What a caller may set (`Settings`) and what a fit may rely on (`Rules`).
+//! Settings of the caller, their checks, and the checked rules of a fit.
 
 use crate::fit::newton::NoiseRange;
 use crate::fit::tuning::Tuning;
@@ -84,14 +84,10 @@ impl Settings {
     /// [`Error::Invalid`] naming the setting, its value and the remedy.
     pub fn check(self) -> Result<Rules> {
         if !(self.tol.is_finite() && self.tol > 0.0) {
-            return Err(Error::Invalid {
-                what: format!("tol must be a positive number, got {}", self.tol),
-            });
+            return invalid(format!("tol must be a positive number, got {}", self.tol));
         }
         if self.max_iter == 0 {
-            return Err(Error::Invalid {
-                what: "max_iter must be at least 1, got 0".into(),
-            });
+            return invalid("max_iter must be at least 1, got 0");
         }
         check_noise(self.noise)?;
         check_prior("alpha_prior", self.alpha_prior)?;
@@ -99,19 +95,18 @@ impl Settings {
         if self.alpha_prior[0] > 0.0 && self.alpha_prior[1] == 0.0 {
             let what = "alpha_prior must have a positive rate if it has a positive shape: without one it asks for \
                         infinite precisions; got a rate of 0";
-            return Err(Error::Invalid { what: what.into() });
+            return invalid(what);
         }
-        check_search(&self)?;
+        if self.search != Search::Greedy && self.scheme != Scheme::Sequential {
+            return invalid("search other than 'greedy' needs the sequential scheme");
+        }
         Ok(Rules { settings: self })
     }
 }
 
-fn check_search(settings: &Settings) -> Result<()> {
-    if settings.search != Search::Greedy && settings.scheme != Scheme::Sequential {
-        let what = "search other than 'greedy' needs the sequential scheme";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
+fn invalid<T>(what: impl Into<String>) -> Result<T> {
+    let what = what.into();
+    Err(Error::Invalid { what })
 }
 
 /// Checks a fixed noise variance.
@@ -121,7 +116,7 @@ pub(crate) fn check_noise(noise: Noise) -> Result<()> {
             let what = format!(
                 "noise_variance must be a positive number, got {variance}; leave it out to estimate it"
             );
-            Err(Error::Invalid { what })
+            invalid(what)
         }
         _ => Ok(()),
     }
@@ -136,7 +131,7 @@ fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
         "{name} must be a shape and a rate between 0 and {MAX:e}, got ({shape}, {rate}); (0, 0) is uniform in the \
          logarithm"
     );
-    Err(Error::Invalid { what })
+    invalid(what)
 }
 
 impl Rules {
@@ -201,8 +196,101 @@ impl Blocks {
     pub(crate) fn check(&self) -> Result<()> {
         if [self.sample, self.entrants, self.block].contains(&0) {
             let what = "a fit in blocks needs a sample, entrants and a block of at least one function each";
-            return Err(Error::Invalid { what: what.into() });
+            return invalid(what);
         }
         Ok(())
+    }
+}
+
+/// Standard deviations of the targets lie between the inverse of this and this, so that their squares have inverses.
+const MAX_STD: f64 = 1e152;
+/// Least fixed noise variance as a fraction of the variance of the targets: their own round-off is 1e-32 of it, and that of
+/// differences of sums of squares 1e-16.
+const MIN_NOISE: f64 = 1e-24;
+/// Precisions in the units of the fit, and rates of their priors, lie between the inverse of this and this.
+const MAX_PRECISION: f64 = 1e100;
+
+/// Checks the scale of the targets, a fixed noise variance, and priors in the units of the fit.
+pub(crate) fn check_units(scale: f64, norms: &[f64], rules: &Rules, linear: bool) -> Result<()> {
+    check_scale(scale)?;
+    let square = scale * scale;
+    if linear {
+        check_noise_scale(scale, rules.noise)?;
+        check_rate("noise_prior", rules.noise_prior[1] / square)?;
+    }
+    let longest = norms.iter().copied().fold(0.0, f64::max);
+    check_rate(
+        "alpha_prior",
+        rules.alpha_prior[1] * (longest / scale).powi(2),
+    )
+}
+
+/// Checks the standard deviation of the targets.
+pub(crate) fn check_scale(scale: f64) -> Result<()> {
+    if (MAX_STD.recip()..=MAX_STD).contains(&scale) {
+        return Ok(());
+    }
+    let what = format!(
+        "y has the standard deviation {scale:e}, whose square is out of range; rescale y to one between {:e} and {:e}",
+        MAX_STD.recip(),
+        MAX_STD
+    );
+    invalid(what)
+}
+
+/// Checks a fixed noise variance against the variance of the targets.
+pub(crate) fn check_noise_scale(scale: f64, noise: Noise) -> Result<()> {
+    let Noise::Fixed(variance) = noise else {
+        return Ok(());
+    };
+    let precision = scale / variance * scale;
+    if (MAX_PRECISION.recip()..=MIN_NOISE.recip()).contains(&precision) {
+        return Ok(());
+    }
+    let what = format!(
+        "noise_variance is {variance:e} and the variance of y is {:e}: double precision cannot resolve both; choose another \
+         noise_variance, or leave it out to estimate it",
+        scale * scale
+    );
+    invalid(what)
+}
+
+fn check_rate(name: &str, rate: f64) -> Result<()> {
+    if rate <= MAX_PRECISION {
+        return Ok(());
+    }
+    let what = format!(
+        "{name} has a rate above {MAX_PRECISION:e} in units of the standard deviation of y and the norms of the columns; \
+         choose a smaller rate"
+    );
+    invalid(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_whose_squares_overflow_are_refused() {
+        let rules = Settings::default().check().unwrap();
+        for scale in [1e-150, 1.0, 1e150] {
+            assert!(check_units(scale, &[1.0], &rules, true).is_ok());
+        }
+        for scale in [0.0, 1e-160, 1e160, f64::INFINITY, f64::NAN] {
+            let error = check_units(scale, &[1.0], &rules, true).err().unwrap();
+            assert!(error.is_invalid_input() && error.to_string().contains("rescale y"));
+        }
+        assert!(check_noise_scale(1.0, Noise::Fixed(1e-20)).is_ok());
+        assert!(check_noise_scale(1e80, Noise::Fixed(1e150)).is_ok());
+        for (scale, variance) in [(1.0, 1e-308), (1e-100, 1.0), (1e150, 1e-150)] {
+            assert!(check_noise_scale(scale, Noise::Fixed(variance)).is_err());
+        }
+        let informative = Settings {
+            alpha_prior: [1.0, 1.0],
+            ..Settings::default()
+        };
+        let informative = informative.check().unwrap();
+        assert!(check_units(1.0, &[1e3, 0.0], &informative, false).is_ok());
+        assert!(check_units(1.0, &[0.0, 1e60], &informative, false).is_err());
     }
 }

@@ -84,7 +84,7 @@ impl WorkingSet {
             None => stats.lower_among(&members)?,
         };
         let gram = SymmetricMatrix::from_lower(&gram);
-        let mut pool = Self {
+        let mut set = Self {
             gram,
             projections: gradient.clone(),
             target_sq: state.deviance_at_reference(),
@@ -97,13 +97,13 @@ impl WorkingSet {
         };
         // `gradient` and the deviance belong to the residual; adding the fit gives those of the targets.
         for (&j, &r) in state.active.iter().zip(state.reference()) {
-            axpy(r, pool.gram.column(pool.place(j)), &mut pool.projections);
+            axpy(r, set.gram.column(set.place(j)), &mut set.projections);
         }
         for (&j, &r) in state.active.iter().zip(state.reference()) {
-            let i = pool.place(j);
-            pool.target_sq += r * (gradient[i] + pool.projections[i]);
+            let i = set.place(j);
+            set.target_sq += r * (gradient[i] + set.projections[i]);
         }
-        Ok(pool)
+        Ok(set)
     }
 
     pub(crate) fn len(&self) -> usize {

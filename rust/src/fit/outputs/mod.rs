@@ -16,8 +16,7 @@ use crate::data::OutputStatistics;
 use crate::fit::Status;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::record::{Recorder, Stop, Watch};
-use crate::fit::scale_checks;
-use crate::fit::settings::{Noise, Rules, check_noise};
+use crate::fit::settings::{Noise, Rules, check_noise, check_noise_scale, check_scale};
 use crate::fit::tuning::Tuning;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
@@ -61,10 +60,10 @@ pub fn fit_outputs(
 ) -> Result<OutputPosterior> {
     let levels = noise.levels(stats.n_outputs())?;
     let scale = stats.target_scale();
-    scale_checks::check_scale(scale)?;
+    check_scale(scale)?;
     levels
         .iter()
-        .try_for_each(|&noise| scale_checks::check_noise(scale, noise))?;
+        .try_for_each(|&noise| check_noise_scale(scale, noise))?;
     // The unit of the targets is the root of their mean variance.
     let spread: Vec<f64> = match noise {
         OutputNoise::Shared(_) => vec![1.0],
