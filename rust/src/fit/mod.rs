@@ -104,7 +104,7 @@ impl Status {
 /// posterior precision indefinite before there is a converged model to return to.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let mut state = InitialModel::of(stats, rules)?.empty();
+    let mut state = empty_model(stats, rules)?;
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let outcome = match rules.scheme {
@@ -167,38 +167,19 @@ fn fit_sequentially(
     sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
-/// Hyperparameters and data terms of the empty model.
-struct InitialModel {
-    beta: f64,
-    noise_prior: Gamma,
-    deviance: f64,
-    n_noise: f64,
-}
-
-impl InitialModel {
-    fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
-        let scale = stats.target_scale();
-        settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
-        let (beta, n_noise) = match rules.noise {
-            _ if !stats.is_linear() => (1.0, 0.0),
-            Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-            Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
-        };
-        let [shape, rate] = rules.noise_prior;
-        Ok(Self {
-            beta,
-            noise_prior: Gamma {
-                shape,
-                rate: rate / (scale * scale),
-            },
-            deviance: stats.deviance(&[], &[])?,
-            n_noise,
-        })
-    }
-
-    fn empty(&self) -> State {
-        State::empty(self.beta, self.noise_prior, self.deviance, self.n_noise)
-    }
+/// The empty model, with the checks of the rules against the units of the data.
+fn empty_model(stats: &mut dyn Statistics, rules: &Rules) -> Result<State> {
+    let scale = stats.target_scale();
+    settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
+    let (beta, n_noise) = match rules.noise {
+        _ if !stats.is_linear() => (1.0, 0.0),
+        Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
+        Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
+    };
+    let [shape, rate] = rules.noise_prior;
+    let rate = rate / (scale * scale);
+    let deviance = stats.deviance(&[], &[])?;
+    Ok(State::empty(beta, Gamma { shape, rate }, deviance, n_noise))
 }
 
 /// The status of a fit other than the variational one. If it was interrupted, the posterior mode is found for the state as it is.

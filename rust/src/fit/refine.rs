@@ -26,6 +26,18 @@ pub(crate) struct Change {
     pub(crate) gain: f64,
 }
 
+impl Change {
+    /// The change of active function `k` to its optimal alpha.
+    fn of(state: &State, k: usize) -> Self {
+        let (factors, old) = (state.factors(k), state.alpha[k]);
+        let (alpha, gain) = match factors.optimal_alpha() {
+            Some(alpha) => (alpha, factors.gain_of_moving(old, alpha)),
+            None => (f64::INFINITY, factors.gain_of_deleting(old)),
+        };
+        Self { k, alpha, gain }
+    }
+}
+
 /// Counts consecutive rounds that raise the objective by no more than round-off.
 pub(crate) struct Plateau {
     highest: f64,
@@ -104,27 +116,10 @@ pub(crate) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
 /// The re-estimation or deletion with the largest gain. Re-estimations have to gain at least `effort.step`. Of equal gains the
 /// first in the model wins.
 pub(crate) fn best_change(state: &State, effort: Effort) -> Option<Change> {
-    let mut best: Option<Change> = None;
-    for k in 0..state.len() {
-        let (factors, old) = (state.factors(k), state.alpha[k]);
-        let change = match factors.optimal_alpha() {
-            Some(alpha) => Change {
-                k,
-                alpha,
-                gain: factors.gain_of_moving(old, alpha),
-            },
-            None => Change {
-                k,
-                alpha: f64::INFINITY,
-                gain: factors.gain_of_deleting(old),
-            },
-        };
-        let is_eligible = change.gain >= effort.step || change.alpha == f64::INFINITY;
-        if is_eligible && best.is_none_or(|best| change.gain > best.gain) {
-            best = Some(change);
-        }
-    }
-    best
+    (0..state.len())
+        .map(|k| Change::of(state, k))
+        .filter(|change| change.gain >= effort.step || change.alpha == f64::INFINITY)
+        .reduce(|best, next| if next.gain > best.gain { next } else { best })
 }
 
 /// Changes of single functions, largest gain first, while [`best_change`] has any.
@@ -155,12 +150,10 @@ fn reestimate_each(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     for k in 0..state.len() {
-        let factors = state.factors(k);
-        if let Some(alpha) = factors.optimal_alpha()
-            && factors.change_from(state.alpha[k]) > tol
-        {
-            let gain = factors.gain_of_moving(state.alpha[k], alpha);
-            apply(stats, state, Change { k, alpha, gain }, recorder)?;
+        let change = Change::of(state, k);
+        let distance = (change.alpha / state.alpha[k]).ln().abs();
+        if change.alpha.is_finite() && distance > tol {
+            apply(stats, state, change, recorder)?;
         }
     }
     state.recompute()?;
