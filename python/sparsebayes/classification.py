@@ -12,10 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._checks.arguments import check_flag
 from ._checks.targets import learn_classes
-from ._estimators.chunked_classes import ColumnClasses, KernelClasses
-from ._estimators.one_vs_rest import normalised
+from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
+from ._estimators.probabilities import check_multi_class, normalised, predict_proba, publish, weights_in_order
 from ._estimators.provider_fit import ProviderClassification
-from ._estimators.softmax import check_multi_class, predict_proba, publish, weights_in_order
 from ._types import (
     Callback,
     Candidates,
@@ -217,7 +216,7 @@ class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[
         return labels
 
 
-class RVC(KernelClasses, _Classification):
+class RVC(ChunkedKernelClassification, _Classification):
     r"""Relevance vector classification: a sparse Bayesian logistic model on kernels about the training rows.
 
     .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
@@ -473,7 +472,7 @@ class RVC(KernelClasses, _Classification):
         self.callback = callback
 
 
-class SparseBayesClassifier(ColumnClasses, _Classification):
+class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
     """Sparse Bayesian logistic regression on any basis: the columns of X are the basis functions.
 
     The model of `RVC` with the columns of X in place of the kernel functions, as in Tipping (2001), section

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
-from ._estimators.kernel_sums import KernelSums
+from ._estimators.chunked import ChunkedColumnRegression, ChunkedKernelRegression
 from ._estimators.provider_fit import ProviderRegression
-from ._estimators.streaming import Streaming
 from ._types import (
     Callback,
     Candidates,
@@ -171,7 +170,7 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
 
 
-class RVR(KernelSums, _Regression):
+class RVR(ChunkedKernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels about the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -466,7 +465,7 @@ class RVR(KernelSums, _Regression):
         self.callback = callback
 
 
-class SparseBayesRegressor(Streaming, _Regression):
+class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
 
     The model of `RVR` with :math:`\phi_j` the j-th column of X, as in Tipping (2001), section 2: automatic

@@ -1,9 +1,524 @@
-"""Relevance eigen-vector machines (Kropotov & Vetrov 2007): priors along the eigenvectors of the Hessian."""
+"""Relevance eigenvector models (Kropotov & Vetrov 2007): priors along the eigenvectors of the Hessian."""
 
 from __future__ import annotations
 
-from ._revm.classifier import EigenClassifier
-from ._revm.regressor import EigenRegressor
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ._cancellable import in_background
+from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real
+from ._checks.numbers import check_predictions
+from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
+from ._core import NumericalError
+from ._data.design import DenseDesign, Layout, evaluate
+from ._estimators.basis import KernelEstimator, linear_in_x
+from ._estimators.probabilities import normalised
+from ._estimators.status import FEW, REMEDIES, Seen
+from ._progress import LOG, progress_bar, title
+from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
+from ._revm.modes import Pulse
+from ._types import FloatArray, IntArray, KernelSpec
+from .kernels import Linear
+from .kernels._resolve import is_precomputed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+#: How a fit may end, best first, and what to do about it.
+_REMEDIES = {
+    "converged": "",
+    "empty": "",
+    "noise_floor": REMEDIES["noise_floor"],
+    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
+}
+
+#: Bound of the values of the dictionary.
+_LARGEST = 1e150
+
+#: Rows predicted at a time, so that memory does not grow with their number.
+_PREDICT_ROWS = 2048
+
+
+class EigenModel(KernelEstimator):
+    """Template of the relevance eigen-vector machines."""
+
+    if TYPE_CHECKING:
+        n_jobs: int | None
+        verbose: int
+        # After a fit.
+        relevance_: IntArray
+        relevance_vectors_: FloatArray
+        dual_coef_: FloatArray
+        intercept_: FloatArray
+        _bias: FloatArray
+        _directions: FloatArray
+
+    _remedies = _REMEDIES
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+    _prior: ClassVar[Prior]
+
+    @abstractmethod
+    def _rules(self) -> Rules:
+        """Return the settings, checked."""
+
+    @abstractmethod
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        """Fit each target; publishes what belongs to the likelihood."""
+
+    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        check_n_jobs(self.n_jobs)
+        if not isinstance(self.verbose, bool):
+            check_integer("verbose", self.verbose, least=0)
+        rules = self._rules()
+        training = check_training(self, X, y, sample_weight, labels=self._labels)
+        n_rows = len(training.X)
+        weights = np.ones(n_rows) if training.weights is None else training.weights
+        Phi = self._dictionary(training)
+        if not np.abs(Phi).max() < _LARGEST:
+            raise ValueError(
+                f"kernel values must be below {_LARGEST:g} in size, or squares overflow; scale X or change "
+                "the kernel"
+            )
+        found = check_axes(in_background(in_range(lambda pulse: axes(Phi, weights, pulse))))
+        self._publish(self._solve(found, training, rules), training)
+
+    def _dictionary(self, training: Training) -> FloatArray:
+        """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
+        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        self.relevance_ = layout.kept
+        self.__dict__.pop("relevance_vectors_", None)  # of an earlier fit with another kernel
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            return DenseDesign([training.X[:, layout.kept]], layout).Phi
+        kernels = self._resolve(training)
+        self.kernel_ = self._as_given(kernels)
+        self.relevance_vectors_ = training.at(layout.kept)
+        return DenseDesign(self._blocks(training.X), layout).Phi
+
+    def _blocks(self, X: FloatArray) -> list[FloatArray]:
+        """Return the functions of each kernel at these rows, each (n, n_relevance)."""
+        if is_precomputed(self.kernel_):
+            return [X[:, self.relevance_]]
+        n_threads = check_n_jobs(self.n_jobs)
+        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
+
+    def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
+        """Return what the ``k``-th fit of ``n`` finds, and show and log it."""
+        name = title(self, k, n)
+        LOG.debug("%s: fit begun", name)
+        with progress_bar(self.verbose, name, "steps") as show:
+            found = check_solution(in_background(in_range(work), show))
+            note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
+            LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
+            if show is not None:
+                show(found.n_iter, f"{note}, {found.status}")
+        return found
+
+    def _is_empty(self) -> bool:
+        return not np.any(self.n_effective_)
+
+    def _changes(self, X: FloatArray) -> FloatArray | None:
+        if np.max(self.n_effective_) > FEW:
+            return None
+        changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
+        return changes
+
+    def _publish(self, solutions: list[Solution], training: Training) -> None:
+        w = np.stack([solution.w for solution in solutions])
+        #: Weights of the constant function.
+        self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
+        self.intercept_ = self._bias
+        self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
+        eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
+        alpha = np.stack([solution.alpha for solution in solutions], axis=1)
+        effective = np.array([solution.n_effective for solution in solutions])
+        one = len(solutions) == 1
+        self.eigenvalues_ = eigenvalues[:, 0] if one else eigenvalues
+        self.alpha_ = alpha[:, 0] if one else alpha
+        self.n_effective_ = int(effective[0]) if one else effective
+        self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
+        self._seen = replace(Seen.of(training), n_effective=float(effective.max()))
+        self.n_iter_ = sum(solution.n_iter for solution in solutions)
+        self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
+        self.__dict__.pop("coef_", None)
+        if isinstance(self.kernel_, Linear):
+            self.coef_, self.intercept_ = linear_in_x(
+                self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
+            )
+
+    def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Return the linear predictors, (n, n_outputs), and the uncertain directions there, (n, p)."""
+        check_is_fitted(self)
+        values = check_X(self, X, reset=False)
+        directions = self._directions if uncertain else np.empty((self.dual_coef_.shape[1], 0))
+        n_bias = len(directions) - self.dual_coef_.shape[1]
+        eta = np.empty((len(values), len(self.dual_coef_)))
+        along = np.empty((len(values), directions.shape[1]))
+        for start in range(0, len(values), _PREDICT_ROWS):
+            part = slice(start, start + _PREDICT_ROWS)
+            phi = np.hstack(self._blocks(values[part]))
+            with np.errstate(over="ignore", invalid="ignore"):
+                eta[part] = phi @ self.dual_coef_.T + self._bias
+                along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
+        check_predictions("X", eta, along)
+        return eta, along
+
+
+_Result = TypeVar("_Result")
+
+_REMEDY = "scale X and y, give less unequal sample weights, or change the kernel, ridge or noise_variance"
+
+
+def in_range(work: Callable[[Pulse], _Result]) -> Callable[[Pulse], _Result]:
+    """Return ``work`` that raises NumericalError where it cannot go on, and is silent on the way.
+
+    What it returns may have infinities: see `check_solution`.
+    """
+
+    def guarded(pulse: Pulse) -> _Result:
+        # Here, as before NumPy 2 each thread has an error state of its own.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                return work(pulse)
+            except (LinAlgError, OverflowError) as error:
+                raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
+
+    return guarded
+
+
+def check_axes(found: Axes) -> Axes:
+    """Return the axes of a dictionary; NumericalError if they are not finite."""
+    if not np.isfinite(found.squares).all():
+        raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
+    return found
+
+
+def check_solution(found: Solution) -> Solution:
+    """Return what a fit found; NumericalError if it is not finite."""
+    parts = (found.eigenvalues, found.w, found.directions, found.variances, found.ridge, found.beta)
+    finite = all(np.isfinite(part).all() for part in parts)
+    if not finite or not found.beta > 0.0 or np.isnan(found.alpha).any():
+        raise NumericalError(f"the arithmetic of the fit left the range of numbers; {_REMEDY}")
+    return found
+
+
+class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
+    """Two classes in one fit; more as one against the rest."""
+
+    if TYPE_CHECKING:
+        classes_: NDArray[Any]
+
+    _labels = True
+    _approximation: ClassVar[Approximation] = "laplace"
+
+    def __init__(
+        self,
+        kernel: KernelSpec = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        ridge: float = 3e-3,
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.ridge = ridge
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
+        y : array-like of shape (n_samples,)
+            Class labels of any type, at least two different ones.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row: 2 counts like two equal rows, 0 like none.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an argument of the wrong kind or outside its domain; the message names it and the remedy.
+        KeyboardInterrupt
+            On Ctrl-C, within a second; what LAPACK has begun it ends in the background.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit ended with a ``status_`` other than ``"converged"``.
+        OverfitWarning
+            If effective eigenvectors are more than half of the rows; it is a ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _rules(self) -> Rules:
+        return Rules(
+            prior=self._prior,
+            approximation=self._approximation,
+            ridge=check_real("ridge", self.ridge, positive=True),
+            tol=check_real("tol", self.tol, positive=True),
+            max_iter=check_integer("max_iter", self.max_iter, least=1),
+        )
+
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        self.classes_ = learn_classes(training.y)
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        solutions = []
+        for k, label in enumerate(positive):
+            sign = np.where(training.y == label, 1.0, -1.0)
+            solutions.append(self._fit_one(partial(classify, axes, sign, rules), k + 1, len(positive)))
+        return solutions
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        r"""Return the linear predictor at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_classes)
+            Two classes: the log odds of the second. More: one column per class, of that class against the
+            rest.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        eta, _ = self._predictor(X)
+        return eta[:, 0] if eta.shape[1] == 1 else eta
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return class probabilities: the sigmoid of the decision function.
+
+        As in the paper (section 2.2) they are those of the most probable weights. With more than two classes
+        they are divided by their sum.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Columns as in ``classes_``; rows sum to 1.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        logits, _ = self._predictor(X)
+        return normalised(logits)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels out of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        eta, _ = self._predictor(X)
+        winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
+        labels: NDArray[Any] = self.classes_[winners]
+        return labels
+
+
+class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
+    """One target; its noise is estimated unless it is given."""
+
+    _labels = False
+
+    def __init__(
+        self,
+        kernel: KernelSpec = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        noise_variance: float | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.noise_variance = noise_variance
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row: 2 counts like two equal rows, 0 like none.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an argument of the wrong kind or outside its domain; the message names it and the remedy.
+        KeyboardInterrupt
+            On Ctrl-C, within a second; what LAPACK has begun it ends in the background.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit ended with a ``status_`` other than ``"converged"``.
+        OverfitWarning
+            If effective eigenvectors are more than half of the rows; it is a ``ConvergenceWarning`` too.
+        UserWarning
+            If the inputs of a kernel with one scale for all have spreads that differ more than a
+            thousandfold.
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _rules(self) -> Rules:
+        given = self.noise_variance
+        try:
+            noise = None if given is None else check_real("noise_variance", given, positive=True)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; leave it None to have it estimated") from None
+        return Rules(prior=self._prior, noise_variance=noise)
+
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        _check_size(training.y)
+        weights = None if training.weights is None else training.weights / training.weights.max()
+        mean = float(np.average(training.y, weights=weights))
+        square = float(np.average(training.y**2, weights=weights))
+        # With a bias the mean is no part of the model, or large ones would widen the prior of all weights.
+        self._mean = mean if self.fit_intercept else 0.0
+        targets = training.y - self._mean
+        variance = float(np.average((training.y - mean) ** 2, weights=weights)) or square or 1.0
+        found = self._fit_one(lambda pulse: regress(axes, targets, variance, rules))
+        self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
+        self._directions, self._variances = found.directions, found.variances
+        return [found]
+
+    def _publish(self, solutions: list[Solution], training: Training) -> None:
+        super()._publish(solutions, training)
+        self._bias = self._bias + self._mean
+        self.intercept_ = self.intercept_ + self._mean
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, with error bars if wanted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        return_std : bool, default=False
+            Whether to return the predictive standard deviation too: noise, and the posterior variances along
+            the relevant eigenvectors.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+            At the maximum of the posterior.
+        std : ndarray of shape (n,)
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw.
+        """
+        if not check_flag("return_std", return_std):
+            return self._predictor(X)[0][:, 0]
+        mean, along = self._predictor(X, uncertain=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = np.sqrt(self.noise_variance_ + along**2 @ self._variances)
+        check_predictions("X", std)
+        return mean[:, 0], std
+
+
+def _check_size(y: FloatArray) -> None:
+    """Refuse targets whose squares leave the range of numbers."""
+    largest = 1e150
+    size = float(np.abs(y).max())
+    if size and not 1.0 / largest / 1e2 <= size <= largest * 1e2:
+        raise ValueError(
+            f"y holds values up to {size:g}, whose square is out of range; rescale y to values between "
+            f"{1 / largest:g} and {largest:g}"
+        )
+
 
 __all__ = ["GREVM", "LREVM", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks.arguments import check_flag
 from .._estimators import outputs as _outputs
-from .._estimators.prediction import KernelRegression
+from .._estimators.healing import KernelRegression
 from .._estimators.provider_fit import offset_of
 from .._progress import Watch
 from ..regression import RVR

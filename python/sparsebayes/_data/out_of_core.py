@@ -20,8 +20,7 @@ from .statistics import SufficientStatistics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .._estimators.partial_fit import InParts
-    from .._estimators.sums_fit import OnSums
+    from .._estimators.chunked import ChunkedEstimator, SumsRegression
 
 #: What a first pass found, by name, as a checkpoint keeps it.
 Facts = dict[str, NDArray[Any]]
@@ -40,7 +39,7 @@ class Gathering:
 
     stats: SufficientStatistics
 
-    def __init__(self, estimator: OnSums, chunks: Chunks) -> None:
+    def __init__(self, estimator: SumsRegression, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self._checkpoint = open_checkpoint(estimator, chunks.n_features)
         self.reading = Reading(estimator, chunks.n_rows)
@@ -148,7 +147,7 @@ def _written(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
         yield block
 
 
-def look(estimator: InParts, blocks: Iterable[Rows], n_features: int) -> Facts:
+def look(estimator: ChunkedEstimator, blocks: Iterable[Rows], n_features: int) -> Facts:
     """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
     size, spread = estimator._wanted(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())

@@ -23,12 +23,10 @@ from .._data.provider_sum import SummedStatistics
 from .._data.row_part import RowPart
 from .._progress import Reading
 from .._types import FloatArray, Settings
-from .kernel_sums import FixedCentres
-from .partial_fit import READING, InParts
+from .chunked import READING, ChunkedColumnBasis, ChunkedEstimator, FixedCentresBasis
+from .probabilities import check_multi_class
 from .provider_fit import offset_of, posteriors_of
-from .softmax import check_multi_class
 from .status import Seen
-from .streaming import WholeColumns
 
 if TYPE_CHECKING:
     from ..kernels import Kernel
@@ -44,7 +42,7 @@ def _rows_at_a_time(width: int) -> int:
     return block_rows(width, _VALUES)
 
 
-class ChunkedClasses(InParts):
+class ChunkedClassification(ChunkedEstimator):
     """A classification that can read its rows anew at each question."""
 
     _takes_labels = True
@@ -104,7 +102,7 @@ class Survey:
     #: Sum of the weights.
     weight: float
 
-    def __init__(self, estimator: ChunkedClasses, chunks: Chunks) -> None:
+    def __init__(self, estimator: ChunkedClassification, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self.reading = Reading(estimator, chunks.n_rows)
 
@@ -224,7 +222,7 @@ class ClassParts:
         return iter(self.blocks.parts(self.label))
 
 
-class KernelClasses(FixedCentres, ChunkedClasses):
+class ChunkedKernelClassification(FixedCentresBasis, ChunkedClassification):
     """Classes of kernels about centres that are settled after a first look at the rows."""
 
     def _check_parts(self, y: Any = None) -> None:
@@ -249,7 +247,7 @@ class KernelClasses(FixedCentres, ChunkedClasses):
         )
 
 
-class ColumnClasses(WholeColumns, ChunkedClasses):
+class ChunkedColumnClassification(ChunkedColumnBasis, ChunkedClassification):
     """Classes of rows whose columns are the functions."""
 
     def _check_parts(self, y: Any = None) -> None:

@@ -21,7 +21,7 @@ from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from . import outputs as _outputs
 from .base import SparseBayesEstimator
 from .basis import KernelBasis
-from .softmax import check_multi_class
+from .probabilities import check_multi_class
 from .status import Seen
 from .variational import check_variational
 

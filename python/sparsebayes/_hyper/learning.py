@@ -21,7 +21,7 @@ from .. import _core
 from .._cancellable import one_blas_thread
 from .._checks.targets import first_of_equal
 from .._data.design import DenseDesign, Design, KernelDesign, Layout, evaluate
-from .._estimators.one_vs_rest import log_normalised
+from .._estimators.probabilities import log_normalised
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel
 from ..kernels._parameters import (

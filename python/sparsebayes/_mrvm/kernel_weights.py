@@ -1,25 +1,382 @@
-r"""Weights, precisions and kernel weights of mRVM1 together, where steps in turn would creep.
+r"""Composite kernels and the convex weights of their parts.
 
-For the functions in the model the variational bound that E-, M- and kernel-weight steps raise in turn is
+`learn_kernel_weights` minimises a quadratic form over the simplex (Damoulas & Girolami). `JointAscent`
+maximises the variational bound of mRVM1 over weights, precisions and kernel weights together, where
+alternating steps would converge slowly. For the functions in the model that bound is
 
 .. math:: B(W, \alpha, b) = \sum_n \ln P(t_n | W^T \phi_n(b)) - \tfrac{1}{2} \sum_c w_c^T A w_c
-    + \tfrac{C}{2} (\ln |A| - \ln |\Phi(b)^T \Phi(b) + A|),
+    + \tfrac{C}{2} (\ln |A| - \ln |\Phi(b)^T \Phi(b) + A|).
 
-whose slope in b is that of the quadratic step at the posterior as it is. Scaling b, and with it the weights
-and precisions of the kernel functions, changes nothing: b need only be non-negative here, and is brought back
-to the simplex at the end.
+Its gradient in b equals that of the quadratic step at the current posterior. Scaling b, and with it the
+weights and precisions of the kernel functions, does not change the bound: the joint ascent only requires
+b >= 0, and normalises b at the end.
+
+The quadratic program is
+
+    minimise b^T Omega b / 2 - f^T b  subject to  b >= 0, sum(b) = 1,
+
+with Omega symmetric and positive semidefinite. With g = Omega b - f, b is a minimum if and only if
+g_i = lambda where b_i > 0 and g_i >= lambda elsewhere (Karush, Kuhn and Tucker). Of several minima, as for
+equal kernels, the one with the least sum of Omega_ii b_i^2 is returned: equal kernels get equal weights.
+
+With Omega = A^T A and f = A^T y the minimum is the point of a polytope nearest to 0, which non-negative least
+squares finds to rounding; but that fails where rounding, or the caller, moves f out of the range of Omega.
+SciPy's SLSQP meets the conditions only to 1e-7 of the terms in g. Hence the active-set method here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import minimize, nnls
 
 from .._types import FloatArray, IntArray
-from .composite_kernel import Composite
+
+
+@dataclass(frozen=True)
+class Composite:
+    """The dictionary Phi(b): a constant column if there is a bias, then sum_s b_s K_s."""
+
+    #: Values of each kernel, N x K.
+    blocks: list[FloatArray]
+    bias: bool
+    #: The row that each of these K functions is about; None where they are about other points.
+    centres: IntArray | None
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return len(self.blocks[0])
+
+    @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return int(self.bias) + int(self.blocks[0].shape[1])
+
+    def Phi(self, kernel_weights: FloatArray, columns: IntArray | None = None) -> FloatArray:
+        """Return the columns asked for (all if None) with these weights of the kernels, in Fortran order."""
+        if columns is None and np.array_equal(kernel_weights, [1.0]):
+            return self._as_it_is()
+        if columns is None:
+            columns = np.arange(self.n_basis)
+        values = np.ones((self.n_rows, len(columns)), order="F")
+        kernels = columns >= int(self.bias)
+        at = columns[kernels] - int(self.bias)
+        values[:, kernels] = sum(
+            b * block[:, at] for b, block in zip(kernel_weights, self.blocks, strict=True) if b > 0.0
+        )
+        return values
+
+    def _as_it_is(self) -> FloatArray:
+        """Return all columns of a single kernel, copied once at most."""
+        if not self.bias:
+            return np.asfortranarray(self.blocks[0])
+        values = np.ones((self.n_rows, self.n_basis), order="F")
+        values[:, 1:] = self.blocks[0]
+        return values
+
+    def aligned_weights(self, targets: FloatArray, row_weights: FloatArray | None) -> FloatArray:
+        r"""Return the convex weights whose kernel is most like that of the targets: where learning begins.
+
+        Centred alignment (Cortes, Mohri & Rostamizadeh 2012, proposition 9): :math:`v \ge 0` minimises
+        :math:`v^T M v - 2 v^T a` with :math:`M_{st} = \langle K_s, K_t \rangle` and :math:`a_s = \langle
+        K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs that say
+        nothing about the classes begins with next to nothing, and no function is chosen for what that
+        kernel makes of it. Columns of Y Y^T are those of the rows that functions are about; points that are
+        no rows are credited with targets.
+
+        Parameters
+        ----------
+        targets : ndarray of shape (N, C)
+        row_weights : ndarray of shape (N,) or None
+        """
+        n_kernels = len(self.blocks)
+        if n_kernels == 1:
+            return np.ones(1)
+        weigh = np.ones((self.n_rows, 1)) if row_weights is None else row_weights[:, np.newaxis]
+        centred = [_centred(block, weigh) for block in self.blocks]
+        M = np.array([[(weigh * one * other).sum() for other in centred] for one in centred])
+        about = _credited(centred, weigh * targets) if self.centres is None else targets[self.centres]
+        ideal = about.T
+        a = np.array([(((weigh * targets).T @ block) * ideal).sum() for block in centred])
+        scale = _norm_of_cone_minimum(M, a)
+        if scale == 0.0:
+            return np.full(n_kernels, 1.0 / n_kernels)
+        # v / sum(v) minimises the form with the slope a / sum(v) over the simplex, where ties are broken
+        # for us.
+        return minimise_on_simplex(M, a / scale)
+
+
+def _credited(centred: list[FloatArray], targets: FloatArray) -> FloatArray:
+    r"""Return targets for points that have none, K x C: those of the rows, as the kernels link the two.
+
+    :math:`\sum_s K_s^T Y / \|K_s\|`: a step of the power method for the largest :math:`\|K^T Y\|` of a
+    mixture of such kernels, from all of them alike. A kernel that says nothing about the classes sums targets
+    with weights at random, and adds little.
+    """
+    credit = np.zeros((centred[0].shape[1], targets.shape[1]))
+    for block in centred:
+        norm = float(np.linalg.norm(block))
+        if norm > 0.0:
+            credit += block.T @ targets / norm
+    return credit
+
+
+def _norm_of_cone_minimum(M: FloatArray, a: FloatArray) -> float:
+    """Return sum(v) for the v >= 0 that minimises v^T M v - 2 v^T a."""
+    values, vectors = np.linalg.eigh(M)
+    kept = values > 1e-12 * values.max(initial=0.0)
+    roots = np.sqrt(values[kept])
+    v, _ = nnls(roots[:, np.newaxis] * vectors[:, kept].T, (vectors[:, kept].T @ a) / roots)
+    return float(v.sum())
+
+
+def _centred(block: FloatArray, weigh: FloatArray) -> FloatArray:
+    """Return the values without their row and column means."""
+    over_rows = (weigh * block).sum(axis=0) / weigh.sum()
+    centred: FloatArray = block - over_rows - block.mean(axis=1, keepdims=True) + over_rows.mean()
+    return centred
+
+
+def learn_kernel_weights(
+    composite: Composite,
+    columns: IntArray,
+    mu: FloatArray,
+    sigma: FloatArray | None,
+    targets: FloatArray,
+    row_weights: FloatArray | None,
+) -> FloatArray:
+    r"""Return the convex kernel weights that fit the targets best: Damoulas & Girolami's quadratic step.
+
+    They minimise :math:`\sum_c E \|y_c - \Phi(b) w_c\|^2` over the simplex, the expectation being over the
+    posterior of the weights, of covariance ``sigma`` for every class (None: the weights are a point). With
+    :math:`m_s = K_s E[w]` that is the form :math:`\Omega_{st} = \sum_c m_{sc}^T m_{tc} + C \,
+    tr(\Sigma K_s^T K_t)` and the slope :math:`f_s = \sum_c m_{sc}^T (y_c - w_{0c})`, less C times the
+    covariance with the bias.
+
+    Parameters
+    ----------
+    composite : Composite
+    columns : ndarray of shape (m,), int
+        Active functions, ascending; 0 is the bias if there is one.
+    mu : ndarray of shape (m, C)
+    sigma : ndarray of shape (m, m) or None
+    targets : ndarray of shape (N, C)
+    row_weights : ndarray of shape (N,) or None
+
+    Returns
+    -------
+    ndarray of shape (S,)
+        None negative, sum 1.
+    """
+    bias = columns < int(composite.bias)
+    at, n_kernels, n_classes = columns[~bias] - int(composite.bias), len(composite.blocks), mu.shape[1]
+    weigh = np.ones(composite.n_rows) if row_weights is None else row_weights
+    residuals = targets - mu[bias].sum(axis=0)
+    active = [block[:, at] for block in composite.blocks]
+    means = [block @ mu[~bias] for block in active]
+    Omega, f = np.empty((n_kernels, n_kernels)), np.empty(n_kernels)
+    for s in range(n_kernels):
+        f[s] = (weigh[:, np.newaxis] * means[s] * residuals).sum()
+        spread = None
+        if sigma is not None:
+            spread = weigh[:, np.newaxis] * (active[s] @ sigma[np.ix_(~bias, ~bias)])
+            f[s] -= n_classes * (weigh @ (active[s] @ sigma[np.ix_(~bias, bias)]).sum(axis=1))
+        for t in range(s + 1):
+            Omega[s, t] = (weigh[:, np.newaxis] * means[s] * means[t]).sum()
+            if spread is not None:
+                Omega[s, t] += n_classes * (spread * active[t]).sum()
+            Omega[t, s] = Omega[s, t]
+    return minimise_on_simplex(Omega, f)
+
+
+#: Where g_i falls short of lambda by less than this part of the terms it is made of, it is none.
+_RESIDUAL: Final = 1e-13
+#: Curvature, of 1 for a variable alone, that counts as none: in the descent, and where minima are compared.
+_FLAT: Final = 1e-14
+_EQUAL: Final = 1e-12
+#: Curvature added to find the shortest of several minima.
+_TILT: Final = 1e-7
+#: Ratio of the units of variables beyond which the small ones are no longer scaled up.
+_UNITS: Final = 1e-8
+_EPS: Final = float(np.finfo(np.float64).eps)
+
+
+def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
+    r"""Return the b on the simplex that minimises b^T Omega b / 2 - f^T b.
+
+    A primal active-set method: from equal weights Newton steps lead to the minimum of a face of the simplex,
+    a variable that reaches 0 leaves the face, and at the minimum the one whose slope falls most short of
+    lambda enters. Each face has a lower minimum than those before, so in exact arithmetic none comes twice;
+    where rounding brings one back the search is over, and there are finitely many. All minima have the same
+    Omega b and f^T b. Of these the shortest one is returned, in units in which Omega has equal numbers on its
+    diagonal; those that vanish count like the largest.
+
+    That minimum is unique, so permuting the variables permutes the result, and variables with the same rows
+    in Omega and f have the same weight, both up to rounding. Slopes agree to about 1e-12 of the terms in
+    them, also where the diagonal of Omega spans twelve orders of magnitude.
+
+    Parameters
+    ----------
+    Omega : array-like of shape (S, S)
+        Symmetric, positive semidefinite, possibly singular.
+    f : array-like of shape (S,)
+
+    Returns
+    -------
+    ndarray of shape (S,)
+        None negative, sum 1.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not agree, or values are not finite.
+
+    Examples
+    --------
+    >>> minimise_on_simplex([[2.0, 0.0], [0.0, 1.0]], [0.0, 0.0]).round(3)
+    array([0.333, 0.667])
+    >>> minimise_on_simplex(np.ones((3, 3)), [1.0, 1.0, 0.0])
+    array([0.5, 0.5, 0. ])
+    """
+    quadratic, linear = _checked(Omega, f)
+    problem = _Problem.of(quadratic, linear)
+    found = _some_minimum(problem)
+    shortest = _shortest_minimum(problem, found)
+    best = shortest if problem.residual(shortest) <= max(problem.residual(found), 1e-11) else found
+    weights: FloatArray = best * problem.units / (best @ problem.units)
+    return weights
+
+
+def _checked(Omega: ArrayLike, f: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    quadratic, linear = np.array(Omega, dtype=np.float64), np.array(f, dtype=np.float64)
+    if linear.ndim != 1 or len(linear) == 0 or quadratic.shape != 2 * linear.shape:
+        raise ValueError(
+            f"Omega must have the shape (S, S) and f (S,), S >= 1; got {quadratic.shape} and {linear.shape}"
+        )
+    if not (np.isfinite(quadratic).all() and np.isfinite(linear).all()):
+        raise ValueError("Omega and f must be finite")
+    size = max(np.abs(quadratic).max(), np.abs(linear).max())
+    if size > 0.0:
+        quadratic, linear = quadratic / size, linear / size  # the minimum stays where it is
+    return (quadratic + quadratic.T) / 2.0, linear
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The same in variables c = b / units: H has equal numbers on its diagonal, and units^T c = 1."""
+
+    H: FloatArray
+    f: FloatArray
+    units: FloatArray
+
+    @classmethod
+    def of(cls, Omega: FloatArray, f: FloatArray) -> _Problem:
+        lengths = np.sqrt(np.maximum(np.diagonal(Omega), 0.0))
+        # Functions that vanish have no unit of their own.
+        longest = lengths.max() or 1.0
+        lengths = np.where(lengths > 0.0, np.maximum(lengths / longest, _UNITS), 1.0)
+        # The corners of the simplex are at c_i = lengths_i <= 1: a step of length 2 leaves it.
+        units = 1.0 / lengths
+        return cls(units[:, np.newaxis] * Omega * units, units * f, units)
+
+    def slopes(self, c: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return g - lambda units, 0 inside a face at its minimum, and the size of the terms in it."""
+        g, terms = self.H @ c - self.f, np.abs(self.H) @ c + np.abs(self.f)
+        size = terms + (c @ terms) * self.units
+        return g - (c @ g) * self.units, np.where(size > 0.0, size, 1.0)
+
+    def residual(self, c: FloatArray) -> float:
+        """Return how far c is from the conditions of a minimum, in proportion to the terms in them."""
+        slopes, size = self.slopes(c)
+        return float(np.max(np.where(c > 0.0, np.abs(slopes), -slopes) / size))
+
+
+def _some_minimum(problem: _Problem) -> FloatArray:
+    """Return a minimum; the order of the variables decides which, if there are several."""
+    n = len(problem.f)
+    c, inside = 1.0 / (n * problem.units), np.ones(n, dtype=np.bool_)
+    best, least, seen = c, np.inf, set()
+    while True:
+        c, inside = _minimum_of_face(problem, c, inside)
+        residual = problem.residual(c)
+        if residual < least:
+            best, least = c, residual
+        slopes, size = problem.slopes(c)
+        shortfall = np.where(inside, 0.0, slopes / size)
+        entering = int(np.argmin(shortfall))
+        if inside.tobytes() in seen or shortfall[entering] >= -_RESIDUAL:
+            return best
+        seen.add(inside.tobytes())
+        inside[entering] = True
+
+
+def _minimum_of_face(
+    problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Descend to the minimum over the variables ``inside``, or over those of them that stay positive."""
+    inside, whole_steps = inside.copy(), 0
+    while whole_steps < 2:  # the second takes back what rounding did to the first
+        step = _newton(problem, c, inside)
+        falling = np.flatnonzero(step < 0.0)
+        reach = -c[falling] / step[falling]
+        if len(falling) == 0 or reach.min() > 1.0:
+            c, whole_steps = c + step, whole_steps + 1
+        else:
+            nearest = int(np.argmin(reach))
+            c = np.maximum(c + reach[nearest] * step, 0.0)
+            c[falling[nearest]] = 0.0
+        c[c <= _EPS**2 * c.max()] = 0.0
+        inside &= c > 0.0
+        c = c / (c @ problem.units)
+    return c, inside
+
+
+def _newton(problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]) -> FloatArray:
+    """Return the step to the minimum over a face; far beyond its ends where it falls without curvature."""
+    step, at = np.zeros(len(c)), np.flatnonzero(inside)
+    if len(at) < 2:
+        return step
+    # Directions in which sum(b) stays what it is.
+    Z = np.linalg.qr(problem.units[at, np.newaxis], mode="complete")[0][:, 1:]
+    curvature, V = np.linalg.eigh(Z.T @ problem.H[np.ix_(at, at)] @ Z)
+    slopes, size = problem.slopes(c)
+    Z = Z @ V
+    downhill = -Z.T @ slopes[at]
+    flat = curvature <= _FLAT * len(at)
+    rounding = 4.0 * _EPS * len(at) * np.abs(Z.T) @ size[at]
+    downhill[flat & (np.abs(downhill) <= rounding)] = 0.0
+    step[at] = Z @ (downhill / np.where(flat, _EPS, curvature))
+    return step
+
+
+def _shortest_minimum(problem: _Problem, c: FloatArray) -> FloatArray:
+    """Return the shortest of all minima, given any.
+
+    A curvature added to all directions has the active set of the shortest minimum, if it is small enough; the
+    equations that all minima solve then have a shortest solution in the variables left.
+    """
+    n, size = len(c), max(float(np.linalg.norm(problem.f)), float(np.linalg.norm(problem.H @ c)), _EPS)
+    sums = problem.units / np.linalg.norm(problem.units)
+    equations = np.vstack([problem.H, problem.f / size, sums])
+    singular = np.linalg.svd(equations, compute_uv=False)
+    if singular[-1] > _EQUAL * singular[0]:
+        return c
+    near = _some_minimum(replace(problem, H=problem.H + _TILT * np.eye(n)))
+    at = np.flatnonzero(near)
+    shortest = np.zeros(n)
+    shortest[at] = np.linalg.pinv(equations[:, at], rcond=_EQUAL) @ (equations @ c)
+    if shortest.min() < -_TILT * shortest.max():
+        shortest = near
+    shortest = np.where(shortest > _FLAT * shortest.max(), shortest, 0.0)
+    # Newton steps are orthogonal to what is free here, and take back the rounding.
+    return _minimum_of_face(problem, shortest / (shortest @ problem.units), shortest > 0.0)[0]
+
 
 #: No ln alpha is moved further than this, no kernel weight beyond the largest, nor all below the smallest.
 _BOX = 4.0
@@ -28,7 +385,7 @@ _SMALLEST, _LARGEST = 1e-3, 10.0
 Expectations = Callable[[FloatArray], tuple[FloatArray, float]]
 
 
-class CompositeClimb:
+class JointAscent:
     """The bound as a function of whitened weights, ln alpha and kernel weights, in units of its curvature.
 
     Parameters

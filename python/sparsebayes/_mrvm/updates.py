@@ -17,8 +17,7 @@ from .. import _core
 from .._data.design import CoreCallback
 from .._progress import Glance
 from .._types import FloatArray, IntArray
-from .composite_kernel import Composite, learn_kernel_weights
-from .kernel_weights import CompositeClimb
+from .kernel_weights import Composite, JointAscent, learn_kernel_weights
 
 #: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
 #: to zero over the classes: the likelihood cannot tell a common shift from none, so one that is there at
@@ -246,7 +245,7 @@ class Constructive(_Machine):
     def _climb_with_kernel_weights(self, n_steps: int) -> None:
         """Climb the bound with the weights of the kernels as well."""
         task, out = self.task, self.out
-        climb = CompositeClimb(task.composite, out.columns, task.row_weights, task.expectations)
+        climb = JointAscent(task.composite, out.columns, task.row_weights, task.expectations)
         top = climb.top(out.mu, out.alpha, out.kernel_weights, n_steps=n_steps, ftol=_CLIMB_TOL)
         if top is None:
             return
