@@ -61,7 +61,6 @@ impl Target for Fits {
             _ if settings.scheme != Scheme::Sequential => "full basis",
             Search::Greedy => "greedy",
             Search::Exchange => "exchange",
-            Search::Thorough => "thorough",
         }
     }
 
