@@ -1,18 +1,17 @@
-//! Which numbers a fit can be about: in the units of the loop, and back in those of the caller, whatever is squared on the way
-//! stays a number. What is outside is refused with a word on the remedy.
+//! Ranges of targets, noise and priors in which no square overflows or underflows, in the units of the fit or of the caller.
 
 use crate::fit::settings::{Noise, Rules};
 use crate::{Error, Result};
 
-/// Spreads of targets between the inverse of this and this have squares, and these have inverses.
-const LARGEST_SPREAD: f64 = 1e152;
-/// Least noise variance as a fraction of that of the targets: their own rounding makes a part in 1e32, and differences of sums
-/// of their squares one in 1e16.
-const LEAST_NOISE: f64 = 1e-24;
-/// Precisions in the units of the loop, and rates of their priors, lie between the inverse of this and this.
-const LARGEST_PRECISION: f64 = 1e100;
+/// Standard deviations of the targets lie between the inverse of this and this, so that their squares have inverses.
+const MAX_STD: f64 = 1e152;
+/// Least fixed noise variance as a fraction of the variance of the targets: their own round-off is 1e-32 of it, and that of
+/// differences of sums of squares 1e-16.
+const MIN_NOISE: f64 = 1e-24;
+/// Precisions in the units of the fit, and rates of their priors, lie between the inverse of this and this.
+const MAX_PRECISION: f64 = 1e100;
 
-/// Checks the unit of the targets, noise that is given, and priors in the units of the loop.
+/// Checks the scale of the targets, a fixed noise variance, and priors in the units of the fit.
 pub(crate) fn check(scale: f64, norms: &[f64], rules: &Rules, linear: bool) -> Result<()> {
     check_scale(scale)?;
     let square = scale * scale;
@@ -27,43 +26,43 @@ pub(crate) fn check(scale: f64, norms: &[f64], rules: &Rules, linear: bool) -> R
     )
 }
 
-/// Checks the unit of the targets.
+/// Checks the standard deviation of the targets.
 pub(crate) fn check_scale(scale: f64) -> Result<()> {
-    if (LARGEST_SPREAD.recip()..=LARGEST_SPREAD).contains(&scale) {
+    if (MAX_STD.recip()..=MAX_STD).contains(&scale) {
         return Ok(());
     }
     let what = format!(
-        "y has a spread of {scale:e}, whose square is out of range; rescale y to a spread between {:e} and {:e}",
-        LARGEST_SPREAD.recip(),
-        LARGEST_SPREAD
+        "y has the standard deviation {scale:e}, whose square is out of range; rescale y to one between {:e} and {:e}",
+        MAX_STD.recip(),
+        MAX_STD
     );
     Err(Error::Invalid { what })
 }
 
-/// Checks noise that is given against the unit of the targets.
+/// Checks a fixed noise variance against the variance of the targets.
 pub(crate) fn check_noise(scale: f64, noise: Noise) -> Result<()> {
     let Noise::Fixed(variance) = noise else {
         return Ok(());
     };
     let precision = scale / variance * scale;
-    if (LARGEST_PRECISION.recip()..=LEAST_NOISE.recip()).contains(&precision) {
+    if (MAX_PRECISION.recip()..=MIN_NOISE.recip()).contains(&precision) {
         return Ok(());
     }
     let what = format!(
-        "noise_variance is {variance:e} beside a variance of y of {:e}: no arithmetic resolves one beside the other; \
-         give another, or none",
+        "noise_variance is {variance:e} and the variance of y is {:e}: double precision cannot resolve both; choose another \
+         noise_variance, or leave it out to estimate it",
         scale * scale
     );
     Err(Error::Invalid { what })
 }
 
 fn check_rate(name: &str, rate: f64) -> Result<()> {
-    if rate <= LARGEST_PRECISION {
+    if rate <= MAX_PRECISION {
         return Ok(());
     }
     let what = format!(
-        "{name} has a rate beyond {LARGEST_PRECISION:e} in units of the spread of y and the lengths of the columns; \
-         give a smaller one"
+        "{name} has a rate above {MAX_PRECISION:e} in units of the standard deviation of y and the norms of the columns; \
+         choose a smaller rate"
     );
     Err(Error::Invalid { what })
 }
@@ -74,7 +73,7 @@ mod tests {
     use crate::fit::Settings;
 
     #[test]
-    fn sizes_without_squares_are_refused_and_others_are_not() {
+    fn scales_whose_squares_overflow_are_refused() {
         let rules = Settings::default().check().unwrap();
         for scale in [1e-150, 1.0, 1e150] {
             assert!(check(scale, &[1.0], &rules, true).is_ok());

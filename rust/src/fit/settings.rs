@@ -4,42 +4,42 @@ use crate::fit::newton::NoiseRange;
 use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
-/// How the noise variance of a Gaussian likelihood is found.
+/// The noise variance of a Gaussian likelihood.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Noise {
-    /// By maximising the marginal likelihood.
+    /// Estimated by maximizing the marginal likelihood.
     #[default]
     Estimated,
-    /// Given: the variance, in the squared units of the targets.
+    /// Fixed at this variance, in the squared units of the targets.
     Fixed(f64),
 }
 
 /// Settings of a fit, unchecked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Noise variance; used by the Gaussian likelihood alone.
+    /// Noise variance of a Gaussian likelihood; others ignore it.
     pub noise: Noise,
     /// Largest |change in ln alpha| and |change in ln beta| at convergence: Tipping & Faul (2003), section 4.4.
     pub tol: f64,
     /// Largest number of steps.
     pub max_iter: usize,
-    /// How the precisions are found.
+    /// How the precisions are estimated.
     pub scheme: Scheme,
     /// Shape a and rate b of the Gamma prior of each alpha; zeros: uniform in ln alpha.
     pub alpha_prior: [f64; 2],
     /// Shape c and rate d of the Gamma prior of beta.
     pub noise_prior: [f64; 2],
-    /// What is tried once the sequential scheme has come to an optimum.
+    /// The search for a better optimum after the sequential scheme.
     pub search: Search,
 }
 
-/// How the precisions are found.
+/// How the precisions are estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheme {
-    /// Tipping & Faul (2003): functions enter and leave one at a time.
+    /// Tipping & Faul (2003): functions are added and deleted one at a time.
     #[default]
     Sequential,
-    /// Tipping (2001), section 2.3: MacKay's updates from the full basis, functions being pruned.
+    /// Tipping (2001), section 2.3: MacKay's updates from the full basis, with pruning.
     MacKay,
     /// Tipping (2001), appendix A: expectation-maximisation from the full basis.
     Em,
@@ -47,13 +47,13 @@ pub enum Scheme {
     Variational,
 }
 
-/// What is tried once the sequential scheme has come to an optimum.
+/// The search for a better optimum after the sequential scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Search {
-    /// Nothing, but for a few exchanges where a fit through the Laplace approximation has at most 20 functions.
+    /// None, except a few exchanges after a Laplace fit with at most 20 functions.
     #[default]
     Greedy,
-    /// Exchanges of a function for another, merges of two into one, splits of one into two.
+    /// Exchanges of one function for another, merges of two functions, and splits of one.
     Exchange,
 }
 
@@ -71,7 +71,7 @@ impl Default for Settings {
     }
 }
 
-/// Settings that passed their checks; the only kind a fit accepts.
+/// Checked settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     settings: Settings,
@@ -114,7 +114,7 @@ fn check_search(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a noise variance that is given makes sense.
+/// Checks a fixed noise variance.
 pub(crate) fn check_noise(noise: Noise) -> Result<()> {
     match noise {
         Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
@@ -128,13 +128,13 @@ pub(crate) fn check_noise(noise: Noise) -> Result<()> {
 }
 
 fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
-    const LARGEST: f64 = 1e100;
-    if [shape, rate].iter().all(|v| (0.0..=LARGEST).contains(v)) {
+    const MAX: f64 = 1e100;
+    if [shape, rate].iter().all(|v| (0.0..=MAX).contains(v)) {
         return Ok(());
     }
     let what = format!(
-        "{name} must be a shape and a rate, neither negative nor beyond {LARGEST:e}, got ({shape}, {rate}); (0, 0) is uniform \
-         in the logarithm"
+        "{name} must be a shape and a rate between 0 and {MAX:e}, got ({shape}, {rate}); (0, 0) is uniform in the \
+         logarithm"
     );
     Err(Error::Invalid { what })
 }
@@ -145,7 +145,7 @@ impl Rules {
         self.alpha_prior.iter().all(|&v| v == 0.0)
     }
 
-    /// Likewise, but to be met less closely: for all but the last of several fits.
+    /// The same rules with a looser tolerance, for all but the last of several fits.
     pub(crate) fn loosened(&self) -> Self {
         let tol = self.tol.max(Tuning::LOOSE_TOL);
         let settings = Settings {
@@ -155,7 +155,7 @@ impl Rules {
         Self { settings }
     }
 
-    /// The range of the noise, if it is estimated.
+    /// The range of the noise precision if it is estimated.
     pub(crate) fn noise_range(&self) -> Option<NoiseRange> {
         (self.noise == Noise::Estimated).then(NoiseRange::standard)
     }
@@ -169,18 +169,18 @@ impl std::ops::Deref for Rules {
     }
 }
 
-/// Sizes of a fit in blocks.
+/// Sizes of a fit that reads the dictionary in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocks {
-    /// Functions of the first working set.
+    /// Functions in the first working set.
     pub sample: usize,
-    /// Functions of later ones, but for those in the model and those that come in.
+    /// Functions in later working sets besides active functions and entrants.
     pub working: usize,
-    /// Candidates let into the working set after a sweep.
+    /// Candidates added to the working set after a pass over the dictionary.
     pub entrants: usize,
-    /// Candidates looked at together in a sweep.
+    /// Candidates evaluated together in a pass.
     pub block: usize,
-    /// Rounds after the first that search for a better model.
+    /// Rounds after the first in which a search is made.
     pub searches: usize,
 }
 
@@ -197,7 +197,7 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Checks that there is something in each.
+    /// Checks that no size is zero, except those that may be.
     pub(crate) fn check(&self) -> Result<()> {
         if [self.sample, self.entrants, self.block].contains(&0) {
             let what = "a fit in blocks needs a sample, entrants and a block of at least one function each";

@@ -26,7 +26,7 @@ use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
-use crate::fit::{InitialModel, Status};
+use crate::fit::{InitialModel, Status, fit_sequentially};
 use crate::model::Posterior;
 use crate::{Error, Result};
 
@@ -228,7 +228,7 @@ impl Run<'_> {
         let (state, gaussian) = (&mut self.state, stats.is_linear());
         if checkpoint.active.is_empty() {
             return if gaussian {
-                sequential::fit(stats, state, priors, rules, recorder)
+                fit_sequentially(stats, state, &priors, rules, recorder)
             } else {
                 schedule::fit(stats, state, &priors, rules, recorder)
             };
@@ -315,7 +315,8 @@ impl Run<'_> {
     ) -> Result<Posterior> {
         let scale = stats.target_scale();
         let mut stats = Subset::measured(stats, checkpoint.working.clone())?;
-        let status = crate::fit::outcome(&mut stats, &mut self.state, outcome, &mut recorder)?;
+        let status =
+            crate::fit::status_at_mode(&mut stats, &mut self.state, outcome, &mut recorder)?;
         let mut posterior =
             Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale)
                 .checked()?;
