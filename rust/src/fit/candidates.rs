@@ -5,7 +5,7 @@ use crate::fit::model::State;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine::Proposal;
-use crate::fit::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::aligned_columns::AlignedColumns;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
@@ -13,9 +13,6 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::head;
 use crate::parallel::fill_pieces;
-
-/// Gains that differ by less than this fraction are ties, and the first of them wins: round-off must not choose the model.
-pub(crate) const TIE: f64 = 1e-7;
 
 /// Members whose S is found by one thread at a time, and members times active functions squared from which there are several.
 const PIECE: usize = 8 * LANES;
@@ -25,7 +22,7 @@ const MANY_PRODUCTS: usize = 2_000_000;
 ///
 /// Between calls they belong to the state as it is; for functions in the model they mean nothing.
 #[derive(Clone)]
-pub(crate) struct Outside {
+pub(crate) struct Candidates {
     s: AlignedColumns,
     q: AlignedColumns,
     /// Whether a member may enter: not those in the model and those that are kept out.
@@ -36,7 +33,7 @@ pub(crate) struct Outside {
     work: AlignedColumns,
 }
 
-impl Outside {
+impl Candidates {
     pub(crate) fn new(pool: &WorkingSet, state: &State) -> Self {
         let mut this = Self {
             s: AlignedColumns::zeros(pool.len()),
@@ -92,27 +89,32 @@ impl Outside {
         if !self.priors.are_flat() {
             return self.best_addition_of_all(state, least);
         }
-        let best = largest_ratio(&self.s, &self.q, &self.open, ALIGNED * state.beta)?;
+        let best = largest_ratio(
+            &self.s,
+            &self.q,
+            &self.open,
+            Tuning::MIN_ORTHOGONAL_PART * state.beta,
+        )?;
         let gain = self.gain(best);
-        if gain <= LEAST_GAIN.max(least) {
+        if gain <= Tuning::MIN_GAIN.max(least) {
             return None;
         }
-        if gain <= self.least_gain(best) {
+        if gain <= Tuning::min_gain(self.entries[best]) {
             // That one has come too often, and others may not.
             return self.best_addition_of_all(state, least);
         }
         Some((best, gain))
     }
 
-    /// [`Outside::best_addition`] where the order of gains is not that of q^2 / s.
+    /// [`Candidates::best_addition`] where the order of gains is not that of q^2 / s.
     fn best_addition_of_all(&self, state: &State, least: f64) -> Option<(usize, f64)> {
-        let resolved = ALIGNED * state.beta;
+        let resolved = Tuning::MIN_ORTHOGONAL_PART * state.beta;
         (0..self.s.len())
-            .filter(|&i| self.may_enter(i) && self.s[i] > resolved)
+            .filter(|&i| self.is_open(i) && self.s[i] > resolved)
             .map(|i| (i, self.gain(i)))
-            .filter(|&(i, gain)| gain > self.least_gain(i).max(least))
+            .filter(|&(i, gain)| gain > Tuning::min_gain(self.entries[i]).max(least))
             .fold(None, |best: Option<(usize, f64)>, next| match best {
-                Some(best) if next.1 <= best.1 * (1.0 + TIE) => Some(best),
+                Some(best) if next.1 <= best.1 * (1.0 + Tuning::TIE) => Some(best),
                 _ => Some(next),
             })
     }
@@ -120,15 +122,6 @@ impl Outside {
     /// What adding member `i` gains.
     pub(crate) fn gain(&self, i: usize) -> f64 {
         self.factors_of(i).gain_of_adding()
-    }
-
-    /// A function that keeps coming back for next to nothing must not keep the loop alive.
-    fn least_gain(&self, i: usize) -> f64 {
-        match self.entries[i] {
-            0..LEAST_ENTRIES => LEAST_GAIN,
-            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
-            _ => f64::INFINITY,
-        }
     }
 
     /// `S += c w^2` and `Q += d w` with `w_i = beta Sigma_k^T Phi^T phi_i`: appendix A, all of its updates.
@@ -162,18 +155,18 @@ impl Outside {
     }
 
     /// Whether member `i` is outside and has not been kept there.
-    pub(crate) fn may_enter(&self, i: usize) -> bool {
+    pub(crate) fn is_open(&self, i: usize) -> bool {
         self.open[i]
     }
 
     /// Says that member `i` is outside and may enter, unless it is kept out, or that it is inside.
     fn set_open(&mut self, i: usize, outside: bool) {
-        self.open[i] = outside && self.entries[i] < MOST_ENTRIES;
+        self.open[i] = outside && self.entries[i] < Tuning::MAX_ENTRIES;
     }
 
     /// Keeps member `i` outside.
-    pub(crate) fn keep_out(&mut self, i: usize) {
-        self.entries[i] = MOST_ENTRIES;
+    pub(crate) fn exclude(&mut self, i: usize) {
+        self.entries[i] = Tuning::MAX_ENTRIES;
         self.open[i] = false;
     }
 
@@ -186,7 +179,7 @@ impl Outside {
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Stop> {
         let mut products = Vec::with_capacity(state.len());
-        let entrant = pool.entrant(i, state, &mut products);
+        let entrant = pool.candidate(i, state, &mut products);
         let projection = state.project(&entrant);
         let factors = projection.1;
         self.entries[i] = self.entries[i].saturating_add(1);
@@ -248,13 +241,13 @@ impl Outside {
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Stop> {
-        let Some(k) = state.cheapest() else {
+        let Some(k) = state.cheapest_deletion() else {
             return Ok(());
         };
         let i = state.active[k];
         self.refresh(pool, state);
         self.delete(pool, state, k);
-        self.entries[i] = MOST_ENTRIES;
+        self.entries[i] = Tuning::MAX_ENTRIES;
         state.recompute()?;
         self.refresh(pool, state);
         recorder.step(Action::Delete(i), None, state)
@@ -269,7 +262,7 @@ impl Outside {
         state.delete(k);
         // Its own factors went through a cancellation of everything.
         let mut products = Vec::with_capacity(state.len());
-        let factors = state.factors_outside(&pool.entrant(i, state, &mut products));
+        let factors = state.factors_outside(&pool.candidate(i, state, &mut products));
         (self.s[i], self.q[i]) = (factors.s, factors.q);
     }
 }
@@ -281,7 +274,7 @@ fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], resolved: f64) -> Option<u
     let (mut best, mut best_square, mut best_s) = (None, 1.0, 1.0);
     for (i, ((&s, &q), &open)) in s.iter().zip(q).zip(open).enumerate() {
         let square = q * q;
-        if open && s > resolved && square * best_s > (1.0 + TIE) * best_square * s {
+        if open && s > resolved && square * best_s > (1.0 + Tuning::TIE) * best_square * s {
             (best, best_square, best_s) = (Some(i), square, s);
         }
     }
@@ -358,9 +351,9 @@ mod tests {
         assert_eq!(find(&[], &[], &[]), None);
         let (mut s, mut q, mut open) = (vec![2.0; 9], vec![1.0; 9], vec![true; 9]);
         assert_eq!(find(&s, &q, &open), None);
-        (q[3], q[4], q[7]) = (-5.0, 5.0 * (1.0 + 0.4 * TIE), 5.0);
+        (q[3], q[4], q[7]) = (-5.0, 5.0 * (1.0 + 0.4 * Tuning::TIE), 5.0);
         assert_eq!(find(&s, &q, &open), Some(3));
-        q[7] = 5.0 * (1.0 + TIE);
+        q[7] = 5.0 * (1.0 + Tuning::TIE);
         assert_eq!(find(&s, &q, &open), Some(7));
         open[7] = false;
         assert_eq!(find(&s, &q, &open), Some(3));

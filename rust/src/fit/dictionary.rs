@@ -8,13 +8,11 @@ use crate::Result;
 use crate::data::{Statistics, Sweep};
 use crate::fit::conditional_gains::Conditional;
 use crate::fit::evidence::Factors;
-use crate::fit::model::{Entrant, State};
+use crate::fit::model::{Candidate, State};
 use crate::fit::prior::Priors;
 use crate::fit::ranking::ranked;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::{
-    ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST,
-};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::vector::axpy;
@@ -37,7 +35,7 @@ pub(crate) struct Dictionary {
     entries: Vec<u8>,
     priors: Priors,
     /// What a function has to gain beyond [`Factors::gain_of_adding`] to be let in.
-    toll: f64,
+    penalty: f64,
     /// Part of its length (squared) that a candidate has outside the span of the model where S is more than the error of the last pass.
     resolved: f64,
 }
@@ -73,14 +71,14 @@ impl Dictionary {
             priced: None,
             entries: vec![0; n_basis],
             priors,
-            toll: 0.0,
-            resolved: ALIGNED,
+            penalty: 0.0,
+            resolved: Tuning::MIN_ORTHOGONAL_PART,
         }
     }
 
-    /// Lets in only what gains more than `toll`, none of which counts as gain.
-    pub(crate) fn with_toll(self, toll: f64) -> Self {
-        Self { toll, ..self }
+    /// Lets in only what gains more than `penalty`, none of which counts as gain.
+    pub(crate) fn with_penalty(self, penalty: f64) -> Self {
+        Self { penalty, ..self }
     }
 
     /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
@@ -88,7 +86,7 @@ impl Dictionary {
         let (wanted, mu) = (self.columns_wanted(stats, state), state.mu.clone());
         let sweep = stats.sweep(&state.active, &mu, &wanted)?;
         let deviance = self.take(sweep, wanted, state);
-        self.resolved = ALIGNED;
+        self.resolved = Tuning::MIN_ORTHOGONAL_PART;
         let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
         // Working weights are those at the new reference too: S is a difference, and its terms have to match.
         let gram = (!stats.is_linear()).then(|| {
@@ -97,12 +95,12 @@ impl Dictionary {
             })
         });
         state.set_data(&mu, &active_gradient, deviance, gram.as_ref())?;
-        self.reprice(state);
+        self.update_factors(state);
         Ok(())
     }
 
     /// The same by [`Statistics::nearly_sweep`], if that is less work: to choose a pool by. The state is at a mode, and stays as it is.
-    pub(crate) fn refresh_nearly(
+    pub(crate) fn refresh_approximately(
         &mut self,
         stats: &mut dyn Statistics,
         state: &mut State,
@@ -115,7 +113,7 @@ impl Dictionary {
         };
         self.take(sweep, wanted, state);
         self.resolved = RESOLVED;
-        self.reprice(state);
+        self.update_factors(state);
         Ok(())
     }
 
@@ -141,7 +139,7 @@ impl Dictionary {
     }
 
     /// Takes the Gram columns of the model out of a pool of all candidates, so that no pass has to bring them.
-    pub(crate) fn learn(&mut self, pool: &WorkingSet, state: &State) {
+    pub(crate) fn take_columns(&mut self, pool: &WorkingSet, state: &State) {
         for &j in &state.active {
             let n_basis = self.diag.len();
             self.gram.entry(j).or_insert_with(|| {
@@ -155,12 +153,12 @@ impl Dictionary {
     }
 
     /// Whether every function of the state was in it at a pass before.
-    pub(crate) fn knows(&self, state: &State) -> bool {
+    pub(crate) fn has_columns(&self, state: &State) -> bool {
         state.active.iter().all(|j| self.gram.contains_key(j))
     }
 
     /// S and Q of every candidate for a state that has moved since, all its functions having been in it then.
-    pub(crate) fn reprice(&mut self, state: &State) {
+    pub(crate) fn update_factors(&mut self, state: &State) {
         let model = Priced::of(state);
         if self.priced.as_ref() != Some(&model) {
             self.factors = self.factors_of_all(state);
@@ -220,7 +218,7 @@ impl Dictionary {
     }
 
     /// Whether each function is a candidate: outside the model and not a zero column.
-    pub(crate) fn outside(&self, state: &State) -> Vec<bool> {
+    pub(crate) fn inactive(&self, state: &State) -> Vec<bool> {
         let mut outside: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
         state.active.iter().for_each(|&j| outside[j] = false);
         outside
@@ -296,18 +294,12 @@ impl Dictionary {
 
     /// Whether candidate `i` is worth its place now.
     pub(crate) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
-        // A function that keeps coming back for next to nothing must not keep the loop alive.
-        let least = match self.entries[i] {
-            0..LEAST_ENTRIES => LEAST_GAIN,
-            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
-            _ => f64::INFINITY,
-        };
         let gain = if self.resolves(i, f, state) {
-            f.gain_of_adding() - self.toll
+            f.gain_of_adding() - self.penalty
         } else {
             0.0
         };
-        if gain > least && f.optimal_alpha().is_some() {
+        if gain > Tuning::min_gain(self.entries[i]) && f.optimal_alpha().is_some() {
             gain
         } else {
             0.0
@@ -315,8 +307,7 @@ impl Dictionary {
     }
 
     /// Whether a candidate was kept out although it still has something to gain.
-    pub(crate) fn refuses(&self, state: &State) -> bool {
-        const WORTH_TELLING: f64 = 1e-6;
+    pub(crate) fn excludes_gain(&self, state: &State) -> bool {
         /// Relative rounding of S, and a gain that it does not explain: the twin of an active function seems to gain less.
         const BLUR: f64 = 1e-14;
         const SURE: f64 = 0.01;
@@ -326,26 +317,26 @@ impl Dictionary {
             }
             let f = self.factors[i];
             if self.resolves(i, f, state) {
-                return self.entries[i] >= LEAST_ENTRIES
-                    && f.gain_of_adding() > self.toll + WORTH_TELLING;
+                return self.entries[i] >= Tuning::MAX_FREE_ENTRIES
+                    && f.gain_of_adding() > self.penalty + Tuning::MIN_REPORTED_GAIN;
             }
             // Rounding blurs S, and adding the function would spoil the rest; but it may be sure that it has to gain.
             let blurred = Factors {
                 s: f.s.max(BLUR * state.beta * self.diag[i]),
                 ..f
             };
-            blurred.gain_of_adding() > self.toll + SURE
+            blurred.gain_of_adding() > self.penalty + SURE
         })
     }
 
     /// Whether some candidate outside has something to gain.
-    pub(crate) fn gains(&self, state: &State) -> bool {
-        self.most_to_gain(state) > 0.0
+    pub(crate) fn has_gain(&self, state: &State) -> bool {
+        self.largest_gain(state) > 0.0
     }
 
     /// The largest gain outside.
-    pub(crate) fn most_to_gain(&self, state: &State) -> f64 {
-        let outside = self.outside(state);
+    pub(crate) fn largest_gain(&self, state: &State) -> f64 {
+        let outside = self.inactive(state);
         (0..self.factors.len())
             .filter(|&i| outside[i])
             .map(|i| self.gain(i, self.factors[i], state))
@@ -353,24 +344,24 @@ impl Dictionary {
     }
 
     /// Remembers that these were let in, or offered to be.
-    pub(crate) fn note_offers(&mut self, candidates: &[usize]) {
+    pub(crate) fn count_entries(&mut self, candidates: &[usize]) {
         for &i in candidates {
             self.entries[i] = self.entries[i].saturating_add(1);
         }
     }
 
     /// Whether some function has left and come back more often than chance would have it.
-    pub(crate) fn returns(&self) -> bool {
+    pub(crate) fn has_reentries(&self) -> bool {
         self.entries.iter().any(|&e| e > 2)
     }
 
     /// At most `limit` candidates outside with most to gain, best first.
-    pub(crate) fn gainers(&self, state: &State, limit: usize) -> Vec<usize> {
+    pub(crate) fn best_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
         self.best(state, limit, |i| self.gain(i, self.factors[i], state))
     }
 
     /// At most `limit` candidates outside that gain, or nearly: some may once the others have moved.
-    pub(crate) fn contenders(&self, state: &State, limit: usize) -> Vec<usize> {
+    pub(crate) fn near_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
         const NEARLY: f64 = 0.3;
         self.best(state, limit, |i| {
             let f = self.factors[i];
@@ -385,7 +376,7 @@ impl Dictionary {
 
     /// Candidates outside with the highest scores above zero, best first.
     fn best(&self, state: &State, limit: usize, score: impl Fn(usize) -> f64) -> Vec<usize> {
-        let outside = self.outside(state);
+        let outside = self.inactive(state);
         let scores = (0..self.factors.len())
             .filter(|&i| outside[i])
             .map(|i| (score(i), i));
@@ -402,7 +393,7 @@ impl Dictionary {
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Stop> {
-        let list = self.gainers(state, SHORTLIST);
+        let list = self.best_candidates(state, Tuning::SHORTLIST_SIZE);
         if list.is_empty() {
             return Ok(0);
         }
@@ -415,7 +406,7 @@ impl Dictionary {
             let Some((c, gain)) = conditional.best(self, &list, state) else {
                 break;
             };
-            if gain < BLOCK_RATIO * *first_gain.get_or_insert(gain) {
+            if gain < Tuning::BLOCK_GAIN_RATIO * *first_gain.get_or_insert(gain) {
                 break;
             }
             let i = list[c];
@@ -424,7 +415,7 @@ impl Dictionary {
                 .map(|j| self.gram[j][i])
                 .collect();
             products.extend(entered.iter().map(|&e| gram[(e, c)]));
-            let entrant = Entrant {
+            let entrant = Candidate {
                 index: i,
                 gram: &products,
                 gram_self: gram[(c, c)],

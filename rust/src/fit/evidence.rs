@@ -14,7 +14,7 @@ pub(crate) const ALPHA_FLOOR: f64 = 1e-15;
 
 /// Least gamma = 1 - alpha Sigma_jj with which `1 / Sigma_jj - alpha`, s, has digits enough. It loses those of gamma, and the best
 /// alpha, s / (q^2 / s - 1), those of its square where the function is there: 8 of 16 here. Below it s is asked of the data.
-pub(crate) const LEAST_DETERMINED: f64 = 1e-4;
+pub(crate) const MIN_RELIABLE_GAMMA: f64 = 1e-4;
 
 /// Sparsity and quality factors of one function, left out of the model (equation 19), and the prior of its alpha.
 ///

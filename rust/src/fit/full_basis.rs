@@ -25,33 +25,27 @@ use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Rules, Scheme};
-
-/// The prior precision all functions start with, in units of unit-norm columns and unit-spread targets.
-pub(crate) const START_ALPHA: f64 = 1.0;
+use crate::fit::tuning::Tuning;
 
 /// Updates end where no ln alpha nor ln beta moves by more.
 const NEAR: f64 = 1e-3;
 
-/// A function whose alpha is this many times its s may go.
-pub(crate) const PRUNABLE: f64 = 100.0;
-
 /// Runs from the full basis to convergence. `state`: an empty model.
-pub(crate) fn maximise(
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let everything: Vec<usize> = (0..stats.n_basis())
         .filter(|&i| stats.norms()[i] > 0.0)
         .collect();
-    let alpha = vec![START_ALPHA; everything.len()];
+    let alpha = vec![Tuning::INITIAL_ALPHA; everything.len()];
     fill(stats, state, &everything, &alpha, &priors)?;
     recorder.begin(state);
     let gaussian = stats.is_linear();
-    let noise = rules.free_noise(range).filter(|_| gaussian);
+    let noise = rules.noise_range().filter(|_| gaussian);
     loop {
         let moved = update(stats, state, rules.scheme, noise)?;
         recorder.step(Action::Joint, None, state)?;
@@ -65,9 +59,9 @@ pub(crate) fn maximise(
     dictionary.refresh(stats, state)?;
     if gaussian {
         let start = Start::default();
-        sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+        sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
     } else {
-        schedule::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
+        schedule::complete(stats, state, &mut dictionary, 0, rules, recorder)
     }
 }
 
@@ -79,7 +73,12 @@ pub(crate) fn fill(
     alpha: &[f64],
     priors: &Priors,
 ) -> Result<()> {
-    state.fill(functions, START_ALPHA, priors, stats.cancel_flag());
+    state.fill(
+        functions,
+        Tuning::INITIAL_ALPHA,
+        priors,
+        stats.cancel_flag(),
+    );
     state.alpha.copy_from_slice(alpha);
     let mu = vec![0.0; functions.len()];
     let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
@@ -112,7 +111,8 @@ fn update(
     let mut moved: f64 = 0.0;
     let mut alpha = Vec::with_capacity(state.len());
     for k in 0..state.len() {
-        let next = new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * before.0[k]);
+        let next =
+            new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * before.0[k]);
         moved = moved.max((next / before.0[k]).ln().abs());
         alpha.push(next);
     }
@@ -127,9 +127,6 @@ fn update(
     look(stats, state)?;
     Ok(moved)
 }
-
-/// The most that an update multiplies an alpha by: MacKay's would send some to infinity at once.
-pub(crate) const MOST_GROWTH: f64 = 1e3;
 
 pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
     let (prior, mu) = (state.priors[k], state.mu[k]);
@@ -177,7 +174,7 @@ pub(crate) fn prune(
     const REST: f64 = 0.1;
     delete_where(state, recorder, |factors, alpha, gain| {
         let settled = !factors.prior.is_flat() && moved <= REST;
-        let far = alpha >= PRUNABLE * factors.s;
+        let far = alpha >= Tuning::PRUNE_RATIO * factors.s;
         (far || settled) && factors.optimal_alpha().is_none() && gain >= 0.0
     })
 }

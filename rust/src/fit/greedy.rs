@@ -1,16 +1,16 @@
 //! Tipping & Faul's loop over a pool: the single change that gains most, again and again.
 //!
-//! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step ([`Outside`]), by the
+//! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step ([`Candidates`]), by the
 //! update formulae of its appendix. On a [`WorkingSet`] a step costs (members x active functions), all of it in the cache.
 
 use crate::Error;
-use crate::fit::candidates::{Outside, TIE};
+use crate::fit::candidates::Candidates;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Proposal;
-use crate::fit::settings::Effort;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
 /// Functions that come in together once single steps are over, and the part of the first one's gain that is the least of the others':
@@ -25,22 +25,22 @@ const DUPLICATE_COS2: f64 = 0.999_999;
 const ROUGHLY: f64 = 0.1;
 
 /// Brings the state to where nothing in the pool gains more than `effort` cares for.
-pub(crate) fn climb(
+pub(crate) fn maximize(
     pool: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut outside = Outside::new(pool, state);
-    climb_from(pool, state, &mut outside, noise, effort, recorder)
+    let mut outside = Candidates::new(pool, state);
+    maximize_from(pool, state, &mut outside, noise, effort, recorder)
 }
 
-/// [`climb`] with the factors of the members at hand.
-pub(crate) fn climb_from(
+/// [`maximize`] with the factors of the members at hand.
+pub(crate) fn maximize_from(
     pool: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    outside: &mut Candidates,
     noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn climb_from(
 pub(crate) fn step_greedily(
     pool: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    outside: &mut Candidates,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
@@ -86,11 +86,12 @@ pub(crate) fn step_greedily(
     let mut good = None;
     for steps in 1.. {
         pool.check_cancel()?;
-        let inside = refine::coarse_step(state, effort);
+        let inside = refine::best_change(state, effort);
         let addition = outside.best_addition(state, least);
         // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
-        let better =
-            |step: &Proposal| addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - TIE));
+        let better = |step: &Proposal| {
+            addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - Tuning::TIE))
+        };
         let step = inside.filter(better);
         let Some(concerned) = step
             .map(|step| state.active[step.k])
@@ -121,7 +122,7 @@ pub(crate) fn step_greedily(
                 } else {
                     // From nothing again, without the function over which it came to grief.
                     outside.refresh(pool, state);
-                    outside.keep_out(concerned);
+                    outside.exclude(concerned);
                     recorder.step(Action::Search, None, state)?;
                 }
             }
@@ -135,7 +136,7 @@ pub(crate) fn step_greedily(
 fn add_several(
     pool: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    outside: &mut Candidates,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<usize, Stop> {

@@ -6,17 +6,17 @@
 //! show, for the rows have more to gain then; such a model is dropped.
 
 use crate::data::{Statistics, check_flag};
-use crate::fit::candidates::Outside;
+use crate::fit::candidates::Candidates;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::fill;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
-use crate::fit::settings::{Noise, Rules, START_NOISE, WHOLE};
+use crate::fit::settings::{Noise, Rules};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::{Error, Result};
 
@@ -36,26 +36,24 @@ const APART: f64 = 0.4;
 /// Candidates by which a rough model is judged.
 const JUDGES: usize = 64;
 
-type Limits<'r> = (&'r Rules, NoiseRange);
-
 /// Where there is such a way, brings an empty state to a model nearly settled on all rows: the dictionary as it looks from there.
 /// Otherwise the state is empty still.
 pub(crate) fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): Limits<'_>,
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Dictionary>, Stop> {
     // Smaller dictionaries have one pool.
     let clear = rules.noise != Noise::Estimated && state.beta > CLEAREST;
-    if stats.n_basis() <= WHOLE || rules.max_iter < LEAST_STEPS || clear {
+    if stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY || rules.max_iter < LEAST_STEPS || clear {
         return Ok(None);
     }
-    let (empty, limits) = (state.clone(), (rules, range));
+    let empty = state.clone();
     let mut outcome = None;
     stats.on_few_features(&mut |whole, part| {
-        outcome = Some(first_model(whole, part, (&empty, priors), limits));
+        outcome = Some(first_model(whole, part, (&empty, priors), rules));
     })?;
     let Some(outcome) = outcome else {
         return Ok(None);
@@ -64,10 +62,10 @@ pub(crate) fn approach(
         let Some(found) = found else {
             return Ok(None);
         };
-        found.enter(stats, state, priors, limits)?;
+        found.enter(stats, state, priors, rules)?;
         let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
-        let near = dictionary.most_to_gain(state) <= ASTRAY;
+        let near = dictionary.largest_gain(state) <= ASTRAY;
         Ok(near.then_some(dictionary))
     });
     match entered {
@@ -90,38 +88,32 @@ fn first_model(
     whole: &mut dyn Statistics,
     part: &mut dyn Statistics,
     (empty, priors): (&State, &Priors),
-    (rules, range): Limits<'_>,
+    rules: &Rules,
 ) -> Result<Option<Found>, Stop> {
     let (scale, mut state) = (part.target_scale(), empty.clone());
     let (rules, recorder) = (&rules.loosened(), &mut Recorder::silent());
     let own = Priors::new(rules.alpha_prior, part.norms(), scale);
     let mut dictionary = Dictionary::new(part.n_basis(), own);
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let pool = sequential::rough(part, &mut state, &mut dictionary, noise, recorder)?;
     if state.beta > CLEAREST {
         return Ok(None);
     }
     let rough = Found::of(&state, part.norms(), scale);
     // Features that miss the signal leave it to the noise; less of that, and it shows.
-    let beta = rough.beta.max(1.0 / (START_NOISE * scale * scale));
+    let beta = rough
+        .beta
+        .max(1.0 / (Tuning::INITIAL_NOISE * scale * scale));
     let (rough, judges) = (Found { beta, ..rough }, dictionary.sample(JUDGES, JUDGES));
-    let on_rows = gains(whole, (&rough, &judges), (empty, priors), (rules, range))?;
+    let on_rows = gains(whole, (&rough, &judges), (empty, priors), rules)?;
     let own = dictionary.priors();
-    let in_features = gains(part, (&rough, &judges), (empty, own), (rules, range))?;
+    let in_features = gains(part, (&rough, &judges), (empty, own), rules)?;
     let mut pairs = on_rows.iter().zip(&in_features);
     if pairs.any(|(rows, features)| rows > &(features + APART)) {
         return Ok(None);
     }
     let start = Start::rough(pool, part.n_obs(), noise);
-    sequential::complete(
-        part,
-        &mut state,
-        &mut dictionary,
-        start,
-        rules,
-        range,
-        recorder,
-    )?;
+    sequential::complete(part, &mut state, &mut dictionary, start, rules, recorder)?;
     Ok(Some(Found::of(&state, part.norms(), scale)))
 }
 
@@ -130,13 +122,13 @@ fn gains(
     stats: &mut dyn Statistics,
     (model, candidates): (&Found, &[usize]),
     (empty, priors): (&State, &Priors),
-    limits: Limits<'_>,
+    rules: &Rules,
 ) -> Result<Vec<f64>, Stop> {
     let mut state = empty.clone();
-    model.enter(stats, &mut state, priors, limits)?;
+    model.enter(stats, &mut state, priors, rules)?;
     let pool = WorkingSet::about(stats, &mut state, priors, candidates)?;
     pool.within(&mut state, &mut Recorder::silent(), |state, _| {
-        let outside = Outside::new(&pool, state);
+        let outside = Candidates::new(&pool, state);
         let of = |&i: &usize| outside.factors_of(pool.place(i)).gain_of_adding();
         let inside = |i: &usize| state.active.contains(&pool.place(*i));
         Ok(candidates
@@ -170,7 +162,7 @@ impl Found {
         stats: &mut dyn Statistics,
         state: &mut State,
         priors: &Priors,
-        (rules, range): Limits<'_>,
+        rules: &Rules,
     ) -> Result<()> {
         let (scale, norms) = (stats.target_scale(), stats.norms());
         let pairs = self.functions.iter().zip(&self.alpha);
@@ -181,7 +173,7 @@ impl Found {
                 (j, (alpha * unit * unit).clamp(ALPHA_FLOOR, f64::MAX))
             })
             .unzip();
-        if stats.is_linear() && rules.noise == Noise::Estimated {
+        if let (true, Some(range)) = (stats.is_linear(), rules.noise_range()) {
             state.beta = (self.beta * scale * scale).min(range.beta_max);
         }
         fill(stats, state, &functions, &alpha, priors)

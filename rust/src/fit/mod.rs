@@ -27,21 +27,21 @@ mod sequential;
 mod settings;
 mod shared_evidence;
 mod substitutes;
+mod tuning;
 mod variational;
 mod working_set;
 
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::outputs::OutputState;
-pub use crate::fit::outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub(crate) use crate::fit::outputs::model::OutputState;
+pub use crate::fit::outputs::{OutputNoise, fit_outputs};
 pub use crate::fit::record::{Action, Step, Watch};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 pub(crate) use crate::fit::model::State;
-pub use crate::fit::mrvm::top_down::TopDownFit;
-use crate::fit::newton::NoiseRange;
+pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
-use crate::fit::settings::START_NOISE;
+use crate::fit::tuning::Tuning;
 
 use crate::Result;
 use crate::data::{Statistics, check_flag};
@@ -89,25 +89,16 @@ impl Status {
 /// posterior precision lose definiteness to rounding.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let mut state = Setting::of(stats, rules)?.empty();
+    let mut state = InitialModel::of(stats, rules)?.empty();
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let range = NoiseRange::usual();
     let variational = rules.scheme == Scheme::Variational;
     let outcome = if variational {
-        variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
+        variational::fit(stats, &mut state, &priors, rules, &mut recorder)
     } else if rules.scheme != Scheme::Sequential {
-        full_basis::maximise(
-            stats,
-            &mut state,
-            priors.clone(),
-            rules,
-            range,
-            &mut recorder,
-        )
+        full_basis::fit(stats, &mut state, priors.clone(), rules, &mut recorder)
     } else {
-        let limits = (rules, range);
-        one_by_one(stats, &mut state, &priors, limits, &mut recorder)
+        one_by_one(stats, &mut state, &priors, rules, &mut recorder)
     };
     let status = if variational {
         status(stats, &state, outcome)?
@@ -129,20 +120,19 @@ fn one_by_one(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let limits = (rules, range);
-    if stats.is_linear() {
-        let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
-        return crate::fit::search::exchange::go_on(found, stats, state, priors, limits, recorder);
-    }
-    let found = crate::fit::laplace::schedule::maximise(stats, state, priors, rules, recorder)?;
-    crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+    let found = if stats.is_linear() {
+        sequential::fit(stats, state, priors.clone(), rules, recorder)?
+    } else {
+        laplace::schedule::fit(stats, state, priors, rules, recorder)?
+    };
+    search::exchange::continue_from(found, stats, state, priors, rules, recorder)
 }
 
 /// What a model begins with.
-struct Setting {
+struct InitialModel {
     beta: f64,
     noise_prior: Gamma,
     /// That of the empty model.
@@ -150,14 +140,14 @@ struct Setting {
     n_noise: f64,
 }
 
-impl Setting {
+impl InitialModel {
     fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
         let scale = stats.target_scale();
         scale_checks::check(scale, stats.norms(), rules, stats.is_linear())?;
         let (beta, n_noise) = match rules.noise {
             _ if !stats.is_linear() => (1.0, 0.0),
             Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-            Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
+            Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
         };
         let [shape, rate] = rules.noise_prior;
         Ok(Self {

@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, LEAST_DETERMINED};
+use crate::fit::evidence::{ALPHA_FLOOR, Factors, MIN_RELIABLE_GAMMA};
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::Recorded;
 use crate::linalg::Cholesky;
@@ -52,7 +52,7 @@ pub(crate) struct State {
 
 /// A function about to enter, with its data terms: inner products with the active functions, with itself, and with
 /// the residual at the reference.
-pub(crate) struct Entrant<'a> {
+pub(crate) struct Candidate<'a> {
     pub(crate) index: usize,
     pub(crate) gram: &'a [f64],
     pub(crate) gram_self: f64,
@@ -159,10 +159,10 @@ impl State {
     /// Sparsity and quality of active function `k`, were it left out.
     pub(crate) fn factors(&self, k: usize) -> Factors {
         let (alpha, variance, prior) = (self.alpha[k], self.sigma[(k, k)], self.priors[k]);
-        if self.gamma(k) >= LEAST_DETERMINED {
+        if self.gamma(k) >= MIN_RELIABLE_GAMMA {
             return Factors::from_posterior(alpha, variance, self.mu[k], prior);
         }
-        self.project(&self.as_entrant(k)).1.left_out(alpha)
+        self.project(&self.as_candidate(k)).1.left_out(alpha)
     }
 
     /// [`State::factors`] s, not less than the least positive number.
@@ -171,8 +171,8 @@ impl State {
     }
 
     /// Active function `k` as one that is about to enter. Its projection says what S and Q are with it in the model.
-    fn as_entrant(&self, k: usize) -> Entrant<'_> {
-        Entrant {
+    fn as_candidate(&self, k: usize) -> Candidate<'_> {
+        Candidate {
             index: self.active[k],
             gram: head(&self.gram, k, self.len()),
             gram_self: self.gram[(k, k)],
@@ -182,7 +182,7 @@ impl State {
     }
 
     /// Where the function is that costs least to take out; none in an empty model.
-    pub(crate) fn cheapest(&self) -> Option<usize> {
+    pub(crate) fn cheapest_deletion(&self) -> Option<usize> {
         let gain = |&k: &usize| self.factors(k).gain_of_deleting(self.alpha[k]);
         (0..self.len()).max_by(|a, b| gain(a).total_cmp(&gain(b)))
     }
@@ -278,7 +278,7 @@ impl State {
     }
 
     /// S and Q of a function outside: equations (24) and (25).
-    pub(crate) fn factors_outside(&self, entrant: &Entrant<'_>) -> Factors {
+    pub(crate) fn factors_outside(&self, entrant: &Candidate<'_>) -> Factors {
         self.project(entrant).1
     }
 
@@ -293,7 +293,7 @@ impl State {
     }
 
     /// `v = L^-1 beta g`, and with it S and Q.
-    pub(crate) fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Factors) {
+    pub(crate) fn project(&self, entrant: &Candidate<'_>) -> (Vec<f64>, Factors) {
         let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
         let q = self.beta * (entrant.gradient - dot(entrant.gram, &self.offset));
         self.chol.solve_lower_in_place(&mut v);
@@ -307,7 +307,7 @@ impl State {
     /// The entrant comes with its [`State::project`], which whoever chose alpha has made.
     pub(crate) fn add(
         &mut self,
-        entrant: &Entrant<'_>,
+        entrant: &Candidate<'_>,
         (v, Factors { s, q, .. }): (Vec<f64>, Factors),
         alpha: f64,
     ) -> Result<()> {
@@ -541,7 +541,7 @@ mod tests {
                 .iter()
                 .map(|&j| dot(column, &self.phi[j]))
                 .collect();
-            let entrant = Entrant {
+            let entrant = Candidate {
                 index,
                 gram: &gram,
                 gram_self: dot(column, column),

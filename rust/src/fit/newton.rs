@@ -30,7 +30,7 @@ use crate::data::Statistics;
 use crate::fit::damping::Damping;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::model::State;
-use crate::fit::settings::NOISE_FLOOR;
+use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{column_dot, head, head_mut, weighted_square};
@@ -47,9 +47,9 @@ pub(crate) struct NoiseRange {
 
 impl NoiseRange {
     /// Down to the floor.
-    pub(crate) fn usual() -> Self {
+    pub(crate) fn standard() -> Self {
         Self {
-            beta_max: 1.0 / NOISE_FLOOR,
+            beta_max: 1.0 / Tuning::NOISE_FLOOR,
         }
     }
 
@@ -173,7 +173,7 @@ pub(crate) fn noise_gradient(state: &State) -> f64 {
 
 /// Leaves the alphas out of the gradient that sit at their floor where the evidence would push them further down. In the
 /// step they would have no way to go, and yet damp the others until these hardly move.
-pub(crate) fn hold(alpha: &[f64], gradient: &mut DVector<f64>) {
+pub(crate) fn hold_at_floor(alpha: &[f64], gradient: &mut DVector<f64>) {
     for (g, &a) in gradient.iter_mut().zip(alpha) {
         if a <= ALPHA_FLOOR {
             *g = g.max(0.0);
@@ -202,7 +202,7 @@ impl Local {
         if free_beta {
             gradient[m] = noise_gradient(state);
         }
-        hold(&state.alpha, &mut gradient);
+        hold_at_floor(&state.alpha, &mut gradient);
         gradient
     }
 
@@ -323,7 +323,7 @@ mod tests {
 
     fn direction(alpha: &[f64], slopes: [f64; 3]) -> DVector<f64> {
         let mut gradient = DVector::from_row_slice(&slopes);
-        hold(alpha, &mut gradient);
+        hold_at_floor(alpha, &mut gradient);
         let local = Local::new(alpha, gradient, curvature());
         local.direction(0.0).unwrap()
     }

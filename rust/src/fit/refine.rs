@@ -5,7 +5,7 @@ use crate::fit::model::State;
 use crate::fit::newton;
 use crate::fit::newton::{Coordinates, NoiseRange};
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::Effort;
+use crate::fit::tuning::{Effort, Tuning};
 
 /// How the inner loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,6 @@ pub(crate) struct Proposal {
     pub(crate) alpha: f64,
     pub(crate) gain: f64,
 }
-
-/// Rounds of nothing but rounding after which there is nothing more to gain.
-pub(crate) const MOST_LEVEL: usize = 50;
 
 /// Rounds in a row that raise the objective by nothing but its last digits.
 pub(crate) struct Plateau {
@@ -77,7 +74,7 @@ pub(crate) fn converge(
             return Ok(Refined::Converged);
         }
         // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
-        if plateau.length_at(state.log_posterior()) >= MOST_LEVEL {
+        if plateau.length_at(state.log_posterior()) >= Tuning::MAX_PLATEAU {
             return Ok(Refined::Stalled);
         }
         if newton::step(stats, state, noise, &mut damping)? {
@@ -106,7 +103,7 @@ pub(crate) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
 
 /// The re-estimation or deletion on the active set that gains most. Re-estimations that gain less than `effort.step` are left to
 /// the joint steps, deletions never. Of equal gains the first in the model wins.
-pub(crate) fn coarse_step(state: &State, effort: Effort) -> Option<Proposal> {
+pub(crate) fn best_change(state: &State, effort: Effort) -> Option<Proposal> {
     let mut best: Option<Proposal> = None;
     for k in 0..state.len() {
         let (factors, old) = (state.factors(k), state.alpha[k]);
@@ -141,7 +138,7 @@ fn climb(
     let refresh_after = 2 * state.len() + 20;
     let mut steps = 0;
     loop {
-        let Some(proposal) = coarse_step(state, effort) else {
+        let Some(proposal) = best_change(state, effort) else {
             return Ok(());
         };
         apply(stats, state, proposal, recorder)?;

@@ -9,14 +9,14 @@ use crate::fit::model::State;
 use crate::fit::record::{Action, Recorded, Recorder, Stop};
 
 /// Whether the evidence is less than it was, which no step makes it: then rounding rules.
-pub(crate) fn fell(state: &State, before: &State) -> bool {
+pub(crate) fn evidence_fell(state: &State, before: &State) -> bool {
     const SLACK: f64 = 1e-6;
     let (now, then) = (state.log_posterior(), before.log_posterior());
     now < then - SLACK * (1.0 + then.abs())
 }
 
 /// Goes back to `good`, the last settled model, which ends the fit. `action`: what that is on record as.
-pub(crate) fn go_back<S: Recorded + Clone>(
+pub(crate) fn roll_back<S: Recorded + Clone>(
     state: &mut S,
     good: &S,
     action: Action,
@@ -27,8 +27,8 @@ pub(crate) fn go_back<S: Recorded + Clone>(
     Ok(Status::Stalled)
 }
 
-/// [`go_back`] if rounding took the definiteness of a posterior precision, or else the outcome as it is.
-pub(crate) fn unless_indefinite<S: Recorded + Clone>(
+/// [`roll_back`] if rounding took the definiteness of a posterior precision, or else the outcome as it is.
+pub(crate) fn roll_back_if_indefinite<S: Recorded + Clone>(
     outcome: Result<Status, Stop>,
     state: &mut S,
     good: &S,
@@ -40,7 +40,7 @@ pub(crate) fn unless_indefinite<S: Recorded + Clone>(
         Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
             // A factorisation that was told to end early looks like one that broke down.
             check_flag(cancel)?;
-            go_back(state, good, action, recorder)
+            roll_back(state, good, action, recorder)
         }
         outcome => outcome,
     }

@@ -15,7 +15,7 @@ use nalgebra::DMatrix;
 use crate::data::{Statistics, Sweep, check_flag};
 use crate::fit::model::State;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::WHOLE;
+use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
 /// One row in so many speaks for the curvature.
@@ -68,7 +68,7 @@ pub(crate) fn approach(
     go: &mut Stretch<'_>,
 ) -> Result<bool, Stop> {
     // Smaller dictionaries have one pool.
-    if stats.n_basis() <= WHOLE {
+    if stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY {
         return Ok(false);
     }
     let empty = state.clone();

@@ -7,7 +7,7 @@
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::greedy::climb;
+use crate::fit::greedy::maximize;
 use crate::fit::low_rank_start;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
@@ -15,34 +15,31 @@ use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
-use crate::fit::rollback::{fell, go_back, unless_indefinite};
+use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
 use crate::fit::row_subsample;
 use crate::fit::search::lns::{Opening, search};
-use crate::fit::settings::{
-    CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
-    SEARCHES, WHOLE, searches, trials,
-};
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
 /// Runs from the state given to convergence.
-pub(crate) fn maximise(
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let (noise, own, limits) = (rules.free_noise(range), priors, (rules, range));
-    if let Some(mut dictionary) = low_rank_start::approach(stats, state, &own, limits, recorder)? {
+    let (noise, own) = (rules.noise_range(), priors);
+    if let Some(mut dictionary) = low_rank_start::approach(stats, state, &own, rules, recorder)? {
         let start = Start::default();
-        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+        return complete(stats, state, &mut dictionary, start, rules, recorder);
     }
     let mut dictionary = Dictionary::new(stats.n_basis(), own.clone());
     let mut begin = |whole: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
         let mut dictionary = Dictionary::new(whole.n_basis(), own.clone());
         dictionary.refresh(whole, state)?;
-        let members = dictionary.sample(SAMPLE, WHOLE);
+        let members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
         let pool = WorkingSet::about(whole, state, dictionary.priors(), &members)?;
         first_model(&pool, state, noise, noise.is_some(), recorder)
     };
@@ -54,11 +51,11 @@ pub(crate) fn maximise(
     if row_subsample::approach(stats, state, recorder, &mut begin, &mut go)? {
         dictionary.refresh(stats, state)?;
         let start = Start::default();
-        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
+        return complete(stats, state, &mut dictionary, start, rules, recorder);
     }
     let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
     let start = Start::rough(whole, stats.n_obs(), noise);
-    complete(stats, state, &mut dictionary, start, rules, range, recorder)
+    complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
 /// Where [`complete`] sets out from.
@@ -79,9 +76,9 @@ impl Start {
         let again = whole.is_some() && noise.is_some();
         Self {
             whole,
-            searches: searches(n),
+            searches: Tuning::searches(n),
             opening: if again {
-                Opening::Settling
+                Opening::Refine
             } else {
                 Opening::Restart
             },
@@ -106,14 +103,12 @@ pub(crate) fn complete(
     dictionary: &mut Dictionary,
     start: Start,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
-    let limits = (rules, range);
-    let outcome = go_on(stats, state, &mut good, dictionary, start, limits, recorder);
+    let outcome = go_on(stats, state, &mut good, dictionary, start, rules, recorder);
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -137,21 +132,21 @@ fn go_on(
         mut searches,
         mut opening,
     }: Start,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let mut effort = Effort {
-        gain: LEAST_GAIN,
-        step: FINE_STEP,
-        tol: LOOSE_TOL.max(rules.tol),
+        gain: Tuning::MIN_GAIN,
+        step: Tuning::FINE_STEP,
+        tol: Tuning::LOOSE_TOL.max(rules.tol),
     };
     let mut plateau = Plateau::new();
     loop {
         let next;
         let pool = if whole.is_some() {
             whole.as_ref()
-        } else if searches > 0 || dictionary.gains(state) {
+        } else if searches > 0 || dictionary.has_gain(state) {
             next = next_pool(stats, state, dictionary, searches > 0)?;
             Some(&next)
         } else {
@@ -170,34 +165,34 @@ fn go_on(
                 };
             }
             pool.within(state, recorder, |state, recorder| {
-                climb(pool, state, noise, effort, recorder)
+                maximize(pool, state, noise, effort, recorder)
             })?;
         }
-        look_again(stats, state, dictionary, whole.as_ref())?;
+        refresh_or_update(stats, state, dictionary, whole.as_ref())?;
         let mut settled = refine::converge(stats, state, noise, effort, recorder)?;
-        if fell(state, good) {
-            return go_back(state, good, Action::Joint, recorder);
+        if evidence_fell(state, good) {
+            return roll_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
-        dictionary.reprice(state);
+        dictionary.update_factors(state);
         // A look from afar may promise what rounding denies from nearby, and again after every round; or a round
         // may end where it began, after steps that came to nothing.
         let idle = plateau.length_at(state.log_posterior());
-        if searches > 0 || (idle < MOST_IDLE && dictionary.gains(state)) {
+        if searches > 0 || (idle < MOST_IDLE && dictionary.has_gain(state)) {
             continue;
         }
         if effort.tol > rules.tol {
             effort.tol = rules.tol;
             settled = refine::converge(stats, state, noise, effort, recorder)?;
-            dictionary.reprice(state);
-            if idle < MOST_IDLE && dictionary.gains(state) {
+            dictionary.update_factors(state);
+            if idle < MOST_IDLE && dictionary.has_gain(state) {
                 continue;
             }
         }
-        if dictionary.refuses(state) || idle >= MOST_IDLE {
+        if dictionary.excludes_gain(state) || idle >= MOST_IDLE {
             settled = Refined::Stalled;
         }
-        return Ok(status(settled, state, rules, range));
+        return Ok(status(settled, state, rules));
     }
 }
 
@@ -215,7 +210,7 @@ pub(crate) fn rough(
 ) -> Result<Option<WorkingSet>, Stop> {
     const LITTLE: f64 = 2.0;
     dictionary.refresh(stats, state)?;
-    let mut members = dictionary.sample(SAMPLE, WHOLE);
+    let mut members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
     let mut held = noise.is_some();
     loop {
         let pool = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
@@ -226,11 +221,11 @@ pub(crate) fn rough(
             state.centre(stats)?;
             return Ok(Some(pool));
         }
-        look_again(stats, state, dictionary, None)?;
-        if dictionary.most_to_gain(state) <= LITTLE {
+        refresh_or_update(stats, state, dictionary, None)?;
+        if dictionary.largest_gain(state) <= LITTLE {
             return Ok(None);
         }
-        members = dictionary.gainers(state, SAMPLE);
+        members = dictionary.best_candidates(state, Tuning::SAMPLE_SIZE);
     }
 }
 
@@ -244,9 +239,9 @@ fn first_model(
 ) -> Result<(), Stop> {
     pool.within(state, recorder, |state, recorder| {
         if held {
-            climb(pool, state, None, HELD, recorder)?;
+            maximize(pool, state, None, Tuning::HELD_NOISE_EFFORT, recorder)?;
         }
-        climb(pool, state, noise, FREE, recorder)
+        maximize(pool, state, noise, Tuning::COARSE_EFFORT, recorder)
     })
 }
 
@@ -263,12 +258,12 @@ fn approach(
     const MOST_ROUNDS: usize = 10;
     let effort = Effort {
         gain: 0.01,
-        step: FINE_STEP,
-        tol: LOOSE_TOL,
+        step: Tuning::FINE_STEP,
+        tol: Tuning::LOOSE_TOL,
     };
-    let (mut searches, mut opening) = (SEARCHES, Opening::Restart);
+    let (mut searches, mut opening) = (Tuning::MAX_SEARCHES, Opening::Restart);
     for _ in 0..MOST_ROUNDS {
-        let searching = searches > 0 && dictionary.most_to_gain(state) <= ROUGH;
+        let searching = searches > 0 && dictionary.largest_gain(state) <= ROUGH;
         let pool = next_pool(stats, state, dictionary, searching)?;
         if searching {
             let found = improve(stats, state, &pool, noise, opening, recorder)?;
@@ -276,12 +271,12 @@ fn approach(
             searches = if found { searches - 1 } else { 0 };
         }
         pool.within(state, recorder, |state, recorder| {
-            climb(&pool, state, noise, effort, recorder)
+            maximize(&pool, state, noise, effort, recorder)
         })?;
-        look_again(stats, state, dictionary, None)?;
+        refresh_or_update(stats, state, dictionary, None)?;
         refine::converge(stats, state, noise, effort, recorder)?;
-        dictionary.reprice(state);
-        if searches == 0 && dictionary.most_to_gain(state) <= LITTLE {
+        dictionary.update_factors(state);
+        if searches == 0 && dictionary.largest_gain(state) <= LITTLE {
             break;
         }
     }
@@ -295,12 +290,12 @@ fn next_pool(
     dictionary: &mut Dictionary,
     searching: bool,
 ) -> Result<WorkingSet, Stop> {
-    let mut members = dictionary.gainers(state, SAMPLE);
+    let mut members = dictionary.best_candidates(state, Tuning::SAMPLE_SIZE);
     if searching {
-        members.extend(dictionary.stand_ins(state));
+        members.extend(dictionary.substitutes(state));
     } else {
-        dictionary.note_offers(&members);
-        members.extend(dictionary.contenders(state, CONTENDERS));
+        dictionary.count_entries(&members);
+        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
     }
     Ok(WorkingSet::about(
         stats,
@@ -319,7 +314,7 @@ fn improve(
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
-    let trials = trials(stats.n_obs());
+    let trials = Tuning::trials(stats.n_obs());
     let found = pool.within(state, recorder, |state, _| {
         search(pool, state, noise, trials, opening)
     })?;
@@ -333,28 +328,32 @@ fn improve(
 
 /// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it; or with one that
 /// brings no Gram columns, where there is a pool that has all of them.
-pub(crate) fn look_again(
+pub(crate) fn refresh_or_update(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
     whole: Option<&WorkingSet>,
 ) -> Result<(), Stop> {
-    if dictionary.knows(state) {
+    if dictionary.has_columns(state) {
         state.centre(stats)?;
-        dictionary.reprice(state);
+        dictionary.update_factors(state);
         return Ok(());
     }
     if let Some(pool) = whole {
-        dictionary.learn(pool, state);
+        dictionary.take_columns(pool, state);
     }
     dictionary.refresh(stats, state)?;
     Ok(())
 }
 
-fn status(settled: Refined, state: &State, rules: &Rules, range: NoiseRange) -> Status {
+fn status(settled: Refined, state: &State, rules: &Rules) -> Status {
     match settled {
         Refined::Stalled => Status::Stalled,
-        Refined::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => {
+        Refined::Converged
+            if rules
+                .noise_range()
+                .is_some_and(|range| state.beta >= range.beta_max) =>
+        {
             Status::NoiseFloor
         }
         Refined::Converged => Status::Converged,

@@ -1,6 +1,7 @@
 //! What a caller may set (`Settings`) and what a fit may rely on (`Rules`).
 
 use crate::fit::newton::NoiseRange;
+use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
 /// How the noise variance of a Gaussian likelihood is found.
@@ -146,7 +147,7 @@ impl Rules {
 
     /// Likewise, but to be met less closely: for all but the last of several fits.
     pub(crate) fn loosened(&self) -> Self {
-        let tol = self.tol.max(LOOSE_TOL);
+        let tol = self.tol.max(Tuning::LOOSE_TOL);
         let settings = Settings {
             tol,
             ..self.settings
@@ -155,8 +156,8 @@ impl Rules {
     }
 
     /// The range of the noise, if it is estimated.
-    pub(crate) fn free_noise(&self, range: NoiseRange) -> Option<NoiseRange> {
-        (self.noise == Noise::Estimated).then_some(range)
+    pub(crate) fn noise_range(&self) -> Option<NoiseRange> {
+        (self.noise == Noise::Estimated).then(NoiseRange::standard)
     }
 }
 
@@ -205,126 +206,3 @@ impl Blocks {
         Ok(())
     }
 }
-
-/// Noise variance at the start, as a fraction of the variance of the targets: Tipping & Faul (2003), section 4, step 1.
-pub(crate) const START_NOISE: f64 = 0.1;
-
-/// Least estimate of the noise variance, as a fraction of the variance of the targets. Noise-free data have no optimum
-/// short of zero; this is where we stop and say so.
-pub(crate) const NOISE_FLOOR: f64 = 1e-6;
-
-/// A function outside with less to gain than this many nats counts as having none.
-pub(crate) const LEAST_GAIN: f64 = 1e-7;
-
-/// Candidates compared with one another before a block is added.
-pub(crate) const SHORTLIST: usize = 32;
-
-/// How far a loop goes before it calls itself done.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Effort {
-    /// Functions with less to gain than this many nats are not added.
-    pub(crate) gain: f64,
-    /// Re-estimations of a single alpha that gain less than this are left undone.
-    pub(crate) step: f64,
-    /// Steps on all hyperparameters together go on until each is this close to its maximum; infinite: there are none.
-    pub(crate) tol: f64,
-}
-
-/// While the noise is held.
-pub(crate) const HELD: Effort = Effort {
-    gain: 1.0,
-    step: 0.3,
-    tol: f64::INFINITY,
-};
-
-/// Once it is free, until the dictionary has little to offer.
-pub(crate) const FREE: Effort = Effort {
-    gain: 0.1,
-    step: COARSE_GAIN,
-    tol: f64::INFINITY,
-};
-
-/// For a trial of a search that is worth it.
-pub(crate) const TRIAL: Effort = Effort {
-    gain: 0.01,
-    step: FINE_STEP,
-    tol: f64::INFINITY,
-};
-
-/// Candidates of a first model in a dictionary too large to take whole, and those let in together later.
-pub(crate) const SAMPLE: usize = 256;
-
-/// The same where the Gram matrix is made anew at each mode.
-pub(crate) const SMALL_SAMPLE: usize = 128;
-
-/// Candidates that come closest to gaining, kept at hand for when the others have moved.
-pub(crate) const CONTENDERS: usize = 192;
-
-/// Searches, each on a pool filled anew about the model that the last one found.
-pub(crate) const SEARCHES: usize = 2;
-
-/// Searches of a fit of `n` rows: where a pass over them takes less than a search, the second would be a large part of the fit.
-pub(crate) fn searches(n: f64) -> usize {
-    const FEW_ROWS: f64 = 1280.0;
-    if n < FEW_ROWS { 1 } else { SEARCHES }
-}
-
-/// Neighbourhoods that a search of `n` rows tries: its cost stays a fraction of that of a pass over the dictionary.
-pub(crate) fn trials(n: f64) -> usize {
-    const PER_ROW: f64 = 0.04;
-    // Between 30 and 48, so the conversion is exact.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let trials = (PER_ROW * n).clamp(30.0, 48.0) as usize;
-    trials
-}
-
-/// Neighbourhoods tried in a row, none of which led to a better model, after which a search is over: they begin where a model is
-/// loosest.
-pub(crate) const MOST_IN_VAIN: usize = 16;
-
-/// Neighbourhoods tried at a time, each from the same model.
-pub(crate) const TRIALS_AT_A_TIME: usize = 4;
-
-/// A trial that ends this many nats below the best is not worth settling.
-pub(crate) const HOPELESS: f64 = 3.0;
-
-/// Functions that a search takes out together. On 36 sinc problems (K <= 251) one round with 4 raised the evidence by 0.9
-/// nats in the mean and the worst case (against SparseBayes V2's optimum) by 3.2; 1, 2, 3, 6 and 8 did less.
-pub(crate) const NEIGHBOURHOOD: usize = 4;
-
-/// Up to this size a dictionary is taken whole, into one pool.
-pub(crate) const WHOLE: usize = 512;
-
-/// Beyond it, a search considers this many candidates for the place of each active function. On the 2-D sinc at N = 1000 to 4000
-/// 12 end a nat or so above 8 and 6 in the mean and in the worst of 28 problems.
-pub(crate) const STAND_INS: usize = 12;
-
-/// A search has to raise the evidence by this many nats to count.
-pub(crate) const LEAST_IMPROVEMENT: f64 = 0.01;
-
-/// An exchange of functions that gains less than this many nats counts as gaining nothing.
-pub(crate) const LEAST_EXCHANGE: f64 = 1e-3;
-
-/// Functions added between two passes over the dictionary where pools have failed.
-pub(crate) const BLOCK: usize = 8;
-
-/// A member of a block has at least this fraction of the gain of its first; others wait for the next pass.
-pub(crate) const BLOCK_RATIO: f64 = 0.1;
-
-/// Candidates whose part outside the span of the model is below this (squared, relative) are nothing but rounding.
-pub(crate) const ALIGNED: f64 = 1e-11;
-
-/// Between passes the active set is settled to this; to `tol` once the dictionary has nothing to offer.
-pub(crate) const LOOSE_TOL: f64 = 1e-2;
-
-/// One function at a time while a step gains more nats than this; then all of them together.
-pub(crate) const COARSE_GAIN: f64 = 0.05;
-
-/// The same where functions on their way out are to leave by single steps, which take them all the way.
-pub(crate) const FINE_STEP: f64 = 0.003;
-
-/// Times a function may enter for less than a thousandth of a nat before it is kept out.
-pub(crate) const LEAST_ENTRIES: u8 = 8;
-
-/// Times a function may enter at all.
-pub(crate) const MOST_ENTRIES: u8 = 40;

@@ -8,7 +8,7 @@
 //! those of F lie between the least and the largest of these.
 
 use crate::fit::evidence::{ALPHA_FLOOR, INFINITE};
-use crate::fit::settings::LEAST_GAIN;
+use crate::fit::tuning::Tuning;
 
 /// Sparsity and quality of one function, left out of the model, for outputs with the same noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,12 +58,12 @@ impl Term {
 
 /// The factors of one function for all outputs: a term for each noise level.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shared<'a>(pub(crate) &'a [Term]);
+pub(crate) struct SharedFactors<'a>(pub(crate) &'a [Term]);
 
 /// Longest step in ln alpha between two looks at the slope: features of F are as wide as a logistic curve.
 const STRIDE: f64 = 0.25;
 
-impl Shared<'_> {
+impl SharedFactors<'_> {
     /// The best alpha and its gain over leaving the function out; `None` where nothing is gained.
     pub(crate) fn best(self) -> Option<(f64, f64)> {
         self.best_above(0.0)
@@ -92,7 +92,7 @@ impl Shared<'_> {
     /// Where re-estimation takes `alpha`; `None` for infinity.
     ///
     /// That is the best alpha there is, unless it is as good as the nearest: a step that gains nothing is no step.
-    pub(crate) fn goal_from(self, alpha: f64) -> Option<f64> {
+    pub(crate) fn reestimated(self, alpha: f64) -> Option<f64> {
         let (best, gain) = self.best()?;
         if self.0.len() == 1 {
             return Some(best);
@@ -105,14 +105,14 @@ impl Shared<'_> {
             }
         });
         match nearest {
-            Some(near) if gain + self.gain_of_deleting(near) <= LEAST_GAIN => Some(near),
+            Some(near) if gain + self.gain_of_deleting(near) <= Tuning::MIN_GAIN => Some(near),
             _ => Some(best),
         }
     }
 
     /// |change in ln alpha| that re-estimation would make; infinite where the function should leave.
     pub(crate) fn change_from(self, alpha: f64) -> f64 {
-        self.goal_from(alpha)
+        self.reestimated(alpha)
             .map_or(f64::INFINITY, |goal| (goal / alpha).ln().abs())
     }
 
@@ -270,8 +270,8 @@ mod tests {
             ..sound
         };
         for terms in [[sound, broken], [broken, sound], [broken, broken]] {
-            assert_eq!(Shared(&terms).best(), None);
-            assert_eq!(Shared(&terms).goal_from(1.0), None);
+            assert_eq!(SharedFactors(&terms).best(), None);
+            assert_eq!(SharedFactors(&terms).reestimated(1.0), None);
         }
     }
 
@@ -298,7 +298,7 @@ mod tests {
 
         #[test]
         fn no_alpha_of_a_dense_scan_is_better(terms in terms()) {
-            let shared = Shared(&terms);
+            let shared = SharedFactors(&terms);
             let scan = (0..4000).map(|k| value(&terms, (f64::from(k) * 0.01 - 20.0).exp()));
             let scanned = scan.fold(0.0, f64::max);
             let (alpha, gain) = shared.best().unwrap_or((f64::INFINITY, 0.0));
@@ -308,14 +308,14 @@ mod tests {
                 prop_assert!((value(&terms, alpha) - gain).abs() < 1e-10 * (1.0 + gain));
                 // Stationary, and the goal from close by.
                 prop_assert!(shared.derivatives(alpha).0.abs() < 1e-9 * (1.0 + shared.bound()));
-                prop_assert!((shared.goal_from(alpha).unwrap() / alpha).ln().abs() < 1e-6);
+                prop_assert!((shared.reestimated(alpha).unwrap() / alpha).ln().abs() < 1e-6);
             }
         }
 
         #[test]
         fn derivatives_are_those_of_the_sum(terms in terms(), u in -6.0..6.0_f64) {
             let h = 1e-4;
-            let shared = Shared(&terms);
+            let shared = SharedFactors(&terms);
             let (slope, bend) = shared.derivatives(u.exp());
             let at = |u: f64| value(&terms, u.exp());
             let slope_at = |u: f64| shared.derivatives(u.exp()).0;
@@ -326,7 +326,7 @@ mod tests {
 
         #[test]
         fn gains_are_differences_of_the_sum(terms in terms(), old in 1e-3..1e3_f64, new in 1e-3..1e3_f64) {
-            let shared = Shared(&terms);
+            let shared = SharedFactors(&terms);
             let scale = 1e-10 * (1.0 + shared.bound());
             let difference = value(&terms, new) - value(&terms, old);
             prop_assert!((shared.gain_of_moving(old, new) - difference).abs() < scale);
@@ -338,7 +338,7 @@ mod tests {
             let prior = Gamma::FLAT;
             let alone = Factors { s, q, prior };
             let terms = [Term { n: 1.0, s, power: q * q }];
-            let best = Shared(&terms).best();
+            let best = SharedFactors(&terms).best();
             prop_assert_eq!(best.is_some(), alone.optimal_alpha().is_some());
             if let (Some((alpha, gain)), Some(expected)) = (best, alone.optimal_alpha()) {
                 // Both divide s by q^2 / s - 1, of which little is left beside rounding where q^2 is close to s.
@@ -351,7 +351,7 @@ mod tests {
         fn outputs_with_the_same_noise_may_be_told_apart(s in 0.01..100.0_f64, q in proptest::collection::vec(-30.0..30.0_f64, 2..5)) {
             let apart: Vec<Term> = q.iter().map(|q| Term { n: 1.0, s, power: q * q }).collect();
             let together = [Term { n: q.len() as f64, s, power: q.iter().map(|q| q * q).sum() }];
-            match (Shared(&apart).best(), Shared(&together).best()) {
+            match (SharedFactors(&apart).best(), SharedFactors(&together).best()) {
                 (Some(a), Some(b)) => {
                     prop_assert!((a.0 / b.0 - 1.0).abs() < 1e-6);
                     prop_assert!((a.1 - b.1).abs() < 1e-9 * (1.0 + b.1));
@@ -376,7 +376,7 @@ mod tests {
                 power: 1.3e4,
             },
         ];
-        let shared = Shared(&terms);
+        let shared = SharedFactors(&terms);
         let mut maxima = Vec::new();
         shared.for_each_maximum(f64::INFINITY, |alpha| maxima.push(alpha));
         assert_eq!(maxima.len(), 2);
@@ -385,7 +385,7 @@ mod tests {
         let higher = usize::from(values[1] > values[0]);
         assert!((best / maxima[higher] - 1.0).abs() < 1e-15);
         // From either side re-estimation goes there, and not to the nearest.
-        assert_eq!(shared.goal_from(maxima[1 - higher]), Some(best));
+        assert_eq!(shared.reestimated(maxima[1 - higher]), Some(best));
     }
 
     #[test]
@@ -397,8 +397,8 @@ mod tests {
             // One output gains a little, the other loses more.
             vec![term(1.0, 1.5), term(50.0, 0.0)],
         ] {
-            assert_eq!(Shared(&terms).best(), None);
-            assert_eq!(Shared(&terms).goal_from(1.0), None);
+            assert_eq!(SharedFactors(&terms).best(), None);
+            assert_eq!(SharedFactors(&terms).reestimated(1.0), None);
         }
     }
 }

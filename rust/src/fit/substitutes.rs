@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use crate::fit::dictionary::Dictionary;
 use crate::fit::model::State;
-use crate::fit::settings::STAND_INS;
+use crate::fit::tuning::Tuning;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::parallel::map_pieces;
 
-/// Candidates that one thread looks at, at a time.
+/// LaneFactors that one thread looks at, at a time.
 const PIECE: usize = 16 * LANES;
 
 impl Dictionary {
@@ -17,10 +17,10 @@ impl Dictionary {
     ///
     /// Taking k out changes the factors of candidate i by appendix A.4, with `u_i = beta Sigma Phi^T phi_i`. Gains
     /// rise with q^2 / s, so no logarithm is needed to rank them.
-    pub(crate) fn stand_ins(&self, state: &State) -> Vec<usize> {
+    pub(crate) fn substitutes(&self, state: &State) -> Vec<usize> {
         let columns = self.active_columns(state);
         let lower = pack_lower(state.chol());
-        let outside = self.outside(state);
+        let outside = self.inactive(state);
         let pieces = map_pieces(self.n_basis(), PIECE, |piece| {
             let mut best: Vec<Best> = vec![Best::default(); state.len()];
             for first in piece.clone().step_by(LANES) {
@@ -28,7 +28,7 @@ impl Dictionary {
                 let mut u = self.scaled_lanes(&columns, first, state.beta);
                 solve_lanes(&lower, &mut u);
                 solve_lanes_transposed(&lower, &mut u);
-                let candidates = Candidates::of(self, &outside, range.clone(), state);
+                let candidates = LaneFactors::of(self, &outside, range.clone(), state);
                 dispatch(Score {
                     candidates: &candidates,
                     state,
@@ -58,14 +58,14 @@ impl Dictionary {
 }
 
 /// Factors of a few candidates side by side; those in the model have none.
-struct Candidates {
+struct LaneFactors {
     s: [f64; LANES],
     q: [f64; LANES],
     /// Below this S is nothing but rounding.
     least: [f64; LANES],
 }
 
-impl Candidates {
+impl LaneFactors {
     fn of(dictionary: &Dictionary, outside: &[bool], range: Range<usize>, state: &State) -> Self {
         let mut this = Self {
             s: [0.0; LANES],
@@ -84,7 +84,7 @@ impl Candidates {
 
 /// Puts q^2 / s without function k in the place of row k of u; 0 for candidates that cannot enter.
 struct Score<'a> {
-    candidates: &'a Candidates,
+    candidates: &'a LaneFactors,
     state: &'a State,
     u: &'a mut [[f64; LANES]],
 }
@@ -95,7 +95,7 @@ impl WithSimd for Score<'_> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
-        let Candidates { s, q, least } = self.candidates;
+        let LaneFactors { s, q, least } = self.candidates;
         for (k, u) in self.u.iter_mut().enumerate() {
             let precision = 1.0 / self.state.sigma[(k, k)];
             let mean = self.state.mu[k];
@@ -120,7 +120,7 @@ struct Best {
 impl Default for Best {
     fn default() -> Self {
         Self {
-            ranked: Vec::with_capacity(STAND_INS + 1),
+            ranked: Vec::with_capacity(Tuning::SUBSTITUTES + 1),
             bar: 0.0,
         }
     }
@@ -131,9 +131,9 @@ impl Best {
         if score > self.bar {
             let place = self.ranked.partition_point(|b| b.0 >= score);
             self.ranked.insert(place, (score, i));
-            self.ranked.truncate(STAND_INS);
+            self.ranked.truncate(Tuning::SUBSTITUTES);
             if let [.., last] = &self.ranked[..]
-                && self.ranked.len() == STAND_INS
+                && self.ranked.len() == Tuning::SUBSTITUTES
             {
                 self.bar = last.0;
             }

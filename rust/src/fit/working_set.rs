@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Statistics, Sweep, check_flag};
-use crate::fit::model::{Entrant, State};
+use crate::fit::model::{Candidate, State};
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop};
 use crate::linalg::symmetric::SymmetricMatrix;
@@ -49,7 +49,7 @@ impl WorkingSet {
     }
 
     /// The same, to the digits that it takes to choose functions by.
-    pub(crate) fn nearly_about(
+    pub(crate) fn approximate_about(
         stats: &mut dyn Statistics,
         state: &mut State,
         priors: &Priors,
@@ -111,9 +111,9 @@ impl WorkingSet {
         self.members.len()
     }
 
-    /// Brings a state within to what the pool says of its functions. A [`WorkingSet::nearly_about`] is that of a likelihood close to the
+    /// Brings a state within to what the pool says of its functions. A [`WorkingSet::approximate_about`] is that of a likelihood close to the
     /// one of the rows; between the two the gradient of one could promise what the Gram matrix of the other does not bound.
-    pub(crate) fn take_up(&self, state: &mut State) -> Result<()> {
+    pub(crate) fn adopt_data(&self, state: &mut State) -> Result<()> {
         if !self.is_near {
             return Ok(());
         }
@@ -154,16 +154,16 @@ impl WorkingSet {
     }
 
     /// Member `i` with its data terms about the reference of the state.
-    pub(crate) fn entrant<'g>(
+    pub(crate) fn candidate<'g>(
         &self,
         i: usize,
         state: &State,
         gram: &'g mut Vec<f64>,
-    ) -> Entrant<'g> {
+    ) -> Candidate<'g> {
         let column = self.gram.column(i);
         gram.clear();
         gram.extend(state.active.iter().map(|&j| column[j]));
-        Entrant {
+        Candidate {
             index: i,
             gram_self: column[i],
             gradient: self.projections[i] - dot(gram, state.reference()),

@@ -13,12 +13,13 @@ use crate::data::{OutputObservations, OutputStatistics};
 use crate::fit::Status;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::mrvm::trust_region;
+use crate::fit::mrvm::trust_region::Ascent;
 use crate::fit::outputs::candidates::Candidates;
+use crate::fit::outputs::greedy;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::refine::{Noise, sweep_once};
-use crate::fit::outputs::{Ascent, greedy};
 use crate::fit::record::{Recorder, Stop, Watch};
-use crate::fit::settings::{Effort, FINE_STEP};
+use crate::fit::tuning::{Effort, Tuning};
 use crate::likelihood::probit::Probit;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
@@ -132,7 +133,7 @@ impl<'a> RetargetedFit<'a> {
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
-            step: FINE_STEP,
+            step: Tuning::FINE_STEP,
             tol,
         };
         self.state.care_for(gain);

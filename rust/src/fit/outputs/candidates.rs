@@ -5,15 +5,12 @@ use std::collections::HashMap;
 use crate::Result;
 use crate::data::{OutputStatistics, Residuals};
 use crate::fit::outputs::model::{Entrant, OutputState};
-use crate::fit::settings::{ALIGNED, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES};
-use crate::fit::shared_evidence::{Shared, Term};
+use crate::fit::shared_evidence::{SharedFactors, Term};
+use crate::fit::tuning::Tuning;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::column_combination::add_combination;
 use crate::linalg::vector::head;
 use crate::parallel::map_pieces;
-
-/// Gains that differ by less than this fraction are the same.
-const TIE: f64 = 1e-7;
 
 /// S of each level and Q of each output for the whole dictionary: equations (24) and (25).
 ///
@@ -161,7 +158,7 @@ impl Candidates {
     fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
         // Where there is little noise less is left of a function than where there is much: one level that resolves it will
         // do, if in no other it has all but vanished.
-        const LEAST: f64 = 1e-3 * ALIGNED;
+        const LEAST: f64 = 1e-3 * Tuning::MIN_ORTHOGONAL_PART;
         terms.clear();
         let mut resolved = false;
         for (l, level) in state.levels.iter().enumerate() {
@@ -170,7 +167,7 @@ impl Candidates {
             if s.is_nan() || s <= LEAST * level.beta {
                 return false;
             }
-            resolved |= s > ALIGNED * level.beta;
+            resolved |= s > Tuning::MIN_ORTHOGONAL_PART * level.beta;
             terms.push(Term {
                 n: outputs.len() as f64,
                 s,
@@ -178,15 +175,6 @@ impl Candidates {
             });
         }
         resolved
-    }
-
-    /// A function that keeps coming back for next to nothing must not keep the loop alive.
-    fn least_gain(&self, i: usize) -> f64 {
-        match self.entries[i] {
-            0..LEAST_ENTRIES => LEAST_GAIN,
-            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
-            _ => f64::INFINITY,
-        }
     }
 
     /// The addition that gains most, if it gains `least`.
@@ -200,8 +188,8 @@ impl Candidates {
         promising.clear();
         for i in 0..self.usable.len() {
             if self.usable[i] && !self.inside[i] && self.terms(i, state, &mut terms) {
-                let bound = Shared(&terms).bound();
-                if bound > least.max(self.least_gain(i)) {
+                let bound = SharedFactors(&terms).bound();
+                if bound > least.max(Tuning::min_gain(self.entries[i])) {
                     promising.push((i, bound));
                 }
             }
@@ -210,16 +198,17 @@ impl Candidates {
         promising.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut best: Option<(usize, f64)> = None;
         for &(i, bound) in &promising {
-            let most = best.map_or(least, |b| b.1 * (1.0 - TIE));
+            let most = best.map_or(least, |b| b.1 * (1.0 - Tuning::TIE));
             if bound <= most {
                 break;
             }
             self.terms(i, state, &mut terms);
-            let hurdle = most.max(self.least_gain(i));
-            if let Some((_, gain)) = Shared(&terms).best_above(hurdle) {
+            let hurdle = most.max(Tuning::min_gain(self.entries[i]));
+            if let Some((_, gain)) = SharedFactors(&terms).best_above(hurdle) {
                 // Of ties the lower index wins: rounding must not choose the model.
                 let ahead = |b: (usize, f64)| {
-                    gain > b.1 * (1.0 + TIE) || (i < b.0 && gain >= b.1 * (1.0 - TIE))
+                    gain > b.1 * (1.0 + Tuning::TIE)
+                        || (i < b.0 && gain >= b.1 * (1.0 - Tuning::TIE))
                 };
                 if best.is_none_or(ahead) {
                     best = Some((i, gain));
@@ -232,14 +221,15 @@ impl Candidates {
 
     /// Whether a candidate was kept out although it still has something to gain.
     pub(crate) fn refuses(&self, state: &OutputState) -> bool {
-        const WORTH_TELLING: f64 = 1e-6;
         let mut terms = Vec::with_capacity(state.levels.len());
         (0..self.usable.len()).any(|i| {
-            self.entries[i] >= LEAST_ENTRIES
+            self.entries[i] >= Tuning::MAX_FREE_ENTRIES
                 && self.usable[i]
                 && !self.inside[i]
                 && self.terms(i, state, &mut terms)
-                && Shared(&terms).best().is_some_and(|b| b.1 > WORTH_TELLING)
+                && SharedFactors(&terms)
+                    .best()
+                    .is_some_and(|b| b.1 > Tuning::MIN_REPORTED_GAIN)
         })
     }
 
@@ -282,7 +272,7 @@ impl Candidates {
         self.price(state, i);
         let mut terms = Vec::new();
         let resolved = self.terms(i, state, &mut terms);
-        let best = Shared(&terms).best().filter(|_| resolved);
+        let best = SharedFactors(&terms).best().filter(|_| resolved);
         let Some((alpha, gain)) = best else {
             // The updates had drifted so far as to have it wrong.
             self.reprice(state);

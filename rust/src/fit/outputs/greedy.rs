@@ -11,14 +11,9 @@ use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::refine::{Noise, best_step, converge};
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine::Refined;
-use crate::fit::rollback::unless_indefinite;
-use crate::fit::settings::{
-    BLOCK, BLOCK_RATIO, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LEAST_IMPROVEMENT, LOOSE_TOL,
-    Rules,
-};
-
-/// Gains that differ by less than this fraction are the same.
-const TIE: f64 = 1e-7;
+use crate::fit::rollback::roll_back_if_indefinite;
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 
 /// Runs from the state given to convergence.
 ///
@@ -33,7 +28,7 @@ pub(crate) fn maximise(
     let mut good = state.clone();
     let outcome = go_on(stats, state, &mut good, rules, noise, recorder);
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -57,22 +52,36 @@ fn go_on(
     let start = (state.len() == 0).then(|| state.clone());
     let mut candidates = Candidates::new(stats, state)?;
     if noise.is_estimated() {
-        climb(stats, state, &mut candidates, &noise.held(), HELD, recorder)?;
+        climb(
+            stats,
+            state,
+            &mut candidates,
+            &noise.held(),
+            Tuning::HELD_NOISE_EFFORT,
+            recorder,
+        )?;
     }
     good.clone_from(state);
-    climb(stats, state, &mut candidates, noise, FREE, recorder)?;
+    climb(
+        stats,
+        state,
+        &mut candidates,
+        noise,
+        Tuning::COARSE_EFFORT,
+        recorder,
+    )?;
     if let Some(start) = start
         && let Some((better, its_candidates)) = forgive(in_stages(stats, start, noise))?
-        && better.log_evidence() > state.log_evidence() + LEAST_IMPROVEMENT
+        && better.log_evidence() > state.log_evidence() + Tuning::MIN_SEARCH_GAIN
     {
         *state = better;
         candidates = its_candidates;
         recorder.step(Action::Search, None, state)?;
     }
     let mut effort = Effort {
-        gain: LEAST_GAIN,
-        step: FINE_STEP,
-        tol: LOOSE_TOL.max(rules.tol),
+        gain: Tuning::MIN_GAIN,
+        step: Tuning::FINE_STEP,
+        tol: Tuning::LOOSE_TOL.max(rules.tol),
     };
     loop {
         climb(stats, state, &mut candidates, noise, effort, recorder)?;
@@ -80,7 +89,7 @@ fn go_on(
         let settled = converge(stats, state, noise, effort, recorder)?;
         good.clone_from(state);
         candidates.reprice(state);
-        if candidates.best_addition(state, LEAST_GAIN).is_some() {
+        if candidates.best_addition(state, Tuning::MIN_GAIN).is_some() {
             continue;
         }
         if effort.tol > rules.tol {
@@ -125,9 +134,9 @@ fn in_stages(
         state.set_hyperparameters(&alpha, betas)?;
         candidates.reprice(&state);
         let (noise, effort) = if k < last {
-            (&held, HELD)
+            (&held, Tuning::HELD_NOISE_EFFORT)
         } else {
-            (noise, FREE)
+            (noise, Tuning::COARSE_EFFORT)
         };
         climb(
             stats,
@@ -181,8 +190,9 @@ fn step_greedily(
         let inside = best_step(state, effort.step)?;
         let addition = candidates.best_addition(state, least);
         // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
-        let better = addition
-            .is_none_or(|(_, gain)| inside.is_some_and(|step| step.gain >= gain * (1.0 - TIE)));
+        let better = addition.is_none_or(|(_, gain)| {
+            inside.is_some_and(|step| step.gain >= gain * (1.0 - Tuning::TIE))
+        });
         if let Some(step) = inside.filter(|_| better) {
             let j = state.active[step.k];
             let action = if step.alpha.is_finite() {
@@ -217,14 +227,14 @@ fn add_several(
     recorder: &mut Recorder<'_>,
 ) -> Result<usize, Stop> {
     let mut least = effort.gain;
-    for added in 0..BLOCK {
+    for added in 0..Tuning::MAX_BLOCK_ADDITIONS {
         let Some((i, gain)) = candidates.best_addition(state, least) else {
             return Ok(added);
         };
-        least = least.max(BLOCK_RATIO * gain);
+        least = least.max(Tuning::BLOCK_GAIN_RATIO * gain);
         add(stats, state, candidates, i, recorder)?;
     }
-    Ok(BLOCK)
+    Ok(Tuning::MAX_BLOCK_ADDITIONS)
 }
 
 fn add(

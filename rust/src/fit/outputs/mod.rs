@@ -12,15 +12,13 @@ pub(crate) mod model;
 pub(crate) mod newton;
 pub(crate) mod refine;
 
-pub use crate::fit::mrvm::constructive::{MStep, RetargetedFit};
-pub use crate::fit::mrvm::trust_region::Ascent;
-pub(crate) use crate::fit::outputs::model::OutputState;
-
 use crate::data::OutputStatistics;
 use crate::fit::Status;
+use crate::fit::outputs::model::OutputState;
 use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::scale_checks;
-use crate::fit::settings::{NOISE_FLOOR, Noise, Rules, START_NOISE, check_noise};
+use crate::fit::settings::{Noise, Rules, check_noise};
+use crate::fit::tuning::Tuning;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
 
@@ -74,14 +72,17 @@ pub fn fit_outputs(
     };
     let start = |(noise, spread): (&Noise, &f64)| match noise {
         Noise::Fixed(variance) => scale * scale / variance,
-        Noise::Estimated => 1.0 / (START_NOISE * spread),
+        Noise::Estimated => 1.0 / (Tuning::INITIAL_NOISE * spread),
     };
     let range = |(noise, spread): (&Noise, &f64)| match noise {
         Noise::Fixed(_) => None,
-        Noise::Estimated => Some(1.0 / (NOISE_FLOOR * spread)),
+        Noise::Estimated => Some(1.0 / (Tuning::NOISE_FLOOR * spread)),
     };
     let betas: Vec<f64> = levels.iter().zip(&spread).map(start).collect();
-    let starts = spread.iter().map(|s| 1.0 / (START_NOISE * s)).collect();
+    let starts = spread
+        .iter()
+        .map(|s| 1.0 / (Tuning::INITIAL_NOISE * s))
+        .collect();
     let range = refine::Noise::new(levels.iter().zip(&spread).map(range).collect(), starts);
     let empty = nalgebra::DMatrix::zeros(0, stats.n_outputs());
     let squares = stats.active_residuals(&[], &empty)?.squares;

@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{OutputStatistics, Residuals};
-use crate::fit::evidence::{Factors, LEAST_DETERMINED};
+use crate::fit::evidence::{Factors, MIN_RELIABLE_GAMMA};
 use crate::fit::model::close_gap;
 use crate::fit::prior::Gamma;
 use crate::fit::shared_evidence::Term;
@@ -120,7 +120,7 @@ impl OutputState {
         terms.extend(self.levels.iter().enumerate().map(|(l, level)| {
             let outputs = &self.outputs[self.outputs_of(l)];
             let (alpha, variance) = (self.alpha[k], level.sigma[(k, k)]);
-            if 1.0 - alpha * variance < LEAST_DETERMINED {
+            if 1.0 - alpha * variance < MIN_RELIABLE_GAMMA {
                 return self.term_by_totals(k, l);
             }
             Term {
@@ -401,7 +401,7 @@ impl OutputState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::shared_evidence::Shared;
+    use crate::fit::shared_evidence::SharedFactors;
     use proptest::prelude::*;
 
     const ROWS: usize = 12;
@@ -465,7 +465,7 @@ mod tests {
             };
             let terms: Vec<Term> = (0..s.len()).map(term).collect();
             state.add(&entrant, alpha).unwrap();
-            -Shared(&terms).gain_of_deleting(alpha)
+            -SharedFactors(&terms).gain_of_deleting(alpha)
         }
     }
 
@@ -518,13 +518,13 @@ mod tests {
                     (_, None) => data.add(&mut state, j, alpha),
                     (0, Some(k)) => {
                         state.factors(k, &mut terms);
-                        let promised = Shared(&terms).gain_of_deleting(state.alpha[k]);
+                        let promised = SharedFactors(&terms).gain_of_deleting(state.alpha[k]);
                         state.delete(k);
                         promised
                     }
                     (_, Some(k)) => {
                         state.factors(k, &mut terms);
-                        let promised = Shared(&terms).gain_of_moving(state.alpha[k], alpha);
+                        let promised = SharedFactors(&terms).gain_of_moving(state.alpha[k], alpha);
                         state.reestimate(k, alpha).unwrap();
                         promised
                     }

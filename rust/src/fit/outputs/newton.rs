@@ -15,7 +15,7 @@ use nalgebra::{DMatrix, DVector};
 use crate::Result;
 use crate::data::OutputStatistics;
 use crate::fit::damping::Damping;
-use crate::fit::newton::{Coordinates, Local, hold};
+use crate::fit::newton::{Coordinates, Local, hold_at_floor};
 use crate::fit::outputs::model::{Level, OutputState};
 use crate::fit::outputs::refine::Noise;
 use crate::linalg::vector::{axpy, dot, head};
@@ -102,7 +102,7 @@ fn gradient(state: &OutputState, free: &[usize]) -> DVector<f64> {
     for (b, &l) in free.iter().enumerate() {
         gradient[m + b] = noise_gradient(state, l);
     }
-    hold(&state.alpha, &mut gradient);
+    hold_at_floor(&state.alpha, &mut gradient);
     gradient
 }
 

@@ -5,9 +5,9 @@ use crate::fit::newton::{Coordinates, NoiseRange};
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::newton;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::refine::{MOST_LEVEL, Plateau, Refined};
-use crate::fit::settings::Effort;
-use crate::fit::shared_evidence::{Shared, Term};
+use crate::fit::refine::{Plateau, Refined};
+use crate::fit::shared_evidence::{SharedFactors, Term};
+use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::NotPositiveDefinite;
 
 /// Which noise levels may move, and how far.
@@ -111,8 +111,8 @@ impl Proposal {
     /// What re-estimation would do to active function `k`.
     fn about(state: &OutputState, k: usize, terms: &mut Vec<Term>) -> Self {
         state.factors(k, terms);
-        let (shared, old) = (Shared(terms), state.alpha[k]);
-        match shared.goal_from(old) {
+        let (shared, old) = (SharedFactors(terms), state.alpha[k]);
+        match shared.reestimated(old) {
             Some(alpha) => Self {
                 k,
                 alpha,
@@ -167,7 +167,7 @@ pub(crate) fn converge(
             return Ok(Refined::Converged);
         }
         // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
-        if plateau.length_at(state.log_evidence()) >= MOST_LEVEL {
+        if plateau.length_at(state.log_evidence()) >= Tuning::MAX_PLATEAU {
             return Ok(Refined::Stalled);
         }
         if newton::step(stats, state, noise, &mut damping)? {
@@ -188,7 +188,7 @@ fn residual(state: &OutputState, noise: &Noise) -> f64 {
     let mut residual = 0.0_f64;
     for k in 0..state.len() {
         state.factors(k, &mut terms);
-        residual = residual.max(Shared(&terms).change_from(state.alpha[k]));
+        residual = residual.max(SharedFactors(&terms).change_from(state.alpha[k]));
     }
     for l in 0..state.levels.len() {
         residual = residual.max(noise.change(state, l).abs());

@@ -1,21 +1,21 @@
-//! Models on a pool that are cut down by a random third of their functions and grown again.
+//! Restarts on a working set: a random third of the functions is deleted, and the model is grown again without them.
 
-use crate::Error;
-use crate::fit::greedy::{climb, climb_from};
+use crate::fit::greedy::{maximize, maximize_from};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::settings::{FREE, LEAST_EXCHANGE};
+use crate::fit::search::unless_indefinite;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
-/// Random numbers of no great quality: Steele, Lea & Flood's `SplitMix64`.
-struct Random(u64);
+/// The pseudo-random generator `SplitMix64` (Steele, Lea & Flood 2014).
+struct SplitMix(u64);
 
-impl Random {
-    /// The generator of one restart, from a seed of 0: a fit comes out the same each time.
+impl SplitMix {
+    /// The generator of one restart. Its seed is fixed, so that fits are reproducible.
     fn of(restart: usize) -> Self {
         let mut this = Self(0);
         this.0 = this.draw() ^ restart as u64;
@@ -29,75 +29,67 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-
-    /// True one time in `n`.
-    fn one_in(&mut self, n: u64) -> bool {
-        self.draw().is_multiple_of(n)
-    }
 }
 
-/// Looks for a better model by restarts, and replaces `state` by it if there is one; returns whether there was.
+/// Replaces `state` by the best result of several restarts if that is better; returns whether it is.
 pub(crate) fn restart(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
 ) -> Result<bool, Stop> {
-    const RESTARTS: usize = 3;
-    // All start from the same model, so the result does not depend on the number of threads.
-    let outcomes = map_pieces(RESTARTS, 1, |range| {
-        let start = without_some(pool, state, &mut Random::of(range.start))?;
-        finished(pool, start, noise)
+    const N_RESTARTS: usize = 3;
+    // All restarts begin with the same model, so the result does not depend on the number of threads.
+    let outcomes = map_pieces(N_RESTARTS, 1, |range| {
+        let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
+        maximize(
+            set,
+            &mut state,
+            noise,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )?;
+        improve(set, &mut state, noise, &mut SearchBudget::short())?;
+        Ok(state)
     });
     let mut best = state.clone();
     for outcome in outcomes {
-        match outcome {
-            Ok(other) if other.log_posterior() > best.log_posterior() + LEAST_EXCHANGE => {
-                best = other;
-            }
-            // A model that lost its definiteness to rounding is no better.
-            Ok(_) | Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {}
-            Err(halt) => return Err(halt),
+        if let Some(other) = unless_indefinite(outcome, None)?
+            && other.log_posterior() > best.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
+        {
+            best = other;
         }
     }
-    let found = best.log_posterior() > state.log_posterior() + LEAST_EXCHANGE;
-    if found {
-        *state = best;
-    }
-    Ok(found)
+    let better = best.log_posterior() > state.log_posterior();
+    *state = best;
+    Ok(better)
 }
 
-/// Adds functions until nothing gains, and then exchanges functions.
-fn finished(pool: &WorkingSet, mut state: State, noise: Option<NoiseRange>) -> Result<State, Stop> {
-    climb(pool, &mut state, noise, FREE, &mut Recorder::silent())?;
-    improve(pool, &mut state, noise, &mut SearchBudget::short())?;
-    Ok(state)
-}
-
-/// The model without one function in three, which are kept out while others come in.
-fn without_some(pool: &WorkingSet, best: &State, random: &mut Random) -> Result<State, Stop> {
-    let mut model = Model::new(pool, best.clone());
+/// The model after about a third of its functions is deleted and others are added instead; the deleted ones stay excluded.
+fn without_a_third(set: &WorkingSet, best: &State, random: &mut SplitMix) -> Result<State, Stop> {
+    let mut model = Model::new(set, best.clone());
     for &i in &best.active {
-        if random.one_in(3) {
+        if random.draw().is_multiple_of(3) {
             if let Some(k) = model.state.active.iter().position(|&j| j == i) {
-                model.outside.delete(pool, &mut model.state, k);
+                model.inactive.delete(set, &mut model.state, k);
             }
-            model.outside.keep_out(i);
+            model.inactive.exclude(i);
         }
     }
     model.state.recompute()?;
-    model.outside.refresh(pool, &model.state);
+    model.inactive.refresh(set, &model.state);
     let Model {
         mut state,
-        mut outside,
+        mut inactive,
         ..
     } = model;
-    climb_from(
-        pool,
+    let silent = &mut Recorder::silent();
+    maximize_from(
+        set,
         &mut state,
-        &mut outside,
+        &mut inactive,
         None,
-        FREE,
-        &mut Recorder::silent(),
+        Tuning::COARSE_EFFORT,
+        silent,
     )?;
     Ok(state)
 }

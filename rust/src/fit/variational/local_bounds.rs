@@ -14,7 +14,7 @@ use crate::fit::model::State;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
-use crate::fit::settings::Effort;
+use crate::fit::tuning::Effort;
 use crate::linalg::Cholesky;
 
 /// Cycles of two rounds and an extrapolation that may bring the end no nearer.

@@ -27,15 +27,16 @@ use crate::data::{Statistics, check_flag};
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
-use crate::fit::full_basis::{MOST_GROWTH, START_ALPHA, new_alpha, new_beta, prune};
+use crate::fit::full_basis::{new_alpha, new_beta, prune};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Action, Offset, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
-use crate::fit::rollback::{fell, go_back, unless_indefinite};
-use crate::fit::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
+use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
+use crate::fit::settings::{Noise, Rules, Scheme};
+use crate::fit::tuning::{Effort, Tuning};
 
 /// Updates of everything end where no ln E\[alpha\] nor ln E\[beta\] moves by more; the rest is done on what is left.
 const NEAR: f64 = 0.1;
@@ -44,15 +45,14 @@ const NEAR: f64 = 0.1;
 const MOST_UPDATES: usize = 1000;
 
 /// Runs from the full basis to convergence. `state`: an empty model.
-pub(crate) fn maximise(
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let noise = rules.free_noise(range).filter(|_| stats.is_linear());
+    let noise = rules.noise_range().filter(|_| stats.is_linear());
     recorder.offset = offset(stats, state, rules);
     fill(stats, state, priors)?;
     recorder.begin(state);
@@ -60,7 +60,7 @@ pub(crate) fn maximise(
     let mut good = state.clone();
     let outcome = finish(stats, state, &mut good, priors, rules, noise, recorder);
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -114,9 +114,14 @@ fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Resul
         .filter(|&i| stats.norms()[i] > 0.0)
         .collect();
     let m = everything.len();
-    state.fill(&everything, START_ALPHA, priors, stats.cancel_flag());
+    state.fill(
+        &everything,
+        Tuning::INITIAL_ALPHA,
+        priors,
+        stats.cancel_flag(),
+    );
     state.sigma.fill(0.0);
-    state.sigma.fill_diagonal(1.0 / START_ALPHA);
+    state.sigma.fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
     let mut gram = DMatrix::zeros(m, m);
     local_bounds::touch(stats, state, &mut gram)?;
     if stats.is_linear() {
@@ -164,8 +169,10 @@ impl Means {
     ///
     /// What EM maximises is concave in each logarithm, so part of its way raises the bound too.
     fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
-        let alpha = (0..state.len())
-            .map(|k| new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * state.alpha[k]));
+        let alpha = (0..state.len()).map(|k| {
+            new_alpha(state, k, scheme)
+                .clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * state.alpha[k])
+        });
         Self {
             alpha: alpha.collect(),
             beta: noise.map_or(state.beta, |range| {
@@ -232,11 +239,11 @@ fn finish(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let toll = -recorder.offset.per_function;
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_toll(toll);
+    let penalty = -recorder.offset.per_function;
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_penalty(penalty);
     let effort = Effort {
-        gain: LEAST_GAIN,
-        step: FINE_STEP,
+        gain: Tuning::MIN_GAIN,
+        step: Tuning::FINE_STEP,
         tol: rules.tol,
     };
     loop {
@@ -245,18 +252,18 @@ fn finish(
         } else {
             local_bounds::settle(stats, state, effort, recorder)?
         };
-        if fell(state, good) {
-            return go_back(state, good, Action::Joint, recorder);
+        if evidence_fell(state, good) {
+            return roll_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
         stats.bound(&state.active, &state.mu, &state.sigma)?;
         dictionary.refresh(stats, state)?;
-        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
+        if dictionary.add(Tuning::MAX_BLOCK_ADDITIONS, stats, state, recorder)? > 0 {
             continue;
         }
         let at_floor = noise.is_some_and(|range| state.beta >= range.beta_max);
         return Ok(match settled {
-            _ if dictionary.refuses(state) => Status::Stalled,
+            _ if dictionary.excludes_gain(state) => Status::Stalled,
             Refined::Stalled => Status::Stalled,
             Refined::Converged if at_floor => Status::NoiseFloor,
             Refined::Converged => Status::Converged,
