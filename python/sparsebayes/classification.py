@@ -104,9 +104,9 @@ class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[
             self.mu_[at, output] = posterior.mu
             self.sigma_[output][np.ix_(at, at)] = posterior.sigma
 
-    def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         if self._likelihood != "multinomial":
-            return super()._of_output(output, columns)
+            return super()._model_of_output(output, columns)
         classes, rows = weights_in_order(self.alpha_)
         return classes * self._n_basis + columns[rows], self.alpha_[rows, classes], self.mu_[rows, classes]
 

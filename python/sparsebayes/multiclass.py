@@ -29,7 +29,7 @@ from ._data import candidates as _candidates
 from ._data.design import Layout, evaluate
 from ._estimators.basis import KernelEstimator, linear_in_x
 from ._estimators.docs import documented
-from ._estimators.status import FEW, Seen
+from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import Watch
@@ -88,7 +88,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         self._train(X, y, sample_weight)
         return self
 
-    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         check_watchers(self)
         factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
         if self.n_quadrature is not None:
@@ -143,8 +143,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def _is_empty(self) -> bool:
         return len(self.relevance_) == 0
 
-    def _changes(self, X: FloatArray) -> FloatArray | None:
-        if len(self.relevance_) > FEW:
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        if len(self.relevance_) > MAX_CONSTANT_FUNCTIONS:
             return None
         changes: FloatArray = self._relevance_functions(X) @ self.dual_coef_.T
         return changes
@@ -154,7 +154,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         effective = None
         if outcome.sigma is not None:  # mRVM1, whose classes share alpha
             effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
-        self._seen = replace(Seen.of(training), n_effective=effective)
+        self._row_summary = replace(RowSummary.of(training), n_effective=effective)
         self.active_: IntArray = layout.names(outcome.columns)
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
         self.kernel_weights_ = outcome.kernel_weights
@@ -569,7 +569,7 @@ class MRVM2(ProbitModel):
             tau=check_real("tau", self.tau, positive=True),
             upsilon=check_real("upsilon", self.upsilon, positive=True),
             prune=check_flag("prune", self.prune),
-            until_still=rule == "convA",
+            until_converged=rule == "convA",
         ).run()
 
     def _publish_paths(self, outcome: Outcome) -> None:

@@ -23,7 +23,7 @@ from ._data.design import DenseDesign, Layout, evaluate
 from ._estimators.basis import KernelEstimator, linear_in_x
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
-from ._estimators.status import FEW, REMEDIES, Seen
+from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
@@ -43,7 +43,7 @@ _REMEDIES = {
 }
 
 #: Bound on the values of the dictionary, so that their squares do not overflow.
-_MAX_KERNEL_VALUE = 1e150
+_MAX_VALUE = 1e150
 
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 2048
@@ -76,7 +76,7 @@ class EigenModel(KernelEstimator):
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
         """Fit each target; publishes the attributes of the likelihood."""
 
-    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         check_n_jobs(self.n_jobs)
         if not isinstance(self.verbose, bool):
             check_integer("verbose", self.verbose, least=0)
@@ -85,9 +85,9 @@ class EigenModel(KernelEstimator):
         n_rows = len(training.X)
         weights = np.ones(n_rows) if training.weights is None else training.weights
         Phi = self._dictionary(training)
-        if not np.abs(Phi).max() < _MAX_KERNEL_VALUE:
+        if not np.abs(Phi).max() < _MAX_VALUE:
             raise ValueError(
-                f"kernel values must be below {_MAX_KERNEL_VALUE:g} in size, or squares overflow; scale X or change "
+                f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
                 "the kernel"
             )
         found = check_axes(in_background(in_range(lambda pulse: axes(Phi, weights, pulse))))
@@ -131,8 +131,8 @@ class EigenModel(KernelEstimator):
     def _is_empty(self) -> bool:
         return not np.any(self.n_effective_)
 
-    def _changes(self, X: FloatArray) -> FloatArray | None:
-        if np.max(self.n_effective_) > FEW:
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        if np.max(self.n_effective_) > MAX_CONSTANT_FUNCTIONS:
             return None
         changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
         return changes
@@ -151,7 +151,7 @@ class EigenModel(KernelEstimator):
         self.alpha_ = alpha[:, 0] if one else alpha
         self.n_effective_ = int(effective[0]) if one else effective
         self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
-        self._seen = replace(Seen.of(training), n_effective=float(effective.max()))
+        self._row_summary = replace(RowSummary.of(training), n_effective=float(effective.max()))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
         self.__dict__.pop("coef_", None)
