@@ -50,11 +50,11 @@ class Gathering:
         estimator, d = self._estimator, self._chunks.n_features
         state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
         if state is None:
-            estimator._foresee(self._chunks)
+            estimator._check_memory(self._chunks)
             state = self._first_pass()
             if self._checkpoint is not None and state:
                 self._checkpoint.save(**state)
-        estimator._settle(state, d)
+        estimator._publish_functions(state, d)
         functions = estimator._summed(d)
         check_room(functions, d, check_memory_limit(estimator.memory_limit))
         self._sum(functions, state)
@@ -65,7 +65,7 @@ class Gathering:
             self._checkpoint.remove()
 
     def _first_pass(self) -> Facts:
-        size, moments = self._estimator._wanted(self._chunks.n_features)
+        size, moments = self._estimator._first_pass_needs(self._chunks.n_features)
         if size is None and not moments:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
@@ -149,7 +149,7 @@ def _written(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
 
 def look(estimator: ChunkedEstimator, blocks: Iterable[Rows], n_features: int) -> Facts:
     """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
-    size, spread = estimator._wanted(n_features)
+    size, spread = estimator._first_pass_needs(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())
     moments = Moments(n_features) if spread else None
     n_samples = 0
@@ -161,7 +161,7 @@ def look(estimator: ChunkedEstimator, blocks: Iterable[Rows], n_features: int) -
         n_samples += len(rows)
     facts: Facts = {}
     if sample is not None:
-        facts.update(estimator._chosen(sample.training(n_samples)))
+        facts.update(estimator._choose_centres(sample.training(n_samples)))
     if moments is not None:
         facts["inputs"] = moments.stand_in()
     return facts
