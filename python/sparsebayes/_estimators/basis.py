@@ -12,9 +12,18 @@ from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import column_means
 from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows
 from .._data import candidates as _candidates
-from .._data.design import DenseDesign, Design, KernelDesign, Layout, centre, centring, evaluate
-from .._data.extra_columns import columns_at, fitted_extra
-from .._hyper.learning import LearningData, check_learnable, check_model, learn
+from .._data.design import (
+    DenseDesign,
+    Design,
+    KernelDesign,
+    Layout,
+    centre,
+    centring,
+    columns_at,
+    evaluate,
+    fitted_extra,
+)
+from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Linear
 from ..kernels._parameters import weighted_spreads
