@@ -196,14 +196,14 @@ def learn_kernel_weights(
 
 
 #: Where g_i falls short of lambda by less than this part of the terms it is made of, it is none.
-_RESIDUAL: Final = 1e-13
+_SLOPE_RTOL: Final = 1e-13
 #: Curvature, of 1 for a variable alone, that counts as none: in the descent, and where minima are compared.
-_FLAT: Final = 1e-14
-_EQUAL: Final = 1e-12
+_CURVATURE_TOL: Final = 1e-14
+_RANK_RTOL: Final = 1e-12
 #: Curvature added to find the shortest of several minima.
-_TILT: Final = 1e-7
+_REGULARISATION: Final = 1e-7
 #: Ratio of the units of variables beyond which the small ones are no longer scaled up.
-_UNITS: Final = 1e-8
+_MIN_UNIT_RATIO: Final = 1e-8
 _EPS: Final = float(np.finfo(np.float64).eps)
 
 
@@ -280,7 +280,7 @@ class _Problem:
         lengths = np.sqrt(np.maximum(np.diagonal(Omega), 0.0))
         # Functions that vanish have no unit of their own.
         longest = lengths.max() or 1.0
-        lengths = np.where(lengths > 0.0, np.maximum(lengths / longest, _UNITS), 1.0)
+        lengths = np.where(lengths > 0.0, np.maximum(lengths / longest, _MIN_UNIT_RATIO), 1.0)
         # The corners of the simplex are at c_i = lengths_i <= 1: a step of length 2 leaves it.
         units = 1.0 / lengths
         return cls(units[:, np.newaxis] * Omega * units, units * f, units)
@@ -310,7 +310,7 @@ def _some_minimum(problem: _Problem) -> FloatArray:
         slopes, size = problem.slopes(c)
         shortfall = np.where(inside, 0.0, slopes / size)
         entering = int(np.argmin(shortfall))
-        if inside.tobytes() in seen or shortfall[entering] >= -_RESIDUAL:
+        if inside.tobytes() in seen or shortfall[entering] >= -_SLOPE_RTOL:
             return best
         seen.add(inside.tobytes())
         inside[entering] = True
@@ -348,7 +348,7 @@ def _newton(problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]) -> Floa
     slopes, size = problem.slopes(c)
     Z = Z @ V
     downhill = -Z.T @ slopes[at]
-    flat = curvature <= _FLAT * len(at)
+    flat = curvature <= _CURVATURE_TOL * len(at)
     rounding = 4.0 * _EPS * len(at) * np.abs(Z.T) @ size[at]
     downhill[flat & (np.abs(downhill) <= rounding)] = 0.0
     step[at] = Z @ (downhill / np.where(flat, _EPS, curvature))
@@ -365,22 +365,22 @@ def _shortest_minimum(problem: _Problem, c: FloatArray) -> FloatArray:
     sums = problem.units / np.linalg.norm(problem.units)
     equations = np.vstack([problem.H, problem.f / size, sums])
     singular = np.linalg.svd(equations, compute_uv=False)
-    if singular[-1] > _EQUAL * singular[0]:
+    if singular[-1] > _RANK_RTOL * singular[0]:
         return c
-    near = _some_minimum(replace(problem, H=problem.H + _TILT * np.eye(n)))
+    near = _some_minimum(replace(problem, H=problem.H + _REGULARISATION * np.eye(n)))
     at = np.flatnonzero(near)
     shortest = np.zeros(n)
-    shortest[at] = np.linalg.pinv(equations[:, at], rcond=_EQUAL) @ (equations @ c)
-    if shortest.min() < -_TILT * shortest.max():
+    shortest[at] = np.linalg.pinv(equations[:, at], rcond=_RANK_RTOL) @ (equations @ c)
+    if shortest.min() < -_REGULARISATION * shortest.max():
         shortest = near
-    shortest = np.where(shortest > _FLAT * shortest.max(), shortest, 0.0)
+    shortest = np.where(shortest > _CURVATURE_TOL * shortest.max(), shortest, 0.0)
     # Newton steps are orthogonal to what is free here, and take back the rounding.
     return _minimum_of_face(problem, shortest / (shortest @ problem.units), shortest > 0.0)[0]
 
 
 #: No ln alpha is moved further than this, no kernel weight beyond the largest, nor all below the smallest.
-_BOX = 4.0
-_SMALLEST, _LARGEST = 1e-3, 10.0
+_MAX_LN_ALPHA_STEP = 4.0
+_MIN_TOTAL, _MAX_WEIGHT = 1e-3, 10.0
 
 Expectations = Callable[[FloatArray], tuple[FloatArray, float]]
 
@@ -412,7 +412,7 @@ class JointAscent:
         self.weigh = weigh[:, np.newaxis]
         self.expectations = expectations
 
-    def top(
+    def maximise(
         self, mu: FloatArray, alpha: FloatArray, kernel_weights: FloatArray, *, n_steps: int, ftol: float
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Climb from where these are; return scores, alpha and kernel weights, None where there is no top.
@@ -449,8 +449,8 @@ class JointAscent:
             return -bound, -np.concatenate([dW.ravel(), unit * slopes[1], slopes[2] / lengths])
 
         start = np.concatenate([(L.T @ mu).ravel(), np.zeros(m), kernel_weights * lengths])
-        box = [(None, None)] * (m * n_classes) + [(-_BOX / unit, _BOX / unit)] * m
-        box += [(0.0, _LARGEST * length) for length in lengths]
+        box = [(None, None)] * (m * n_classes) + [(-_MAX_LN_ALPHA_STEP / unit, _MAX_LN_ALPHA_STEP / unit)] * m
+        box += [(0.0, _MAX_WEIGHT * length) for length in lengths]
         options = {"maxiter": n_steps, "maxcor": 20, "ftol": ftol, "gtol": 1e-7}
         try:
             found = minimize(descent, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
@@ -458,7 +458,7 @@ class JointAscent:
             return None
         W, alpha, b = unpack(found.x)
         scores, total = self._Phi(b) @ W, b.sum()
-        if total < _SMALLEST:
+        if total < _MIN_TOTAL:
             return None  # on their way out, which is for the M-step
         # Functions of kernels are divided by the sum, so their weights are times it.
         return scores, np.where(self.kernels, alpha / total**2, alpha), b / total

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use crate::data::{DictionaryPart, Statistics, Subset, check_flag};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::laplace::mode::find_mode;
+use crate::fit::laplace::mode::{expand_about, find_mode};
 use crate::fit::laplace::schedule;
 use crate::fit::large::pricing;
 use crate::fit::large::pricing::Priced;
@@ -252,14 +252,9 @@ impl Run<'_> {
         if active.is_empty() {
             return Ok(());
         }
-        let m = active.len();
         state.fill(&active, 1.0, priors, None);
         state.alpha.clone_from(&checkpoint.alpha);
-        let zero = vec![0.0; m];
-        let mut gram = nalgebra::DMatrix::zeros(m, m);
-        let mut gradient = vec![0.0; m];
-        let deviance = stats.local(&active, &zero, &mut gram, &mut gradient)?;
-        state.set_data(&zero, &gradient, deviance, Some(&gram))?;
+        expand_about(stats, state, &vec![0.0; active.len()])?;
         if stats.is_linear() {
             state.centre(stats)?;
         } else {
