@@ -91,15 +91,15 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         NotFittedError
             Before ``fit``.
         ValueError
-            If predictions use functions that only Python can evaluate: a callable kernel, or an ``extra_basis``
-            other than "linear".
+            If predictions use functions that only Python can evaluate: a callable kernel, or an
+            ``extra_basis`` other than "linear".
         """
         from .._export.model_file import to_predictor  # imports this module
 
         return to_predictor(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that `sparsebayes.load` reads; a failed write leaves no partial file.
+        """Write the fitted model to a file that `sparsebayes.load` reads, completely or not at all.
 
         Parameters
         ----------
