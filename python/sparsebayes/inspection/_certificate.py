@@ -10,8 +10,8 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
 
+from .._checks.targets import last_step
 from .._estimators.variational import bounded, constants, per_function
-from .._figures import last_step
 from .._types import FloatArray, Likelihood, OutputsProblem, Problem
 from ._hyperpriors import best_alpha
 from ._laplace import derivatives, find_mode, objective

@@ -21,8 +21,7 @@ use crate::fit::Status;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::noise::NoiseLevels;
 use crate::fit::record::{Recorder, Stop, Watch};
-use crate::fit::scale_checks;
-use crate::fit::settings::Rules;
+use crate::fit::settings::{Rules, check_noise_scale, check_scale};
 use crate::model::OutputPosterior;
 
 /// Fits several outputs that share their functions and prior precisions, from an empty model.
@@ -40,10 +39,10 @@ pub fn fit_outputs(
 ) -> Result<OutputPosterior> {
     let given = noise.levels(stats.n_outputs())?;
     let scale = stats.target_scale();
-    scale_checks::check_scale(scale)?;
+    check_scale(scale)?;
     given
         .iter()
-        .try_for_each(|&noise| scale_checks::check_noise(scale, noise))?;
+        .try_for_each(|&noise| check_noise_scale(scale, noise))?;
     // The unit of the targets is the root of their mean variance.
     let levels = match noise {
         OutputNoise::Shared(_) => NoiseLevels::new(given, &[1.0]),

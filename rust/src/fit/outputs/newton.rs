@@ -14,7 +14,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::OutputStatistics;
-use crate::fit::damping::Damping;
+use crate::fit::newton::Damping;
 use crate::fit::newton::{Coordinates, Local, hold_at_floor};
 use crate::fit::outputs::model::{Level, OutputState};
 use crate::fit::outputs::noise::NoiseLevels;

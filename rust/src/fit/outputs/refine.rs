@@ -6,20 +6,20 @@ use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::newton;
 use crate::fit::outputs::noise::NoiseLevels;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::refine::{Plateau, Proposal, Refined};
+use crate::fit::refine::{Change, Plateau, Refined};
 use crate::fit::shared_evidence::{SharedFactors, Term};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::NotPositiveDefinite;
 
 /// The re-estimation of active function `k`, or its deletion.
-fn proposal(state: &OutputState, k: usize, terms: &mut Vec<Term>) -> Proposal {
+fn proposal(state: &OutputState, k: usize, terms: &mut Vec<Term>) -> Change {
     state.factors(k, terms);
     let (shared, old) = (SharedFactors(terms), state.alpha[k]);
     let (alpha, gain) = match shared.reestimated(old) {
         Some(alpha) => (alpha, shared.gain_of_moving(old, alpha)),
         None => (f64::INFINITY, shared.gain_of_deleting(old)),
     };
-    Proposal { k, alpha, gain }
+    Change { k, alpha, gain }
 }
 
 /// The step on one active function with the largest gain. Re-estimations count only if they gain `least`.
@@ -29,13 +29,13 @@ fn proposal(state: &OutputState, k: usize, terms: &mut Vec<Term>) -> Proposal {
 pub(crate) fn best_step(
     state: &OutputState,
     least: f64,
-) -> Result<Option<Proposal>, NotPositiveDefinite> {
+) -> Result<Option<Change>, NotPositiveDefinite> {
     state.check_variances()?;
     let mut terms = Vec::with_capacity(state.levels.len());
     let steps = (0..state.len()).map(|k| proposal(state, k, &mut terms));
     Ok(steps
         .filter(|step| step.alpha.is_infinite() || step.gain >= least)
-        .fold(None, |best: Option<Proposal>, step| match best {
+        .fold(None, |best: Option<Change>, step| match best {
             Some(best) if best.gain >= step.gain => Some(best),
             _ => Some(step),
         }))
@@ -132,10 +132,10 @@ pub(crate) fn reestimate_all(
 fn apply(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
-    proposal: Proposal,
+    proposal: Change,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let Proposal { k, alpha, gain } = proposal;
+    let Change { k, alpha, gain } = proposal;
     let j = state.active[k];
     let action = if alpha.is_finite() {
         state.reestimate(k, alpha)?;
