@@ -101,7 +101,7 @@ impl Dictionary {
         Ok(())
     }
 
-    /// The same by [`Statistics::nearly_sweep`], if that is less work: to choose a pool by. The state is at a mode, and stays as it is.
+    /// The same by [`Statistics::approximate_sweep`], if that is less work: to choose a pool by. The state is at a mode, and stays as it is.
     pub(crate) fn refresh_nearly(
         &mut self,
         stats: &mut dyn Statistics,
@@ -110,7 +110,7 @@ impl Dictionary {
         /// Well above what such a pass leaves out.
         const RESOLVED: f64 = 1e-5;
         let wanted = self.columns_wanted(stats, state);
-        let Some(sweep) = stats.nearly_sweep(&state.active, &state.mu, &wanted)? else {
+        let Some(sweep) = stats.approximate_sweep(&state.active, &state.mu, &wanted)? else {
             return self.refresh(stats, state);
         };
         self.take(sweep, wanted, state);

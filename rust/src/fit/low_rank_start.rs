@@ -54,7 +54,7 @@ pub(crate) fn approach(
     }
     let (empty, limits) = (state.clone(), (rules, range));
     let mut outcome = None;
-    stats.on_few_features(&mut |whole, part| {
+    stats.with_low_rank_features(&mut |whole, part| {
         outcome = Some(first_model(whole, part, (&empty, priors), limits));
     })?;
     let Some(outcome) = outcome else {

@@ -73,7 +73,7 @@ pub(crate) fn approach(
     }
     let empty = state.clone();
     let mut outcome = None;
-    stats.on_fewer_rows(SHARE, LEAST_ROWS, &mut |whole, part| {
+    stats.with_row_subsample(SHARE, LEAST_ROWS, &mut |whole, part| {
         let mut run = || {
             begin(whole, state, recorder)?;
             let mut sampled = SubsampledStatistics::new(whole, part);
@@ -236,7 +236,7 @@ mod tests {
         };
         let mut whole = observe();
         whole
-            .on_fewer_rows(SAME, RUNS * RUN, &mut |whole, part| {
+            .with_row_subsample(SAME, RUNS * RUN, &mut |whole, part| {
                 asked = true;
                 let mut sampled = SubsampledStatistics::new(whole, part);
                 let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);

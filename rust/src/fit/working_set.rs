@@ -75,7 +75,7 @@ impl WorkingSet {
         members.sort_unstable();
         members.dedup();
         let nearly = if nearly {
-            stats.nearly_among(&members)?
+            stats.approximate_among(&members)?
         } else {
             None
         };

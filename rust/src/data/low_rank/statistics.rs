@@ -1,4 +1,4 @@
-//! Almost the rows of a Gaussian likelihood, in a few features: for the way to a model, not for its end.
+//! Approximate statistics of a Gaussian likelihood from a few features, with which a fit chooses its first model.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,13 +9,13 @@ use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::column_table::Table;
 use crate::data::low_rank::features::LowRankFeatures;
-use crate::data::{Statistics, Sweep, check_flag, completed};
+use crate::data::{Statistics, Sweep, check_flag, with_both_triangles};
 use crate::linalg::LowerTriangle;
 use crate::linalg::vector::{axpy, dot};
 
-/// [`Statistics`] of functions that are no more than their features: nothing in them is as long as the rows.
+/// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
 pub(crate) struct LowRankStatistics {
-    factor: LowRankFeatures,
+    features: LowRankFeatures,
     /// F^T W F, F^T W t and t^T W t.
     gram: Table,
     projections: Vec<f64>,
@@ -23,37 +23,31 @@ pub(crate) struct LowRankStatistics {
     n_obs: f64,
     norms: Vec<f64>,
     target_scale: f64,
-    /// F^T of the residual at the mu last asked about, and the deviance there.
+    /// F^T times the residual at the latest `mu`, and the deviance there.
     gradient: Vec<f64>,
     deviance: f64,
     cancel: Option<Arc<AtomicBool>>,
 }
 
 impl LowRankStatistics {
-    /// Of rows with these targets, divided by `target_scale`, and weights.
+    /// `targets` are divided by `target_scale` already.
     pub(crate) fn new(
-        factor: LowRankFeatures,
+        features: LowRankFeatures,
         targets: &[f64],
         weights: Option<&[f64]>,
         target_scale: f64,
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
-        let ones;
-        let weights = if let Some(weights) = weights {
-            weights
-        } else {
-            ones = vec![1.0; targets.len()];
-            &ones
-        };
-        let weighted: Vec<f64> = targets.iter().zip(weights).map(|(t, w)| t * w).collect();
-        let gram = factor.gram(weights);
+        let weights = weights.map_or_else(|| vec![1.0; targets.len()], <[f64]>::to_vec);
+        let weighted: Vec<f64> = targets.iter().zip(&weights).map(|(t, w)| t * w).collect();
+        let gram = features.gram(&weights);
         check_flag(cancel.as_deref())?;
-        let projections = factor.project(&weighted);
+        let projections = features.project(&weighted);
         let target_sq = dot(targets, &weighted);
-        let squares = factor.sums(&gram, &projections, (&[], &[]), true).diag;
+        let squares = features.sums(&gram, &projections, (&[], &[]), true).diag;
         Ok(Self {
             norms: lengths(&squares)?,
-            factor,
+            features,
             gram,
             gradient: projections.clone(),
             projections,
@@ -65,16 +59,16 @@ impl LowRankStatistics {
         })
     }
 
-    /// Whether the lengths of its columns are nearly those of the rows' own.
-    pub(crate) fn has_lengths_of_rows(&self) -> bool {
-        /// Of a length, what features may leave out.
-        const SHARE: f64 = 0.5;
-        self.factor.leaves(SHARE, &self.norms)
+    /// Whether the norms are near those of the original columns.
+    pub(crate) fn norms_are_close(&self) -> bool {
+        /// Largest error of a column, relative to its norm.
+        const MAX_ERROR: f64 = 0.5;
+        self.features.error_within(MAX_ERROR, &self.norms)
     }
 
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         check_flag(self.cancel.as_deref())?;
-        let model = self.factor.combine(active, &self.norms, mu);
+        let model = self.features.combine(active, &self.norms, mu);
         let explained = self.gram.products(&model);
         self.gradient.copy_from_slice(&self.projections);
         axpy(-1.0, &explained, &mut self.gradient);
@@ -134,31 +128,27 @@ impl Statistics for LowRankStatistics {
         Ok(deviance)
     }
 
-    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // Gaussian weights do not move.
-        Ok(DMatrix::zeros(active.len(), active.len()))
-    }
-
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let deviance = self.move_to(active, mu)?;
         let columns = (wanted, self.norms.as_slice());
-        let sums = self.factor.sums(&self.gram, &self.gradient, columns, false);
+        let sums = self
+            .features
+            .sums(&self.gram, &self.gradient, columns, false);
         check_flag(self.cancel.as_deref())?;
         Ok(unit_columns(sums, &self.norms, true, deviance))
     }
 
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        Ok(self.factor.projections(&self.gradient, js, &self.norms))
+        Ok(self.features.projections(&self.gradient, js, &self.norms))
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.lower_among(js).map(completed)
+        self.lower_among(js).map(with_both_triangles)
     }
 
     fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        let among = self
-            .factor
-            .lower_among(&self.gram, &self.gradient, js, &self.norms);
+        let (gram, right) = (&self.gram, &self.gradient);
+        let among = self.features.lower_among(gram, right, js, &self.norms);
         check_flag(self.cancel.as_deref())?;
         Ok(among)
     }
@@ -167,26 +157,24 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::low_rank::gaussian;
     use crate::data::low_rank::policy::LowRankPolicy;
     use crate::data::{DenseDesign, Design, DictionaryPart, Observations};
-    use crate::{Kernel, KernelDesign, Likelihood};
+    use crate::{KernelDesign, Likelihood};
 
-    /// It answers as rows do that have these functions: so well do wide kernels agree with their features.
+    /// The features of wide kernels are accurate.
     #[test]
-    fn answers_are_those_of_the_rows() {
+    fn sums_equal_sums_over_the_rows() {
         const N: usize = 1300;
         let rows: Vec<f64> = (0..2 * N).map(|i| (i as f64 * 1.37).sin()).collect();
-        let kernel = Kernel::Gaussian {
-            inverse_square_widths: vec![0.5],
-        };
-        let design = KernelDesign::new(&rows, &rows, 2, vec![kernel], true).unwrap();
+        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(0.5)], true).unwrap();
         let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
         let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
-        let grade = LowRankPolicy {
+        let policy = LowRankPolicy {
             tol: 1e-13,
             ..LowRankPolicy::coarse(&design).unwrap()
         };
-        let factor = LowRankFeatures::of(&design, Some(&weights), grade).unwrap();
+        let factor = LowRankFeatures::of(&design, Some(&weights), policy).unwrap();
         let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
         let given = Some(weights.clone());
         let mut rows =
@@ -227,16 +215,13 @@ mod tests {
         near(&local(&mut part), &local(&mut rows));
     }
 
-    /// Rows whose columns have their lengths from features say the same of them, pass after pass.
+    /// In the units of the original columns, sums do not depend on the approximation of the norms.
     #[test]
-    fn nearly_right_lengths_do_as_units() {
+    fn approximate_norms_serve_as_units() {
         const N: usize = 1300;
         let square = |i: usize| (i * i) as f64;
         let rows: Vec<f64> = (0..2 * N).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
-        let kernel = Kernel::Gaussian {
-            inverse_square_widths: vec![1.0],
-        };
-        let design = KernelDesign::new(&rows, &rows, 2, vec![kernel], true).unwrap();
+        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(1.0)], true).unwrap();
         let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
         let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
         let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
@@ -252,7 +237,7 @@ mod tests {
         assert!(1e-9 < worst && worst < 0.1, "{worst}");
         let (active, mu) = ([7, 900], [3.0, -2.0]);
         for _ in 0..2 {
-            let answers = |stats: &mut Observations<'_>| {
+            let sums = |stats: &mut Observations<'_>| {
                 let norms = stats.norms().to_vec();
                 let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
                 let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
@@ -263,11 +248,11 @@ mod tests {
                 }
                 all
             };
-            for (a, b) in answers(&mut nearly).iter().zip(answers(&mut exactly)) {
+            for (a, b) in sums(&mut nearly).iter().zip(sums(&mut exactly)) {
                 assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
             }
         }
-        // Asked about some functions it keeps to its units.
+        // A pass over some functions uses the same norms.
         let (whole, some) = (
             nearly.sweep(&active, &mu, &[900]).unwrap(),
             nearly.sweep_of(&[1, 900], &active, &mu, &[900]).unwrap(),

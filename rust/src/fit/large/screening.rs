@@ -37,7 +37,7 @@ impl Found {
         rules: &Rules,
         recorder: &mut Recorder<'_>,
     ) -> Result<Vec<usize>, Stop> {
-        let screens = stats.screens(active, &state.mu, candidates.len())?;
+        let screens = stats.screening_bounds(active, &state.mu, candidates.len())?;
         if screens.is_empty() {
             return Ok(candidates.to_vec());
         }
@@ -71,7 +71,7 @@ impl Found {
         flat: bool,
         open: &mut Vec<usize>,
     ) -> Result<(), Stop> {
-        let glances = stats.glances(screen, candidates)?;
+        let glances = stats.bound_samples(screen, candidates)?;
         let parts = map_pieces(candidates.len(), 256, |range| {
             let one = |c: usize| {
                 (
