@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::column_cache::{divide_by_norms, lengths, over_norm, unit_square};
+use crate::data::column_cache::{lengths, over_norm, unit_columns};
 use crate::data::provider::{CandidateProducts, RowProvider};
+use crate::data::row_blocks::Sums;
 use crate::data::targets::deviation_or_size;
 use crate::data::{Statistics, Sweep, check_flag};
 use crate::{Error, Result};
@@ -74,12 +75,12 @@ impl<R: RowProvider> ProviderStatistics<R> {
 
     /// Computes the lengths of the columns from the pass at mu = 0, where working weights are sample weights times a constant.
     fn measure(&mut self) -> Result<()> {
-        let mut start = self.rows.sweep(&[], &[], &[])?;
+        let start = self.rows.sweep(&[], &[], &[])?;
         check_sweep(&start, self.norms.len(), 0)?;
         let weight = self.rows.likelihood().working(0.0, 0.0).weight;
         let squares: Vec<f64> = start.diag.iter().map(|d| d / weight).collect();
         self.norms = lengths(&squares)?;
-        self.to_units(&mut start);
+        let start = self.to_units(start);
         self.remember(start.deviance);
         self.start = Some(start);
         Ok(())
@@ -113,31 +114,28 @@ impl<R: RowProvider> ProviderStatistics<R> {
         js.iter().zip(gradient).map(unit).collect()
     }
 
-    fn to_units(&self, sweep: &mut Sweep) {
-        let linear = self.is_linear();
-        for (j, &norm) in self.norms.iter().enumerate() {
-            sweep.diag[j] = if linear {
-                unit_square(norm)
-            } else {
-                over_norm(over_norm(sweep.diag[j], norm), norm)
-            };
-            sweep.gradient[j] = over_norm(sweep.gradient[j] / self.target_scale, norm);
-        }
-        for column in &mut sweep.gram {
-            divide_by_norms(column, &self.norms);
-        }
-        sweep.deviance /= self.target_scale * self.target_scale;
+    /// Converts the sums of a pass to the units of the fit.
+    fn to_units(&self, mut sweep: Sweep) -> Sweep {
+        let scale = self.target_scale;
+        sweep.gradient.iter_mut().for_each(|g| *g /= scale);
+        sweep.gram.push(sweep.gradient);
+        let sums = Sums {
+            diag: sweep.diag,
+            products: sweep.gram,
+        };
+        let deviance = sweep.deviance / (scale * scale);
+        unit_columns(sums, &self.norms, self.is_linear(), deviance)
     }
 
     /// Gram matrix and gradient of `js` at the latest `mu`, in the units of the fit.
     fn products(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let answer = self.rows.among(&self.active, &self.mu, js)?;
-        check_among(&answer, js.len())?;
-        self.convert_deviance(answer.deviance);
-        let gradient = self.unit_gradient(js, &answer.gradient);
+        let sums = self.rows.among(&self.active, &self.mu, js)?;
+        check_among(&sums, js.len())?;
+        self.convert_deviance(sums.deviance);
+        let gradient = self.unit_gradient(js, &sums.gradient);
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| {
             // Only one triangle is used, because the two may differ in their last bits.
-            let value = answer.gram[a.min(b) * js.len() + a.max(b)];
+            let value = sums.gram[a.min(b) * js.len() + a.max(b)];
             over_norm(over_norm(value, self.norms[js[b]]), self.norms[js[a]])
         });
         Ok((gram, gradient))
@@ -242,9 +240,9 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         {
             return Ok(start);
         }
-        let mut sweep = self.rows.sweep(&self.active, &self.mu, wanted)?;
+        let sweep = self.rows.sweep(&self.active, &self.mu, wanted)?;
         check_sweep(&sweep, self.norms.len(), wanted.len())?;
-        self.to_units(&mut sweep);
+        let mut sweep = self.to_units(sweep);
         for (column, &j) in sweep.gram.iter_mut().zip(wanted) {
             let norm = self.norms[j];
             column.iter_mut().for_each(|v| *v = over_norm(*v, norm));
@@ -316,13 +314,13 @@ pub(crate) fn check_sweep(sweep: &Sweep, n_basis: usize, n_wanted: usize) -> Res
         .try_for_each(|column| check_sums(gram, n_basis, column))
 }
 
-pub(crate) fn check_among(answer: &CandidateProducts, m: usize) -> Result<()> {
+pub(crate) fn check_among(sums: &CandidateProducts, m: usize) -> Result<()> {
     /// A larger difference between the two triangles, relative to the lengths, is no rounding error.
     const MAX_ASYMMETRY: f64 = 1e-6;
-    check_deviance(answer.deviance)?;
-    check_sums("gradient of the provider's among", m, &answer.gradient)?;
-    check_sums("gram of the provider's among", m * m, &answer.gram)?;
-    let gram = |a: usize, b: usize| answer.gram[b * m + a];
+    check_deviance(sums.deviance)?;
+    check_sums("gradient of the provider's among", m, &sums.gradient)?;
+    check_sums("gram of the provider's among", m * m, &sums.gram)?;
+    let gram = |a: usize, b: usize| sums.gram[b * m + a];
     for a in 0..m {
         for b in 0..a {
             let lengths = (gram(a, a).abs() * gram(b, b).abs()).sqrt();

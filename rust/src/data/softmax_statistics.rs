@@ -12,11 +12,11 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use crate::data::column_cache::{
-    ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_square,
+    ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_columns, unit_square,
 };
 use crate::data::design::Design;
 use crate::data::observations::GRAM_ROWS;
-use crate::data::row_blocks::{ROW_BLOCK, sum_over_rows};
+use crate::data::row_blocks::{ROW_BLOCK, Sums, sum_over_rows};
 use crate::data::softmax_rows::{Rows, labels};
 use crate::data::softmax_sums::ByClass;
 use crate::data::targets::{check_rows, total_weight};
@@ -113,9 +113,11 @@ impl<'a> SoftmaxStatistics<'a> {
         // In the empty model all classes are equally likely.
         let p = 1.0 / self.n_classes as f64;
         let diag = |&norm: &f64| p * (1.0 - p) * unit_square(norm);
+        let mut gradient = sums.concat();
+        divide_by_norms(&mut gradient, &self.norms);
         self.start = Some(Sweep {
             diag: self.norms.iter().map(diag).collect(),
-            gradient: self.scaled(sums.concat()),
+            gradient,
             gram: Vec::new(),
             deviance,
         });
@@ -152,12 +154,6 @@ impl<'a> SoftmaxStatistics<'a> {
     fn pass(&self, weights: (&[f64], usize), right: &[f64]) -> Result<Vec<Vec<f64>>> {
         let check = || self.check_cancel();
         self.rows.pass(self.design, check, weights, right)
-    }
-
-    /// Converts sums over original columns, of K C functions or of the K of one class, to sums over unit-norm columns.
-    fn scaled(&self, mut sums: Vec<f64>) -> Vec<f64> {
-        divide_by_norms(&mut sums, &self.norms);
-        sums
     }
 
     /// `T_ck - E T_k` of some rows for each class c, an N x m matrix: T = `Phi_A` Sigma, and the mean E is under p.
@@ -285,14 +281,14 @@ impl Statistics for SoftmaxStatistics<'_> {
         let products = gradient.split_off(self.n_classes);
         let mut gram = vec![Vec::with_capacity(self.n_basis()); wanted.len()];
         for (k, product) in products.into_iter().enumerate() {
-            gram[groups.places[k % wanted.len()]].extend(self.scaled(product));
+            gram[groups.places[k % wanted.len()]].extend(product);
         }
-        Ok(Sweep {
-            diag: self.scaled(self.scaled(squares.concat())),
-            gradient: self.scaled(gradient.concat()),
-            gram,
-            deviance,
-        })
+        gram.push(gradient.concat());
+        let sums = Sums {
+            diag: squares.concat(),
+            products: gram,
+        };
+        Ok(unit_columns(sums, &self.norms, false, deviance))
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {

@@ -60,6 +60,29 @@ impl Targets {
     }
 }
 
+/// Rows with checked targets and weights.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    design: &'a dyn Design,
+    target: &'a [f64],
+    weights: Option<&'a [f64]>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(design: &'a dyn Design, target: &'a [f64], weights: Option<&'a [f64]>) -> Result<Self> {
+        check_values(design.n_rows(), target, weights, true)?;
+        Ok(Self {
+            design,
+            target,
+            weights,
+        })
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |w| w[row])
+    }
+}
+
 impl SufficientStatistics {
     /// Length of [`SufficientStatistics::parts`] before the Gram matrix.
     const N_SCALARS: usize = 7;
@@ -87,11 +110,11 @@ impl SufficientStatistics {
         weights: Option<&[f64]>,
         cancel: Option<&AtomicBool>,
     ) -> Result<Self> {
-        check_values(design.n_rows(), target, weights, true)?;
+        let rows = Rows::new(design, target, weights)?;
         let mut this = Self::new(design.n_basis())?;
         let mut strip = Strip::new(this.gram.size(), target.len());
-        for rows in pieces(target.len(), STRIP) {
-            this.add_rows(&mut strip, design, target, weights, rows, cancel)?;
+        for range in pieces(target.len(), STRIP) {
+            this.add_rows(&mut strip, rows, range, cancel)?;
         }
         Ok(this)
     }
@@ -111,9 +134,9 @@ impl SufficientStatistics {
             return self.merge(&Self::of(design, target, weights, None)?);
         }
         // Loading the rows is the last step that can fail, so they are added in place.
-        check_values(design.n_rows(), target, weights, true)?;
+        let rows = Rows::new(design, target, weights)?;
         let mut strip = Strip::new(self.gram.size(), target.len());
-        self.add_rows(&mut strip, design, target, weights, 0..target.len(), None)
+        self.add_rows(&mut strip, rows, 0..target.len(), None)
     }
 
     /// Adds the rows of `other`.
@@ -132,52 +155,39 @@ impl SufficientStatistics {
     fn add_rows(
         &mut self,
         strip: &mut Strip,
-        design: &dyn Design,
-        target: &[f64],
-        weights: Option<&[f64]>,
-        rows: Range<usize>,
+        rows: Rows<'_>,
+        range: Range<usize>,
         cancel: Option<&AtomicBool>,
     ) -> Result<()> {
-        if rows.is_empty() {
+        if range.is_empty() {
             return Ok(());
         }
-        let roots: Vec<f64> = match weights {
-            None => vec![1.0; rows.len()],
-            Some(w) => w[rows.clone()].iter().map(|w| w.sqrt()).collect(),
-        };
-        self.load(strip, design, target, &roots, &rows)?;
+        self.load(strip, rows, &range)?;
         self.gram.add_strip(strip, || check_flag(cancel).is_ok());
         check_flag(cancel)?;
-        self.n_rows += rows.len();
-        for row in rows {
-            let weight = weights.map_or(1.0, |w| w[row]);
-            self.targets.add(target[row], weight);
+        self.n_rows += range.len();
+        for row in range {
+            self.targets.add(rows.target[row], rows.weight(row));
         }
         Ok(())
     }
 
     /// Writes some rows to `strip`, each times the root of its weight: 1, the functions, the target.
-    fn load(
-        &self,
-        strip: &mut Strip,
-        design: &dyn Design,
-        target: &[f64],
-        roots: &[f64],
-        rows: &Range<usize>,
-    ) -> Result<()> {
+    fn load(&self, strip: &mut Strip, rows: Rows<'_>, range: &Range<usize>) -> Result<()> {
+        let roots: Vec<f64> = range.clone().map(|row| rows.weight(row).sqrt()).collect();
         let (last, ones) = (self.gram.size() - 1, [1.0; STRIP]);
-        strip.fill(rows.len(), |first, columns| {
+        strip.fill(range.len(), |first, columns| {
             let functions = first.max(1)..(first + columns.len()).min(last);
             BLOCK_BUFFER.with_borrow_mut(|buffer| {
                 let wanted = functions.start - 1..functions.end - 1;
-                let block = design.block(rows.clone(), wanted, buffer);
+                let block = rows.design.block(range.clone(), wanted, buffer);
                 for (j, column) in (first..).zip(columns) {
                     let values = match j {
-                        0 => &ones[..rows.len()],
-                        j if j == last => &target[rows.clone()],
-                        j => block.column(j - functions.start, rows.len()),
+                        0 => &ones[..range.len()],
+                        j if j == last => &rows.target[range.clone()],
+                        j => block.column(j - functions.start, range.len()),
                     };
-                    let weighted = values.iter().zip(roots).map(|(v, root)| v * root);
+                    let weighted = values.iter().zip(&roots).map(|(v, root)| v * root);
                     column.iter_mut().zip(weighted).for_each(|(c, v)| *c = v);
                 }
             });
@@ -233,24 +243,14 @@ impl SufficientStatistics {
     /// All sums as numbers, from which [`SufficientStatistics::from_parts`] restores the statistics to the bit.
     #[must_use]
     pub fn parts(&self) -> Vec<f64> {
-        let Targets {
-            weight,
-            sum,
-            square,
-            size,
-        } = self.targets;
+        let targets = &self.targets;
         // Reserved exactly, because memory may not hold more.
         let length = self.gram.size() * (self.gram.size() + 1);
         let mut parts = Vec::with_capacity(Self::N_SCALARS + length);
-        parts.extend([
-            weight.high,
-            weight.low,
-            sum.high,
-            sum.low,
-            square.high,
-            square.low,
-            size,
-        ]);
+        for sum in [targets.weight, targets.sum, targets.square] {
+            parts.extend([sum.high, sum.low]);
+        }
+        parts.push(targets.size);
         self.gram.pack(&mut parts);
         parts
     }

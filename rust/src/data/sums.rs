@@ -121,11 +121,7 @@ impl<'a> SumStatistics<'a> {
 
     /// [`SumStatistics::residual`] for a unit-norm column and scaled targets.
     fn unit_residual(&self, i: usize) -> f64 {
-        if self.norms[i] > 0.0 {
-            self.residual(i).value() / self.norms[i] / self.target_scale
-        } else {
-            0.0
-        }
+        over_norm(self.residual(i).value(), self.norms[i]) / self.target_scale
     }
 
     /// phi_i^T W phi_j of unit-norm columns.

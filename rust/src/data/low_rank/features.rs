@@ -340,13 +340,6 @@ mod tests {
             .collect()
     }
 
-    fn values(design: &dyn Design) -> Vec<f64> {
-        let mut buffer = Vec::new();
-        let (n, k) = (design.n_rows(), design.n_basis());
-        let block = design.block(0..n, 0..k, &mut buffer);
-        (0..k).flat_map(|c| block.column(c, n).to_vec()).collect()
-    }
-
     /// The Gram matrix of `js` out of `k` functions that are not divided by their norms.
     fn gram_among(
         factor: &LowRankFeatures,
@@ -369,7 +362,7 @@ mod tests {
         let (n, k) = (design.n_rows(), design.n_basis());
         let factor = LowRankFeatures::of(design, None, EXACT_POLICY).unwrap();
         assert!(factor.rank() < n / 3);
-        let all = values(design);
+        let all = design.values().unwrap();
         let column = |i: usize| &all[i * n..(i + 1) * n];
         let weights: Vec<f64> = (0..n).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
         let target: Vec<f64> = (0..n).map(|i| (0.3 * i as f64).sin()).collect();
@@ -490,7 +483,7 @@ mod tests {
         let far: Vec<f64> = rows.iter().map(|v| v + 7.0).collect();
         let design = design(gaussian(0.5), &far);
         let factor = LowRankFeatures::of(&design, None, EXACT_POLICY).unwrap();
-        let all = values(&design);
+        let all = design.values().unwrap();
         let norms: Vec<f64> = all.chunks(700).map(|c| dot(c, c).sqrt()).collect();
         assert!(!factor.is_exact(&norms));
     }

@@ -9,8 +9,6 @@ pub(crate) const EXACT: f64 = 1e-12;
 const COARSE: f64 = 1e-2;
 /// Numbers in F: 32 MiB.
 const MAX_NUMBERS: usize = 1 << 22;
-/// Fewer features than this are not worth a policy.
-const MIN_FEATURES: usize = 9;
 /// Rows and centres among which the first landmarks are chosen.
 const SAMPLE: usize = 1024;
 
@@ -24,6 +22,12 @@ pub(crate) struct LowRankPolicy {
 }
 
 impl LowRankPolicy {
+    fn new(tol: f64, max_features: usize) -> Option<Self> {
+        /// Fewer features are not worth a policy.
+        const MIN_FEATURES: usize = 9;
+        (max_features >= MIN_FEATURES).then_some(Self { tol, max_features })
+    }
+
     /// Features exact to rounding, where they make a pass over the dictionary cheaper than its kernel values.
     pub(crate) fn exact(design: &dyn Design) -> Option<Self> {
         /// Cost of a kernel value in multiplications, including its products with a few active functions.
@@ -36,11 +40,8 @@ impl LowRankPolicy {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let pays = (2.0 * KERNEL_VALUE * rows * functions / (rows + functions)).sqrt() as usize;
         let max_features = pays.min(max_in_memory(n, k));
-        let worth_it = n.saturating_mul(k) >= MIN_VALUES && max_features >= MIN_FEATURES;
-        worth_it.then_some(Self {
-            tol: EXACT,
-            max_features,
-        })
+        let enough = n.saturating_mul(k) >= MIN_VALUES;
+        Self::new(EXACT, max_features).filter(|_| enough)
     }
 
     /// Features accurate enough to choose functions.
@@ -51,11 +52,8 @@ impl LowRankPolicy {
         const MIN_RATIO: usize = 5;
         let (n, k) = (design.n_rows(), design.n_basis());
         let max_features = max_in_memory(n, k).min(n.min(k) / MIN_RATIO);
-        let worth_it = n.saturating_mul(k) >= MIN_VALUES && max_features >= MIN_FEATURES;
-        worth_it.then_some(Self {
-            tol: COARSE,
-            max_features,
-        })
+        let enough = n.saturating_mul(k) >= MIN_VALUES;
+        Self::new(COARSE, max_features).filter(|_| enough)
     }
 
     pub(crate) fn is_coarse(self) -> bool {
