@@ -1,15 +1,18 @@
 //! Statistics of a part of a dictionary that is too large for passes over all of it.
 
+use std::sync::Arc;
+
 use crate::Result;
 use crate::data::column_cache::{add_squares, lengths, unit_columns};
 use crate::data::design_views::SubsetDesign;
-use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
+use crate::data::low_rank::bounds::{BoundSample, STRIP, ScreeningBounds, is_worth_it};
 use crate::data::observations::Observations;
 use crate::data::row_blocks::over_blocks;
 use crate::data::{Statistics, Sweep};
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::TallMatrix;
 use crate::linalg::vector::weighted_square;
+use crate::parallel::map_pieces;
 
 /// A provider that can return the sums of some of its functions. The norm of a function is computed when it is first asked for.
 ///
@@ -104,7 +107,22 @@ impl DictionaryPart for Observations<'_> {
         mu: &[f64],
         n_candidates: usize,
     ) -> Result<Vec<ScreeningBounds>> {
-        self.bounds_at(active, mu, n_candidates)
+        let design = Arc::clone(&self.design);
+        let families = design.families();
+        if families.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.move_to(active, mu)?;
+        let mut bounds = Vec::new();
+        for (index, family) in families.iter().enumerate() {
+            let n = family.points.n_points();
+            if let Some(newton) = self.newton_basis(index, family)
+                && is_worth_it(newton.len(), n, active.len(), n_candidates)
+            {
+                bounds.push(self.family_bounds(index, family, newton, active)?);
+            }
+        }
+        Ok(bounds)
     }
 
     fn bound_samples(
@@ -112,6 +130,13 @@ impl DictionaryPart for Observations<'_> {
         bounds: &ScreeningBounds,
         functions: &[usize],
     ) -> Result<Vec<BoundSample>> {
-        self.sample_bounds(bounds, functions)
+        let families = self.design.families();
+        let family = &families[bounds.family];
+        let parts = map_pieces(functions.len(), STRIP, |range| {
+            self.check_cancel()?;
+            Ok(bounds.samples(family, &functions[range]))
+        });
+        let parts: Result<Vec<_>> = parts.into_iter().collect();
+        Ok(parts?.concat())
     }
 }

@@ -126,20 +126,6 @@ impl<R: RowProvider> ProviderStatistics<R> {
         let deviance = sweep.deviance / (scale * scale);
         unit_columns(sums, &self.norms, self.is_linear(), deviance)
     }
-
-    /// Gram matrix and gradient of `js` at the latest `mu`, in the units of the fit.
-    fn products(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let sums = self.rows.among(&self.active, &self.mu, js)?;
-        check_among(&sums, js.len())?;
-        self.convert_deviance(sums.deviance);
-        let gradient = self.unit_gradient(js, &sums.gradient);
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| {
-            // Only one triangle is used, because the two may differ in their last bits.
-            let value = sums.gram[a.min(b) * js.len() + a.max(b)];
-            over_norm(over_norm(value, self.norms[js[b]]), self.norms[js[a]])
-        });
-        Ok((gram, gradient))
-    }
 }
 
 impl<R: RowProvider> Statistics for ProviderStatistics<R> {
@@ -189,7 +175,7 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         gradient: &mut [f64],
     ) -> Result<f64> {
         self.move_to(active, mu)?;
-        let (products, slopes) = self.products(active)?;
+        let (products, slopes) = self.among(active)?;
         let m = active.len();
         gram.view_mut((0, 0), (m, m)).copy_from(&products);
         gradient.copy_from_slice(&slopes);
@@ -253,7 +239,16 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         check_flag(self.cancel.as_deref())?;
-        self.products(js)
+        let sums = self.rows.among(&self.active, &self.mu, js)?;
+        check_among(&sums, js.len())?;
+        self.convert_deviance(sums.deviance);
+        let gradient = self.unit_gradient(js, &sums.gradient);
+        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| {
+            // Only one triangle is used, because the two may differ in their last bits.
+            let value = sums.gram[a.min(b) * js.len() + a.max(b)];
+            over_norm(over_norm(value, self.norms[js[b]]), self.norms[js[a]])
+        });
+        Ok((gram, gradient))
     }
 }
 

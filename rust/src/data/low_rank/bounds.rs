@@ -21,7 +21,7 @@ use crate::parallel::{map_pieces, pieces};
 use crate::{Points, Result};
 
 /// Rows, or candidates, whose Newton functions one thread holds.
-const STRIP: usize = 256;
+pub(crate) const STRIP: usize = 256;
 /// Values between columns: at a distance of a power of two, columns would compete for the same cache sets.
 const GAP: usize = 8;
 
@@ -38,7 +38,7 @@ pub(crate) struct FamilyBasis {
 pub struct ScreeningBounds {
     /// The functions for which there are bounds.
     pub(crate) functions: Range<usize>,
-    family: usize,
+    pub(crate) family: usize,
     newton: Arc<PivotedCholesky>,
     /// U^T W U, both triangles.
     gram: Arc<Vec<f64>>,
@@ -84,32 +84,12 @@ impl PieceSums {
 }
 
 impl Observations<'_> {
-    /// Bounds for each family, where computing and using them for `n_candidates` candidates costs less than passes over the rows.
-    pub(crate) fn bounds_at(
+    /// The Newton basis of a family, chosen at the first call; `None` if it needs too many landmarks.
+    pub(crate) fn newton_basis(
         &mut self,
-        active: &[usize],
-        mu: &[f64],
-        n_candidates: usize,
-    ) -> Result<Vec<ScreeningBounds>> {
-        let design = Arc::clone(&self.design);
-        let families = design.families();
-        if families.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.move_to(active, mu)?;
-        let mut bounds = Vec::new();
-        for (index, family) in families.iter().enumerate() {
-            let n = family.points.n_points();
-            if let Some(newton) = self.newton_basis(index, family)
-                && is_worth_it(newton.len(), n, active.len(), n_candidates)
-            {
-                bounds.push(self.family_bounds(index, family, newton, active)?);
-            }
-        }
-        Ok(bounds)
-    }
-
-    fn newton_basis(&mut self, index: usize, family: &Family<'_>) -> Option<Arc<PivotedCholesky>> {
+        index: usize,
+        family: &Family<'_>,
+    ) -> Option<Arc<PivotedCholesky>> {
         /// Error of Q, which is about N P^2 sqrt(beta); candidates that nearly gain have a Q of about 1.
         const Q_ERROR: f64 = 1e-4;
         /// Rows, and centres, among which landmarks are chosen.
@@ -126,7 +106,8 @@ impl Observations<'_> {
         self.bases[index].newton.clone()
     }
 
-    fn family_bounds(
+    /// The bounds for one family at the latest `mu`.
+    pub(crate) fn family_bounds(
         &mut self,
         index: usize,
         family: &Family<'_>,
@@ -224,26 +205,11 @@ impl Observations<'_> {
             add_lower_transpose_product(below, right, height, &mut out[first * l + first..], l);
         }
     }
-
-    /// The bounds for these functions, all of which must belong to `bounds`.
-    pub(crate) fn sample_bounds(
-        &self,
-        bounds: &ScreeningBounds,
-        functions: &[usize],
-    ) -> Result<Vec<BoundSample>> {
-        let families = self.design.families();
-        let family = &families[bounds.family];
-        let parts = map_pieces(functions.len(), STRIP, |range| {
-            self.check_cancel()?;
-            Ok(bounds.samples(family, &functions[range]))
-        });
-        let parts: Result<Vec<_>> = parts.into_iter().collect();
-        Ok(parts?.concat())
-    }
 }
 
 impl ScreeningBounds {
-    fn samples(&self, family: &Family<'_>, functions: &[usize]) -> Vec<BoundSample> {
+    /// The bounds for some functions of the family.
+    pub(crate) fn samples(&self, family: &Family<'_>, functions: &[usize]) -> Vec<BoundSample> {
         /// Rounding error of a sum of many products, relative to the sum of their absolute values.
         const ROUNDING: f64 = 1e-13;
         let (d, l, n) = (
@@ -300,7 +266,7 @@ fn with_both_triangles(mut lower: Vec<f64>, l: usize) -> Vec<f64> {
 }
 
 /// Whether computing the bounds and using them for each candidate takes less than half the work of passes over the rows.
-fn is_worth_it(l: usize, n: usize, m: usize, n_candidates: usize) -> bool {
+pub(crate) fn is_worth_it(l: usize, n: usize, m: usize, n_candidates: usize) -> bool {
     /// Cost of a kernel value in multiplications.
     const KERNEL_VALUE: f64 = 8.0;
     let [l, n, m, k] = [l, n, m, n_candidates].map(|v| v as f64);
