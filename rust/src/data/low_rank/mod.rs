@@ -13,3 +13,11 @@ fn gaussian(gamma: f64) -> crate::Kernel {
         inverse_square_widths: vec![gamma],
     }
 }
+
+/// Points with two features, row by row.
+#[cfg(test)]
+fn points(n: usize, scale: f64) -> Vec<f64> {
+    (0..2 * n)
+        .map(|i| scale * (i as f64 * 1.37).sin())
+        .collect()
+}

@@ -157,80 +157,94 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::low_rank::gaussian;
-    use crate::data::low_rank::policy::LowRankPolicy;
+    use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
+    use crate::data::low_rank::{gaussian, points};
     use crate::data::{DenseDesign, Design, DictionaryPart, Observations};
-    use crate::{KernelDesign, Likelihood};
+    use crate::{Kernel, KernelDesign, Likelihood};
 
-    /// The features of wide kernels are accurate.
-    #[test]
-    fn sums_equal_sums_over_the_rows() {
-        const N: usize = 1300;
-        let rows: Vec<f64> = (0..2 * N).map(|i| (i as f64 * 1.37).sin()).collect();
-        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(0.5)], true).unwrap();
-        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
-        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
+    fn weights(n: usize) -> Vec<f64> {
+        (0..n).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect()
+    }
+
+    fn target(n: usize) -> Vec<f64> {
+        (0..n).map(|i| (0.01 * i as f64).sin()).collect()
+    }
+
+    fn observations(design: &dyn Design) -> Observations<'_> {
+        let (target, weights) = (target(design.n_rows()), weights(design.n_rows()));
+        Observations::new(design, Likelihood::Gaussian, target, Some(weights)).unwrap()
+    }
+
+    fn stored(design: &KernelDesign) -> DenseDesign<'static> {
+        DenseDesign::new(design.values().unwrap(), design.n_rows(), design.n_basis()).unwrap()
+    }
+
+    fn assert_near(a: &[f64], b: &[f64], tol: f64) {
+        assert_eq!(a.len(), b.len());
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() < tol * (1.0 + b.abs()), "{a} {b}");
+        }
+    }
+
+    fn check(rows: &[f64], centres: &[f64], kernels: Vec<Kernel>, bias: bool) {
+        let design = KernelDesign::new(rows, centres, 2, kernels, bias).unwrap();
+        let (n, k) = (design.n_rows(), design.n_basis());
         let policy = LowRankPolicy {
-            tol: 1e-13,
-            ..LowRankPolicy::coarse(&design).unwrap()
+            tol: EXACT,
+            max_features: 300,
         };
-        let factor = LowRankFeatures::of(&design, Some(&weights), policy).unwrap();
-        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
-        let given = Some(weights.clone());
-        let mut rows =
-            Observations::new(&dense, Likelihood::Gaussian, target.clone(), given).unwrap();
+        let features = LowRankFeatures::of(&design, Some(&weights(n)), policy).unwrap();
+        let dense = stored(&design);
+        let mut rows = observations(&dense);
+        assert!(features.rank() < n / 3 && features.is_exact(rows.norms()));
         let scale = rows.target_scale();
-        let scaled: Vec<f64> = target.iter().map(|t| t / scale).collect();
+        let scaled: Vec<f64> = target(n).iter().map(|t| t / scale).collect();
         let mut part =
-            LowRankStatistics::new(factor, &scaled, Some(&weights), scale, None).unwrap();
-        let near = |a: &[f64], b: &[f64]| {
-            assert_eq!(a.len(), b.len());
-            for (a, b) in a.iter().zip(b) {
-                assert!((a - b).abs() < 1e-8 * (1.0 + b.abs()), "{a} {b}");
-            }
-        };
-        near(&[part.n_obs(), part.target_scale()], &[rows.n_obs(), scale]);
-        near(part.norms(), rows.norms());
-        let (active, mu) = ([0, 7, 900], [3.0, -2.0, 5.0]);
-        near(
-            &[part.deviance(&active, &mu).unwrap()],
-            &[rows.deviance(&active, &mu).unwrap()],
-        );
-        let local = |stats: &mut dyn Statistics| {
+            LowRankStatistics::new(features, &scaled, Some(&weights(n)), scale, None).unwrap();
+        let (active, mu, js) = ([0, 7, k - 1], [3.0, -2.0, 5.0], [4, 0, k / 2]);
+        let sums = |stats: &mut dyn Statistics| {
+            let mut all = vec![stats.n_obs(), stats.target_scale()];
+            all.extend_from_slice(stats.norms());
+            all.push(stats.deviance(&active, &mu).unwrap());
             let (mut gram, mut slope) = (DMatrix::zeros(3, 3), vec![0.0; 3]);
-            let deviance = stats.local(&active, &mu, &mut gram, &mut slope).unwrap();
-            let mut all = gram.as_slice().to_vec();
-            all.extend_from_slice(&slope);
+            all.push(stats.local(&active, &mu, &mut gram, &mut slope).unwrap());
+            all.extend(gram.iter().chain(&slope));
             stats.gradient(&active, &mu, &mut slope).unwrap();
-            all.extend_from_slice(&slope);
-            let sweep = stats.sweep(&active, &mu, &[900, 2]).unwrap();
-            all.extend(sweep.diag.iter().chain(&sweep.gradient));
-            all.extend(sweep.gram.concat());
-            let (among, gradient) = stats.among(&[4, 0, 1299]).unwrap();
-            all.extend(among.as_slice().iter().chain(&gradient));
-            all.extend(stats.project(&[4, 0, 1299]).unwrap());
-            all.extend([deviance, sweep.deviance]);
+            let sweep = stats.sweep(&active, &mu, &[k - 1, 2]).unwrap();
+            all.push(sweep.deviance);
+            all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
+            let (gram, gradient) = stats.among(&js).unwrap();
+            all.extend(gram.iter().chain(&gradient));
+            all.extend(stats.project(&js).unwrap());
             all
         };
-        near(&local(&mut part), &local(&mut rows));
+        assert_near(&sums(&mut part), &sums(&mut rows), 1e-8);
+    }
+
+    #[test]
+    fn sums_equal_sums_over_the_rows() {
+        let (rows, others) = (points(700, 1.0), points(400, 1.3));
+        check(&rows, &rows, vec![gaussian(0.5)], true);
+        check(&rows, &others, vec![gaussian(0.5)], false);
+        check(&rows, &others, vec![gaussian(0.3), gaussian(0.7)], true);
+    }
+
+    #[test]
+    fn an_outlier_becomes_a_landmark() {
+        // Not in the sample from which the first landmarks are chosen.
+        let mut rows = points(3000, 1.0);
+        rows[2..4].copy_from_slice(&[3.0, -3.5]);
+        check(&rows, &rows[..800], vec![gaussian(0.2)], true);
     }
 
     /// In the units of the original columns, sums do not depend on the approximation of the norms.
     #[test]
     fn approximate_norms_serve_as_units() {
-        const N: usize = 1300;
         let square = |i: usize| (i * i) as f64;
-        let rows: Vec<f64> = (0..2 * N).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
+        let rows: Vec<f64> = (0..2600).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
         let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(1.0)], true).unwrap();
-        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
-        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
-        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
-        let observations = |design| {
-            let (target, weights) = (target.clone(), Some(weights.clone()));
-            Observations::new(design, Likelihood::Gaussian, target, weights).unwrap()
-        };
-        let (mut nearly, mut exactly) =
-            (observations(&design as &dyn Design), observations(&dense));
+        let dense = stored(&design);
+        let (mut nearly, mut exactly) = (observations(&design), observations(&dense));
         let off = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
         let worst = nearly.norms().iter().zip(exactly.norms()).map(off);
         let worst = worst.fold(0.0, f64::max);
@@ -248,24 +262,18 @@ mod tests {
                 }
                 all
             };
-            for (a, b) in sums(&mut nearly).iter().zip(sums(&mut exactly)) {
-                assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
-            }
+            assert_near(&sums(&mut nearly), &sums(&mut exactly), 1e-9);
         }
         // A pass over some functions uses the same norms.
-        let (whole, some) = (
-            nearly.sweep(&active, &mu, &[900]).unwrap(),
-            nearly.sweep_of(&[1, 900], &active, &mu, &[900]).unwrap(),
-        );
-        for (k, i) in [1, 900].into_iter().enumerate() {
-            let pairs = [
-                (some.diag[k], whole.diag[i]),
-                (some.gradient[k], whole.gradient[i]),
-                (some.gram[0][k], whole.gram[0][i]),
-            ];
-            for (a, b) in pairs {
-                assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
-            }
+        let js = [1, 900];
+        let whole = nearly.sweep(&active, &mu, &[900]).unwrap();
+        let some = nearly.sweep_of(&js, &active, &mu, &[900]).unwrap();
+        for (some, whole) in [
+            (&some.diag, &whole.diag),
+            (&some.gradient, &whole.gradient),
+            (&some.gram[0], &whole.gram[0]),
+        ] {
+            assert_near(some, &js.map(|j| whole[j]), 1e-9);
         }
     }
 }
