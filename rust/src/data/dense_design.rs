@@ -100,11 +100,7 @@ impl Design for DenseDesign<'_> {
 
 /// Phi as N x K values, row-major, for a single pass over the data. Fits read columns, for which [`DenseDesign`] is faster.
 #[derive(Debug, Clone)]
-pub struct RowMajorDesign<'a> {
-    values: Cow<'a, [f64]>,
-    n_rows: usize,
-    n_basis: usize,
-}
+pub struct RowMajorDesign<'a>(DenseDesign<'a>);
 
 impl<'a> RowMajorDesign<'a> {
     /// Wraps `values`, N x K row-major.
@@ -112,24 +108,17 @@ impl<'a> RowMajorDesign<'a> {
     /// # Errors
     /// [`Error::Shape`] when the length is not `n_rows * n_basis`; [`Error::NonFinite`] for NaN or infinity.
     pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
-        let values = values.into();
-        Error::check_len("Phi", n_rows * n_basis, values.len())?;
-        Error::check_finite("Phi", &values)?;
-        Ok(Self {
-            values,
-            n_rows,
-            n_basis,
-        })
+        DenseDesign::new(values, n_rows, n_basis).map(Self)
     }
 }
 
 impl Design for RowMajorDesign<'_> {
     fn n_rows(&self) -> usize {
-        self.n_rows
+        self.0.n_rows
     }
 
     fn n_basis(&self) -> usize {
-        self.n_basis
+        self.0.n_basis
     }
 
     fn block<'s>(
@@ -142,7 +131,7 @@ impl Design for RowMajorDesign<'_> {
         buffer.clear();
         buffer.resize(stride * columns.len(), 0.0);
         for (i, row) in rows.enumerate() {
-            let row = &self.values[row * self.n_basis..][columns.clone()];
+            let row = &self.0.values[row * self.0.n_basis..][columns.clone()];
             for (j, &v) in row.iter().enumerate() {
                 buffer[j * stride + i] = v;
             }

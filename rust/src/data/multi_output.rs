@@ -149,7 +149,9 @@ impl<'a> OutputObservations<'a> {
         if scaled {
             let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
             (scale, variances) = common_scale(targets.chunks_exact(n), weight);
-            targets.iter_mut().for_each(|t| *t /= scale);
+            for t in &mut targets {
+                *t /= scale;
+            }
         }
         Ok(Self {
             n_obs: total_weight(n, weights.as_deref()),
@@ -194,7 +196,9 @@ impl<'a> OutputObservations<'a> {
     pub fn set_targets(&mut self, mut targets: Vec<f64>) -> Result<()> {
         Error::check_len("targets", self.targets.len(), targets.len())?;
         Error::check_finite("targets", &targets)?;
-        targets.iter_mut().for_each(|t| *t /= self.target_scale);
+        for t in &mut targets {
+            *t /= self.target_scale;
+        }
         self.targets = targets;
         Ok(())
     }

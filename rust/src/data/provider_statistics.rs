@@ -230,8 +230,9 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         check_sweep(&sweep, self.norms.len(), wanted.len())?;
         let mut sweep = self.to_units(sweep);
         for (column, &j) in sweep.gram.iter_mut().zip(wanted) {
-            let norm = self.norms[j];
-            column.iter_mut().for_each(|v| *v = over_norm(*v, norm));
+            for value in column {
+                *value = over_norm(*value, self.norms[j]);
+            }
         }
         self.remember(sweep.deviance);
         Ok(sweep)

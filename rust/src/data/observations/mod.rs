@@ -188,7 +188,9 @@ impl<'a> Observations<'a> {
         let mut scale = 1.0;
         if scaled && likelihood.is_linear() {
             scale = target_scale(&target, weight);
-            target.iter_mut().for_each(|t| *t /= scale);
+            for t in &mut target {
+                *t /= scale;
+            }
         }
         likelihood.check_targets(&target)?;
         let constant = |row| weight(row) * likelihood.constant_deviance(target[row]);

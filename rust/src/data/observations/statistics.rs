@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
-use crate::data::column_cache::{column_into, columns_into_strips, unit_columns};
+use crate::data::column_cache::{add_squares, column_into, columns_into_strips, unit_columns};
 use crate::data::design_views::RowSubsample;
 use crate::data::observations::{GRAM_ROWS, Observations};
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
@@ -14,7 +14,7 @@ use crate::data::{Statistics, Sweep, no_bound, with_both_triangles};
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
-use crate::linalg::vector::{axpy, column_dot, mirror, weighted_square};
+use crate::linalg::vector::{axpy, column_dot, mirror};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 
 impl Statistics for Observations<'_> {
@@ -125,10 +125,7 @@ impl Statistics for Observations<'_> {
             let right = TallMatrix::new(&right, stride(rows.len()), n_products);
             block.add_products(right, products, diag.len());
             if !fixed {
-                let working = &self.working[rows.clone()];
-                for (c, diag) in diag.iter_mut().enumerate() {
-                    *diag += weighted_square(block.values.column(c, rows.len()), working);
-                }
+                add_squares(block, Some(&self.working), diag);
             }
         })?;
         let mut sweep = unit_columns(sums, &self.norms, fixed, deviance);
