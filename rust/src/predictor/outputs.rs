@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::Result;
-use crate::likelihood::probit::Room;
+use crate::likelihood::probit::Workspace;
 use crate::predictor::Predictor;
 use crate::predictor::link::{Link, logistic, softmax};
 use crate::predictor::predict::Answers;
@@ -16,10 +16,10 @@ pub(crate) struct Found<'a> {
     pub(crate) spread: &'a [f64],
 }
 
-/// Room for what comes between.
+/// Workspace for what comes between.
 pub(crate) struct Aside<'a> {
     pub(crate) numbers: &'a mut [f64],
-    pub(crate) room: &'a mut Room,
+    pub(crate) room: &'a mut Workspace,
 }
 
 impl Predictor {

@@ -3,15 +3,15 @@
 use std::cell::Cell;
 
 use crate::kernel::Points;
-use crate::likelihood::probit::Room;
+use crate::likelihood::probit::Workspace;
 
-/// Room for numbers, points and integrals.
+/// Workspace for numbers, points and integrals.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// Of no particular value.
     pub(crate) values: Vec<f64>,
     pub(crate) points: Points,
-    pub(crate) room: Room,
+    pub(crate) room: Workspace,
 }
 
 /// Numbers that a thread keeps; what a larger model needs is given back.
