@@ -113,7 +113,7 @@ def test_the_bound_of_all_together_and_its_slopes_are_right(bias):
     other = np.where(kernels[:, np.newaxis], W / 2.0, W), np.where(kernels, 4.0 * alpha, alpha), 2.0 * b
     assert climb._bound(*other)[0] == pytest.approx(bound, rel=1e-12)
     mu, _ = reference.posterior(Phi, expectations(np.asfortranarray(Phi @ W))[0], alpha, w)
-    scores, alpha, b = climb.top(mu, alpha, b, n_steps=1000, ftol=1e-14)
+    scores, alpha, b = climb.maximise(mu, alpha, b, n_steps=1000, ftol=1e-14)
     assert b.sum() == pytest.approx(1.0)
     Phi = composite(blocks, bias).Phi(b, columns)
     Y = expectations(np.asfortranarray(scores))[0]

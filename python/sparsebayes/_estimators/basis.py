@@ -12,15 +12,24 @@ from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import column_means
 from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows
 from .._data import candidates as _candidates
-from .._data.design import DenseDesign, Design, KernelDesign, Layout, centre, centring, evaluate
-from .._data.extra_columns import columns_at, fitted_extra
-from .._hyper.learning import LearningData, check_learnable, check_model, learn
+from .._data.design import (
+    DenseDesign,
+    Design,
+    KernelDesign,
+    Layout,
+    centre,
+    centring,
+    columns_at,
+    evaluate,
+    fitted_extra,
+)
+from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Linear
 from ..kernels._parameters import weighted_spreads
 from ..kernels._resolve import is_precomputed, resolve
 from .base import SparseBayesEstimator, Trainable
-from .status import FEW
+from .status import MAX_CONSTANT_FUNCTIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -116,7 +125,7 @@ def linear_in_x(
 
 
 #: How many of the best kernels learned are tried before one is taken whose fit does not converge.
-_TRIED: Final = 3
+_MAX_KERNELS_TRIED: Final = 3
 
 
 class KernelBasis(KernelEstimator, SparseBayesEstimator):
@@ -174,7 +183,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         check_learnable(kernels)
         data = self._learning_data(training, extra, targets, likelihood, settings)
         fits = []
-        for learned in learn(kernels, data, settings)[:_TRIED]:
+        for learned in learn(kernels, data, settings)[:_MAX_KERNELS_TRIED]:
             design = self._kernel_design(learned, training, extra)
             posteriors = self._fit_design(design, training, targets, likelihood, settings)
             fits.append((learned, posteriors))
@@ -240,8 +249,8 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         """Return the extra column of each active function; negative for kernels and the bias."""
         return self.active_ - len(self._kernels()) * self._block_size
 
-    def _changes(self, X: FloatArray) -> FloatArray | None:
-        if self.extra_basis_ is not None or len(self.relevance_) > FEW:
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        if self.extra_basis_ is not None or len(self.relevance_) > MAX_CONSTANT_FUNCTIONS:
             return None
         columns = self.active_ >= 0
         phi = self._functions(X, np.empty((len(X), 0)))

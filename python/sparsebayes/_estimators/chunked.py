@@ -16,15 +16,20 @@ from sklearn.utils.metaestimators import available_if
 from .._checks.arguments import check_flag, check_n_jobs, check_settings, learning_argument
 from .._checks.targets import Training, check_chunk_targets, check_X, naming
 from .._data import candidates as _candidates
-from .._data.accumulate import Columns, Kernels, Summed, check_room
+from .._data.candidates import seed_of
 from .._data.checkpoint import check_path
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
-from .._data.design import Layout
-from .._data.extra_columns import check_extra_basis, columns_at, fitted_extra, is_transformer
-from .._data.first_pass import seed_of
-from .._data.memory import check_memory_limit, in_words
+from .._data.design import Layout, check_extra_basis, columns_at, fitted_extra, is_transformer
 from .._data.out_of_core import Facts, Gathering, look
-from .._data.statistics import SufficientStatistics
+from .._data.statistics import (
+    Columns,
+    Kernels,
+    SufficientStatistics,
+    Summed,
+    check_memory_limit,
+    check_room,
+    in_words,
+)
 from .._progress import Watch
 from .._types import FloatArray
 from ..kernels import Linear
@@ -34,7 +39,7 @@ from .base import SparseBayesEstimator
 from .basis import ColumnBasis, KernelBasis
 from .healing import KernelRegression
 from .provider_fit import offset_of
-from .status import Seen
+from .status import RowSummary
 from .variational import check_variational
 
 if TYPE_CHECKING:
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
 
 
 #: What has to be possible with the estimator as it is.
-READING = "a fit that reads its rows part by part"
+CHUNKED_FIT = "a fit that reads its rows part by part"
 
 
 class ChunkedEstimator(SparseBayesEstimator):
@@ -76,7 +81,7 @@ class ChunkedEstimator(SparseBayesEstimator):
     def _usual_bytes(self, X: NDArray[Any]) -> float:
         """Return about how much memory a fit of rows in memory takes beside X."""
 
-    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
+    def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
         """Return what to learn from a first pass: a sample of so many rows or none; moments or not."""
         return None, False
 
@@ -84,12 +89,12 @@ class ChunkedEstimator(SparseBayesEstimator):
         """Return the seed of the sample."""
         raise NotImplementedError
 
-    def _chosen(self, sample: Training) -> Facts:
+    def _choose_centres(self, sample: Training) -> Facts:
         """Return the centres chosen from a sample."""
         raise NotImplementedError
 
     @abstractmethod
-    def _settle(self, facts: Facts, n_features: int) -> None:
+    def _publish_functions(self, facts: Facts, n_features: int) -> None:
         """Publish what the functions are made of."""
 
     @abstractmethod
@@ -100,10 +105,10 @@ class ChunkedEstimator(SparseBayesEstimator):
     def _publish_sums(self, n_samples: int) -> None:
         """Publish what depends on the kind of basis; the attributes of the posterior are there."""
 
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
+    def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
         chunks = self._parts(X, y, sample_weight)
         if chunks is None:
-            super()._train_anew(X, y, sample_weight, y_std)
+            super()._fit_and_publish(X, y, sample_weight, y_std)
         elif y_std is not None:
             raise ValueError(
                 "y_std needs the rows in memory; where they are read part by part give weights in proportion "
@@ -141,7 +146,7 @@ class ChunkedEstimator(SparseBayesEstimator):
             ) from None
         return open_chunks(X, y, sample_weight, labels=self._takes_labels)
 
-    def _take_columns(self, chunks: Chunks) -> None:
+    def _publish_features(self, chunks: Chunks) -> None:
         """Publish what the data set says of its columns."""
         self.n_features_in_ = chunks.n_features
         self.__dict__.pop("feature_names_in_", None)
@@ -149,7 +154,7 @@ class ChunkedEstimator(SparseBayesEstimator):
             self.feature_names_in_ = chunks.names
 
 
-def _goes_on(estimator: SumsRegression) -> bool:
+def _can_continue(estimator: SumsRegression) -> bool:
     estimator._check_sums("partial_fit")
     return True
 
@@ -166,18 +171,18 @@ class SumsRegression(ChunkedEstimator):
         """Raise ValueError, naming the remedy, if sums will not do, and so not for ``doing`` this."""
 
     def _check_parts(self, y: Any = None) -> None:
-        self._check_sums(READING)
+        self._check_sums(CHUNKED_FIT)
         if np.ndim(y) == 2 and np.shape(y)[1] > 1:
             raise ValueError(f"y must have one column for that, got an array of shape {np.shape(y)}")
 
-    def _foresee(self, chunks: Chunks) -> None:
+    def _check_memory(self, chunks: Chunks) -> None:
         """Raise ValueError before the first pass if it can be seen that there is no memory for the sums."""
 
     @abstractmethod
     def _summed(self, n_features: int) -> Summed:
         """Return the functions to be summed; they are settled."""
 
-    @available_if(_goes_on)  # type: ignore[untyped-decorator] # scikit-learn carries no types
+    @available_if(_can_continue)  # type: ignore[untyped-decorator] # scikit-learn carries no types
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take in more rows and fit the model to all rows so far.
 
@@ -216,33 +221,35 @@ class SumsRegression(ChunkedEstimator):
         ConvergenceWarning, OverfitWarning, UserWarning
             As for ``fit``; early fits to few rows often warn.
         """
-        self._train_on_sums(partial(self._go_on, X, y, sample_weight))
+        self._train_on_sums(partial(self._continue_fit, X, y, sample_weight))
         return self
 
     def _train_on_sums(self, train: Callable[[], None]) -> None:
-        self._wholly(train)  # which counts this call: `_wholly` names the line two calls further out
+        self._run_atomically(
+            train
+        )  # which counts this call: `_run_atomically` names the line two calls further out
 
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
-        super()._train_anew(X, y, sample_weight, y_std)
+    def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
+        super()._fit_and_publish(X, y, sample_weight, y_std)
         self.__dict__.pop("_statistics", None)
 
     def _fit_parts(self, chunks: Chunks) -> None:
         settings = check_settings(self)
-        self._take_columns(chunks)
+        self._publish_features(chunks)
         gathering = Gathering(self, chunks)
         gathering.run()
         self._fit_sums(gathering.stats, settings, stopped=gathering.reading.stopped)
         if self.status_ != "stopped":
             gathering.forget()
 
-    def _go_on(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _continue_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
         before: SufficientStatistics | None = getattr(self, "_statistics", None)
         values = check_X(self, X, reset=before is None)
         target, weights = check_chunk_targets("y", y, sample_weight, len(values))
         if before is None:
             rows = Rows(values, target, weights, 0, 0)
-            self._settle(look(self, [rows], values.shape[1]), values.shape[1])
+            self._publish_functions(look(self, [rows], values.shape[1]), values.shape[1])
         functions = self._summed(values.shape[1])
         if before is None:
             check_room(functions, values.shape[1], check_memory_limit(self.memory_limit))
@@ -269,17 +276,17 @@ class SumsRegression(ChunkedEstimator):
             )
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         self._publish_offset(offset_of([posterior], self._n_columns()))
-        seen = Seen(sums.n_rows, sums.weight)
+        seen = RowSummary(sums.n_rows, sums.weight)
         self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], seen)
         self._publish_sums(sums.n_rows)
 
 
 #: As the core does it: kernels of so many inputs are not stored, nor are designs of more values.
-_CHEAP: Final = 8
-_STORED: Final = 1 << 26
+_MAX_UNSTORED_FEATURES: Final = 8
+_MAX_STORED_VALUES: Final = 1 << 26
 #: Bytes that a row takes for each function in a model, and how many functions a model may well have.
 _ACTIVE_BYTES: Final = 24
-_ACTIVE: Final = 100
+_TYPICAL_ACTIVE: Final = 100
 #: Bytes that a number of the sample takes that centres are chosen from: copies, and copies being made.
 _SAMPLE_BYTES: Final = 64
 
@@ -313,10 +320,10 @@ class FixedCentresBasis(KernelBasis):
         n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
         k = n_kernels * _candidates.number(self.candidates, n)
         copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * d
-        stored = n * k if (d > _CHEAP and n * k <= _STORED) else 0
-        return float(8 * (copied + n * d + stored) + _ACTIVE_BYTES * n * min(k, _ACTIVE))
+        stored = n * k if (d > _MAX_UNSTORED_FEATURES and n * k <= _MAX_STORED_VALUES) else 0
+        return float(8 * (copied + n * d + stored) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
 
-    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
+    def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
         scale = measures_inputs(self.kernel, self.gamma)
         if not _candidates.is_number(asked):
@@ -325,7 +332,7 @@ class FixedCentresBasis(KernelBasis):
         size = _candidates.sample_size(asked)
         return max(_candidates.number(asked, size) + 1, min(size, room)), scale
 
-    def _foresee(self, chunks: Chunks) -> None:
+    def _check_memory(self, chunks: Chunks) -> None:
         if chunks.n_rows is not None and _candidates.is_number(self.candidates):
             n, d = _candidates.number(self.candidates, chunks.n_rows), chunks.n_features
             n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
@@ -337,7 +344,7 @@ class FixedCentresBasis(KernelBasis):
         with naming("random_state"):
             return seed_of(check_random_state(self.random_state))
 
-    def _chosen(self, sample: Training) -> Facts:
+    def _choose_centres(self, sample: Training) -> Facts:
         if len(sample.rows) == 0:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
@@ -345,22 +352,22 @@ class FixedCentresBasis(KernelBasis):
         _candidates.place(self, sample)
         return {"candidate_rows": self.candidate_rows_, "candidates": self.candidates_}
 
-    def _settle(self, facts: Facts, n_features: int) -> None:
-        empty = _stand_in(np.empty((0, n_features)), 0)
+    def _publish_functions(self, facts: Facts, n_features: int) -> None:
+        empty = _placeholder_training(np.empty((0, n_features)), 0)
         if "candidates" in facts:
             self.candidate_rows_, self.candidates_ = facts["candidate_rows"], facts["candidates"]
         else:
             _candidates.place(self, empty)
         inputs = facts.get("inputs", np.zeros((2, n_features)))
-        self.kernel_ = self._as_given(self._resolve(_stand_in(inputs, 2)))
+        self.kernel_ = self._as_given(self._resolve(_placeholder_training(inputs, 2)))
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, empty.X)
         self._n_extra = columns_at(self.extra_basis_, self.candidates_[:1]).shape[1]
 
     def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._layout(_stand_in(np.empty((0, n_features)), n_samples))
+        return self._layout(_placeholder_training(np.empty((0, n_features)), n_samples))
 
     def _publish_sums(self, n_samples: int) -> None:
-        self._publish_basis(_stand_in(np.empty((0, self.n_features_in_)), n_samples))
+        self._publish_basis(_placeholder_training(np.empty((0, self.n_features_in_)), n_samples))
 
 
 class ChunkedKernelRegression(FixedCentresBasis, SumsRegression, KernelRegression):
@@ -373,19 +380,19 @@ class ChunkedKernelRegression(FixedCentresBasis, SumsRegression, KernelRegressio
 
     def _summed(self, n_features: int) -> Summed:
         layout = self._layout_of(0, n_features)
-        centres = _candidates.points(self, _stand_in(np.empty((0, n_features)), 0), layout.kept)
+        centres = _candidates.points(self, _placeholder_training(np.empty((0, n_features)), 0), layout.kept)
         n_threads = check_n_jobs(self.n_jobs)
         return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
 
-def _stand_in(X: FloatArray, n_samples: int) -> Training:
+def _placeholder_training(X: FloatArray, n_samples: int) -> Training:
     """Return training data where no more is asked than the number of rows and columns, or what X says."""
     return Training(X, np.zeros(len(X)), None, np.arange(len(X)), n_samples)
 
 
 #: Bytes that a row takes for each function in a model, and how many functions a model may well have.
 _ACTIVE_BYTES: Final = 24
-_ACTIVE: Final = 100
+_TYPICAL_ACTIVE: Final = 100
 
 
 class ChunkedColumnBasis(ColumnBasis):
@@ -394,9 +401,9 @@ class ChunkedColumnBasis(ColumnBasis):
     def _usual_bytes(self, X: NDArray[Any]) -> float:
         n, k = X.shape
         copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
-        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _ACTIVE))
+        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
 
-    def _settle(self, facts: Facts, n_features: int) -> None:
+    def _publish_functions(self, facts: Facts, n_features: int) -> None:
         pass  # the columns are there
 
     def _layout_of(self, n_samples: int, n_features: int) -> Layout:
@@ -447,10 +454,10 @@ class ChunkedColumnRegression(ChunkedColumnBasis, SumsRegression):
         self._check_gaussian("fit_statistics")
         if not isinstance(stats, SufficientStatistics):
             raise TypeError(f"stats must be SufficientStatistics, got {type(stats).__name__}")
-        self._train_on_sums(partial(self._fit_given, stats))
+        self._train_on_sums(partial(self._fit_from_statistics, stats))
         return self
 
-    def _fit_given(self, stats: SufficientStatistics) -> None:
+    def _fit_from_statistics(self, stats: SufficientStatistics) -> None:
         settings = check_settings(self)
         self.n_features_in_ = stats.n_basis
         for name in ("feature_names_in_", "_statistics"):

@@ -38,12 +38,12 @@ from ..kernels._resolve import is_precomputed
 from .basis import KernelBasis
 
 #: Kernel values held at a time, and rows at a time where only k(x, x) is wanted of k(X, X).
-_VALUES = 1 << 20
-_DIAGONAL = 64
+_MAX_KERNEL_VALUES = 1 << 20
+_DIAGONAL_ROWS = 64
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedRegression:
     """A fitted regression at its training rows."""
 
     #: Training rows, N x d, and their weights.
@@ -78,7 +78,7 @@ class Fitted:
 
 
 def changes(
-    model: Fitted, X: FloatArray, phi: FloatArray, n_threads: int | None
+    model: FittedRegression, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return what the functions centred at the rows ``X`` add to mean and variance there, each (n,).
 
@@ -87,7 +87,7 @@ def changes(
     """
     mean, variance = np.empty(len(X)), np.empty(len(X))
     roots = np.sqrt(model.prior_variances())
-    height = max(1, _VALUES // (len(model.X) * len(model.kernels)))
+    height = max(1, _MAX_KERNEL_VALUES // (len(model.X) * len(model.kernels)))
     for start in range(0, len(X), height):
         part = slice(start, start + height)
         mean[part], variance[part] = _changes(model, roots, X[part], phi[part], n_threads)
@@ -95,7 +95,7 @@ def changes(
 
 
 def _changes(
-    model: Fitted, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
+    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Do what `changes` does for rows few enough to hold all their functions.
 
@@ -124,7 +124,7 @@ def _changes(
 
 def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
     """Return k(x, x) of each row."""
-    blocks = (X[start : start + _DIAGONAL] for start in range(0, len(X), _DIAGONAL))
+    blocks = (X[start : start + _DIAGONAL_ROWS] for start in range(0, len(X), _DIAGONAL_ROWS))
     return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
 
 
@@ -231,7 +231,7 @@ class KernelRegression(KernelBasis):
             variances[:, output] += variance
         return means, variances
 
-    def _at_training_rows(self, training: Training) -> Iterator[Fitted]:
+    def _at_training_rows(self, training: Training) -> Iterator[FittedRegression]:
         """Yield the fitted model of each output as arrays."""
         mus = self._output_weights()
         Phi = self._functions(training.X, self._training_extra(training))
@@ -242,7 +242,7 @@ class KernelRegression(KernelBasis):
             training.y.reshape(len(training.X), -1).T,
             strict=True,
         ):
-            yield Fitted(
+            yield FittedRegression(
                 X=training.X,
                 weights=np.ones(len(training.X)) if training.weights is None else training.weights,
                 Phi=Phi,

@@ -33,7 +33,7 @@ Prior = Literal["gaussian", "laplace"]
 Approximation = Literal["laplace", "variational"]
 
 #: Beyond this ridge, in units of the mean curvature, no relevance is looked for.
-_LARGEST_RIDGE = 10.0
+_MAX_RIDGE = 10.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
         ends, h, Q, u = _approximation(model, ridge, rules, pulse)
         alpha, rate, kept = _relevance(rules.prior, h, u)
         n_iter += sum(end.n_iter for end in ends)
-        if kept.any() or share > _LARGEST_RIDGE:
+        if kept.any() or share > _MAX_RIDGE:
             break
         share *= 10.0
     # Step 5, in units in which each h is 1.
@@ -210,9 +210,9 @@ def _padded(values: FloatArray, length: int, filling: float) -> FloatArray:
 
 
 #: Points of the grid over ln k that the search begins from, four for each factor of ten.
-_PER_DECADE = 4
+_GRID_PER_DECADE = 4
 #: Estimated noise variances are at least this share of the targets'.
-NOISE_FLOOR = 1e-6
+_NOISE_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class Noise:
 
 def estimate_noise(spectrum: Spectrum, variance: float, beta: float | None) -> Noise:
     """Maximise the evidence over k and, unless it is given, beta; ``variance``: that of the targets."""
-    least = NOISE_FLOOR * variance
+    least = _NOISE_FLOOR * variance
 
     def noise(k: float) -> tuple[float, float]:
         q = spectrum.rest + float(np.sum(spectrum.along**2 / (1.0 + spectrum.squares / k)))
@@ -253,7 +253,7 @@ def estimate_noise(spectrum: Spectrum, variance: float, beta: float | None) -> N
 
     # A dictionary of zeros has no scale of its own.
     top = np.log(spectrum.squares[0]) if spectrum.squares[0] > 0.0 else 0.0
-    grid = np.linspace(top - 16.0 * np.log(10.0), top + 4.0 * np.log(10.0), 20 * _PER_DECADE + 1)
+    grid = np.linspace(top - 16.0 * np.log(10.0), top + 4.0 * np.log(10.0), 20 * _GRID_PER_DECADE + 1)
     best = int(np.argmin([height(log_k) for log_k in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(height, bounds=bounds, method="bounded", options={"xatol": 1e-8})

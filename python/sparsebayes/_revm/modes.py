@@ -30,10 +30,10 @@ from .._types import FloatArray
 Pulse = Callable[[], None]
 
 #: Share of the predicted gain that a step has to achieve (Armijo).
-_SHARE = 1e-4
+_ARMIJO = 1e-4
 #: Below this predicted gain in nats rounding of the objective says nothing: the step is taken as it is.
-_TRUST = 1e-9
-_HALVINGS = 60
+_MIN_TRUSTED_GAIN = 1e-9
+_MAX_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def posterior_mode(
         step = _solve(hessian, gradient)
         square = float(gradient @ step)
         along, length = model.Z @ step, 1.0
-        for _ in range(_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             there = w + length * step
             reached = model.value(eta + length * along) - 0.5 * float(precision @ there**2)
-            if square < _TRUST or reached >= height + _SHARE * length * square:
+            if square < _MIN_TRUSTED_GAIN or reached >= height + _ARMIJO * length * square:
                 break
             length *= 0.5
         w, height = w + length * step, reached
@@ -131,12 +131,12 @@ def octant_mode(
         if free.any():
             step[free] = _solve(gram(model.Z[:, free], model.curvature(eta)), gradient[free])
         promised, length = float(gradient[free] @ step[free]), 1.0
-        for _ in range(_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             there = np.maximum(w + length * step, 0.0)
             along = model.Z @ there
             reached = model.value(along) - float(rate @ there)
             gain = length * promised + float(gradient[held] @ (there - w)[held])
-            if gain < _TRUST or reached >= height + _SHARE * gain:
+            if gain < _MIN_TRUSTED_GAIN or reached >= height + _ARMIJO * gain:
                 break
             length *= 0.5
         w, eta, height = there, along, reached
@@ -165,7 +165,7 @@ def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 
 #: sigma(x) = sum of SHARES Phi(SCALES x) to 2.1e-9 everywhere (Monahan & Stefanski 1992, 8 terms).
-_SHARES = np.array(
+_MIXTURE_WEIGHTS = np.array(
     [
         0.003246343272134,
         0.051517477033972,
@@ -177,7 +177,7 @@ _SHARES = np.array(
         0.001449567805354,
     ]
 )
-_SCALES = np.array(
+_MIXTURE_SCALES = np.array(
     [
         1.365340806296348,
         1.059523971016916,
@@ -189,7 +189,7 @@ _SCALES = np.array(
         0.238212616409306,
     ]
 )
-_SHORTEST = 2.0**-20
+_MIN_STEP = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -207,16 +207,16 @@ class Expectations:
 
 def expectations(m: FloatArray, v: FloatArray) -> Expectations:
     """Return the expectations under N(m, v), one a row, from the mixture."""
-    spread = np.sqrt(_SCALES**-2 + v[:, np.newaxis])
+    spread = np.sqrt(_MIXTURE_SCALES**-2 + v[:, np.newaxis])
     ratio = m[:, np.newaxis] / spread
     density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
     below = ndtr(ratio)
     return Expectations(
-        (m[:, np.newaxis] * below + spread * density) @ _SHARES,
-        below @ _SHARES,
-        (density / spread) @ _SHARES,
-        (-ratio * density / spread**2) @ _SHARES,
-        ((ratio**2 - 1.0) * density / spread**3) @ _SHARES,
+        (m[:, np.newaxis] * below + spread * density) @ _MIXTURE_WEIGHTS,
+        below @ _MIXTURE_WEIGHTS,
+        (density / spread) @ _MIXTURE_WEIGHTS,
+        (-ratio * density / spread**2) @ _MIXTURE_WEIGHTS,
+        ((ratio**2 - 1.0) * density / spread**3) @ _MIXTURE_WEIGHTS,
     )
 
 
@@ -287,7 +287,7 @@ def _newton(model: Logistic, ridge: float, here: _Point, step: FloatArray) -> _P
     pull = model.Z.T @ (0.5 * here.first * (squares @ db))
     w = here.w + step + cho_solve((here.factor, True), pull, check_finite=False)
     there = _point(model, ridge, w, b)
-    return there if _risen(here, there) else None
+    return there if _has_risen(here, there) else None
 
 
 def _natural(model: Logistic, ridge: float, here: _Point) -> _Point:
@@ -298,12 +298,12 @@ def _natural(model: Logistic, ridge: float, here: _Point) -> _Point:
         factor = _factor(model, ridge, b)
         w = here.w + length * cho_solve((factor, True), here.gradient, check_finite=False)
         there = _point(model, ridge, w, b, factor)
-        if _risen(here, there) or length < _SHORTEST:
+        if _has_risen(here, there) or length < _MIN_STEP:
             return there
         length *= 0.5
 
 
-def _risen(here: _Point, there: _Point) -> bool:
+def _has_risen(here: _Point, there: _Point) -> bool:
     # By rounding F may fall a little.
     return there.F >= here.F - 1e-12 * abs(here.F)
 

@@ -31,6 +31,15 @@ impl Tuning {
     /// Full basis: a function whose alpha exceeds this multiple of its s may be pruned.
     pub(crate) const PRUNE_RATIO: f64 = 100.0;
 
+    /// Updates of the full basis end once no ln alpha and no ln beta changes by more; the sequential scheme continues.
+    pub(crate) const UPDATE_TOL: f64 = 1e-3;
+    /// Under an informative prior functions are pruned only once no ln alpha changes by more in an update.
+    pub(crate) const PRUNE_TOL: f64 = 0.1;
+    /// Largest change of a log hyperparameter in a joint step. With 1, 6, 20 or no limit fits need more attempts at steps.
+    pub(crate) const MAX_NEWTON_CHANGE: f64 = 3.0;
+    /// Least change of ln beta for a step on the noise alone; joint steps make smaller changes.
+    pub(crate) const MIN_NOISE_CHANGE: f64 = 0.1;
+
     // The greedy loop.
 
     /// Least gain in nats at which an inactive function counts as a candidate: the final accuracy of the evidence.
@@ -64,6 +73,15 @@ impl Tuning {
     pub(crate) const FINE_STEP: f64 = 0.003;
     /// Tolerance on ln alpha of the active set between two passes over the dictionary. At 0.1 fits need more passes.
     pub(crate) const LOOSE_TOL: f64 = 1e-2;
+    /// Largest number of functions added together after refinement, and the least gain of each as a fraction of the first
+    /// one's. With 8 and 0.1 fits of hundreds of functions take 5 % longer.
+    pub(crate) const MAX_JOINT_ADDITIONS: usize = 32;
+    pub(crate) const JOINT_GAIN_RATIO: f64 = 0.03;
+    /// Tolerance on ln alpha of the refinement before such additions. At 0.01 fits are slower.
+    pub(crate) const ADDITION_TOL: f64 = 0.1;
+    /// Squared cosine from which two columns are duplicates. At 0.99 a fit of 20,000 rows takes 50 % longer; without the rule
+    /// equal columns are both added.
+    pub(crate) const DUPLICATE_COS2: f64 = 0.999_999;
     /// Additions of a function that may gain less than [`Self::MIN_REENTRY_GAIN`].
     pub(crate) const MAX_FREE_ENTRIES: u8 = 8;
     /// Least gain in nats of a function that has been added [`Self::MAX_FREE_ENTRIES`] times.
@@ -86,12 +104,40 @@ impl Tuning {
     pub(crate) const LAPLACE_SAMPLE_SIZE: usize = 128;
     /// Candidates in a working set that gain nothing yet but are closest to it: they may gain once the others have moved.
     pub(crate) const NEAR_CANDIDATES: usize = 192;
+    /// Least q^2 / s of such a candidate; above 1 it would gain.
+    pub(crate) const MIN_NEAR_RATIO: f64 = 0.3;
     /// Candidates among which a block to add is chosen.
     pub(crate) const SHORTLIST_SIZE: usize = 32;
     /// Functions added between two passes over the dictionary where there is no working set.
     pub(crate) const MAX_BLOCK_ADDITIONS: usize = 8;
     /// Least gain of a function of such a block, as a fraction of the first one's.
     pub(crate) const BLOCK_GAIN_RATIO: f64 = 0.1;
+
+    /// The first model is complete when no candidate gains more than this many nats. A search on an incomplete one ends several
+    /// nats lower.
+    pub(crate) const MAX_INITIAL_GAIN: f64 = 2.0;
+    /// Rounds in a row without a higher objective after which a fit ends as stalled.
+    pub(crate) const MAX_IDLE_ROUNDS: usize = 4;
+
+    // Starts from approximate data: see `docs/notebook/low-rank.md`.
+
+    /// Rows per row of a subsample, and its least size.
+    pub(crate) const SUBSAMPLE_RATIO: usize = 16;
+    pub(crate) const MIN_SUBSAMPLE_ROWS: usize = 1 << 14;
+    /// A fit on a subsample ends when no candidate gains more than this many nats, or after so many working sets.
+    pub(crate) const MAX_SUBSAMPLE_GAIN: f64 = 0.3;
+    pub(crate) const MAX_SUBSAMPLE_ROUNDS: usize = 10;
+    /// Least `max_iter` for a start from low-rank features, whose steps are not counted.
+    pub(crate) const MIN_LOW_RANK_STEPS: usize = 1000;
+    /// Largest noise precision, for targets of unit variance, of a start from low-rank features: their error has to be below the
+    /// noise. A fit with a noise of 1/2000 of the variance ended 26 nats lower.
+    pub(crate) const MAX_LOW_RANK_BETA: f64 = 300.0;
+    /// Candidates by which the first model in features is tested, and by how many nats the gain of each on the rows may exceed
+    /// its gain in features. Without the test one problem of five inputs ended 700 nats lower.
+    pub(crate) const LOW_RANK_TEST_SIZE: usize = 64;
+    pub(crate) const MAX_LOW_RANK_ERROR: f64 = 0.4;
+    /// Largest gain in nats of a candidate on the rows beside the final model in features.
+    pub(crate) const MAX_LOW_RANK_GAIN: f64 = 1.0;
 
     // Searches.
 
@@ -108,6 +154,8 @@ impl Tuning {
     pub(crate) const MAX_FAILED_TRIALS: usize = 16;
     /// A trial this many nats below the best model is not refined. At 1.5 fits are 5 % faster and lost 0.1 nats once.
     pub(crate) const MAX_TRIAL_DEFICIT: f64 = 3.0;
+    /// Steps of a trial, more than any converging one makes, after which it is discarded.
+    pub(crate) const MAX_TRIAL_STEPS: usize = 20_000;
     /// Least gain of a search in nats.
     pub(crate) const MIN_SEARCH_GAIN: f64 = 0.01;
     /// Least gain of an exchange of functions in nats.
