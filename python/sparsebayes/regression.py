@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
+from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked import ChunkedColumnRegression, ChunkedKernelRegression
 from ._estimators.docs import documented
-from ._estimators.provider_fit import ProviderRegression
+from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Callback,
     Candidates,
@@ -39,7 +40,7 @@ __all__ = ["RVR", "SparseBayesRegressor"]
 
 
 @documented
-class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # scikit-learn carries no types
+class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
@@ -91,6 +92,29 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         {fit_warns}
         """
         self._train(X, y, sample_weight, y_std=y_std)
+        return self
+
+    def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
+        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
+
+        Parameters
+        ----------
+        provider : PyStatistics
+            Computes statistics over all rows, for the functions of this estimator in order: the constant one
+            if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
+            each of ``candidates``, which must be an array of distinct centres.
+        n_samples : int, optional
+            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+            ``n_samples``, if it has that.
+
+        Returns
+        -------
+        self
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
+
+        {provider_raises}
+        """
+        train_on_providers(self, [provider], n_samples)
         return self
 
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:

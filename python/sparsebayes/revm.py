@@ -96,8 +96,9 @@ class EigenModel(KernelEstimator):
     def _dictionary(self, training: Training) -> FloatArray:
         """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
         rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
-        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        layout = Layout(
+            check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, self._n_kernels()
+        )
         self.relevance_ = layout.kept
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
         if is_precomputed(self.kernel):
