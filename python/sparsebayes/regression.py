@@ -134,41 +134,6 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         self.beta_ = posteriors[0].beta
         self.noise_variance_ = 1.0 / self.beta_
 
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
-    ) -> FloatArray: ...
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
-    ) -> tuple[FloatArray, FloatArray]: ...
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, optionally with error bars.
-
-        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
-        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22).
-
-        Parameters
-        ----------
-        {X}
-        {return_std}
-        {y_std}
-
-        Returns
-        -------
-        mean : ndarray of shape (n,) or (n, n_outputs)
-        std : ndarray of the same shape
-            Only if ``return_std``.
-
-        {predict_raises}
-        """
-        mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
-        if self.mu_.ndim == 1:
-            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
-
 
 @documented
 class RVR(ChunkedKernelRegression, _Regression):
@@ -569,8 +534,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
         check_is_fitted(self)
         return_std = check_flag("return_std", return_std)
         if hasattr(self, "beta_"):
-            # Two calls, because the overloads are chosen by a literal.
-            return super().predict(X, return_std=True, y_std=y_std) if return_std else super().predict(X)
+            return self._predict(X, return_std, y_std)
         if y_std is not None:
             raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
         means, variances = self._moments(X, variance=return_std)

@@ -336,6 +336,19 @@ class SparseBayesEstimator(Trainable):
             return self.noise_variance_ * self._y_variance
         return self.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
+    def _predict(
+        self, X: ArrayLike, return_std: bool, y_std: ArrayLike | None
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return mean and, if asked for, standard deviation of Gaussian targets.
+
+        The mean is mu^T phi(x), the variance 1 / beta + phi(x)^T Sigma phi(x) (Tipping 2001, equations 21
+        and 22).
+        """
+        mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
+        return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
+
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
     ) -> tuple[Design, list[Any]]:
