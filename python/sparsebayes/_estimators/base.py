@@ -134,11 +134,11 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        seen = self.__dict__.pop("_row_summary")
-        if self.status_ == "converged" and (self._is_empty() or is_constant(self, seen)):
+        summary = self.__dict__.pop("_row_summary")
+        if self.status_ == "converged" and (self._is_empty() or is_constant(self, summary)):
             self.status_ = "empty"
-        self._is_saturated = is_saturated(seen)
-        if warning := warning_of(self, seen):
+        self._is_saturated = is_saturated(summary)
+        if warning := warning_of(self, summary):
             category, message = warning
             warnings.warn(message, category, stacklevel=4)
 
@@ -260,7 +260,7 @@ class SparseBayesEstimator(Trainable):
                 )
             settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=bool(learning_argument(self)))
-        seen = RowSummary.of(training)
+        summary = RowSummary.of(training)
         offset = self._offset_of(training, likelihood, settings)
         if np.any(offset):
             centred = replace(training, y=training.y - offset)
@@ -270,7 +270,14 @@ class SparseBayesEstimator(Trainable):
         if not np.any(offset):
             design, posteriors = self._infer(training, targets, likelihood, settings)
         self._publish_fit(
-            settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors, seen, offset
+            settings,
+            likelihood,
+            training.n_samples,
+            design.n_basis,
+            design.layout,
+            posteriors,
+            summary,
+            offset,
         )
         if training.noise is not None:
             self._publish_known_noise(training.noise)
@@ -299,7 +306,7 @@ class SparseBayesEstimator(Trainable):
         n_basis: int,
         layout: Layout,
         posteriors: list[Any],
-        seen: RowSummary,
+        summary: RowSummary,
         offset: FloatArray | float = 0.0,
     ) -> None:
         """Publish all attributes that do not depend on the kind of basis.
@@ -313,7 +320,9 @@ class SparseBayesEstimator(Trainable):
         self._publish_posteriors(posteriors, layout)
         self._offset = offset
         self.mu_[self.active_ == -1] += offset
-        self._row_summary = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
+        self._row_summary = replace(
+            summary, n_effective=_effective_parameters(posteriors, likelihood, n_basis)
+        )
 
     def _publish_known_noise(self, noise: KnownNoise) -> None:
         """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""

@@ -265,8 +265,8 @@ class SumsRegression(ChunkedEstimator):
             )
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         self._publish_offset(offset_of([posterior], self._n_columns()))
-        seen = RowSummary(sums.n_rows, sums.weight)
-        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], seen)
+        summary = RowSummary(sums.n_rows, sums.weight)
+        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], summary)
         self._publish_sums(sums.n_rows)
 
 

@@ -90,8 +90,10 @@ class ChunkedClassification(ChunkedEstimator):
             self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
         )
         self._publish_offset(functions.shift + offset_of(posteriors, self._n_columns()))
-        seen = RowSummary(survey.n_rows, survey.weight)
-        self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, seen)
+        summary = RowSummary(survey.n_rows, survey.weight)
+        self._publish_fit(
+            settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, summary
+        )
         self._publish_sums(survey.n_rows)
 
 
