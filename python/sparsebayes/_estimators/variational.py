@@ -67,7 +67,7 @@ def constants(problem: Problem, n_rows: float) -> float:
 
 
 def per_function(problem: Problem) -> float:
-    """Return the cost of a function for the uncertainty of its alpha, at the peak of the prior; never positive."""
+    """Return the cost of a function for an uncertain alpha at the peak of its prior; never positive."""
     a, b = problem.alpha_prior
     if not problem.variational or a == 0.0 or b == 0.0:
         return 0.0
