@@ -141,7 +141,7 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
 def _approximation(
     model: Logistic, ridge: float, rules: Rules, pulse: Pulse
 ) -> tuple[list[Mode], FloatArray, FloatArray, FloatArray]:
-    """Steps 1 to 3 of KV: return the modes found, h descending, eigenvectors as columns, and u."""
+    """Return the results of steps 1 to 3 of KV: the modes, h descending, eigenvectors as columns, and u."""
     pulse()
     precision = np.full(model.Z.shape[1], ridge)
     mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
@@ -198,7 +198,7 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
 
 
 def _relevance(prior: Prior, h: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Step 4 of KV: return the best prior precisions, Laplace rates in units of sqrt(h), and which are finite."""
+    """Return the results of step 4 of KV: prior precisions, Laplace rates over sqrt(h), and which are finite."""
     alpha = best_alpha_gaussian(h, u) if prior == "gaussian" else best_alpha_laplace(h, u)
     kept = np.isfinite(alpha)
     rate = np.where(kept, 0.5 * alpha / np.sqrt(np.where(kept, h, 1.0)), np.inf)
