@@ -221,12 +221,7 @@ class RVC(ChunkedKernelClassification, _Classification):
 
     Parameters
     ----------
-    {kernel}
-    {learned_gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {optimize_kernel}
+    {kernel_parameters}
     {multi_class}
     {extra_basis}
     {scheme}
@@ -243,10 +238,7 @@ class RVC(ChunkedKernelClassification, _Classification):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         inactive candidate has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -400,10 +392,7 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
         case.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more, and no inactive column has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------

@@ -148,12 +148,7 @@ class RVR(ChunkedKernelRegression, _Regression):
 
     Parameters
     ----------
-    {kernel}
-    {learned_gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {optimize_kernel}
+    {kernel_parameters}
     {noise_variance}
     {shared_noise}
     {extra_basis}
@@ -172,10 +167,7 @@ class RVR(ChunkedKernelRegression, _Regression):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no inactive candidate has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -370,10 +362,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more, and no inactive
         column has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------

@@ -484,16 +484,7 @@ class GREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -545,16 +536,7 @@ class LREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -596,16 +578,7 @@ class VGREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -653,14 +626,7 @@ class GREVMRegressor(EigenRegressor):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {revm_noise_variance}
-    {revm_n_jobs}
-    {verbose}
+    {revm_regressor_parameters}
 
     Attributes
     ----------
@@ -714,14 +680,7 @@ class LREVMRegressor(EigenRegressor):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {revm_noise_variance}
-    {revm_n_jobs}
-    {verbose}
+    {revm_regressor_parameters}
 
     Attributes
     ----------

@@ -18,7 +18,8 @@ def documented(cls: _Class) -> _Class:
 
     def expand(line: re.Match[str]) -> str:
         indent, name = line.groups()
-        return "\n".join(f"{indent}{text}".rstrip() for text in TEXTS[name].strip("\n").split("\n"))
+        lines = _PLACEHOLDER.sub(expand, TEXTS[name]).strip("\n").split("\n")
+        return "\n".join(f"{indent}{text}".rstrip() for text in lines)
 
     for target in (cls, *vars(cls).values()):
         if isinstance(target, (type, FunctionType)) and target.__doc__:
@@ -27,6 +28,36 @@ def documented(cls: _Class) -> _Class:
 
 
 TEXTS: Final = {
+    # Groups of parameters.
+    "kernel_parameters": """{kernel}
+{learned_gamma}
+{degree}
+{coef0}
+{fit_intercept}
+{optimize_kernel}""",
+    "mrvm_kernel_parameters": """{composite_kernel}
+{gamma}
+{degree}
+{coef0}
+{fit_intercept}""",
+    "revm_kernel_parameters": """{kernel}
+{gamma}
+{degree}
+{coef0}
+fit_intercept : bool, default=True
+    Whether the dictionary includes a constant function, the bias.""",
+    "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "mrvm_run_parameters": "{mrvm_max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "revm_classifier_parameters": """{revm_kernel_parameters}
+{ridge}
+{revm_tol}
+{revm_max_iter}
+{revm_n_jobs}
+{verbose}""",
+    "revm_regressor_parameters": """{revm_kernel_parameters}
+{revm_noise_variance}
+{revm_n_jobs}
+{verbose}""",
     # Parameters of estimators.
     "kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
     ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of

@@ -198,7 +198,7 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
 
 
 def _relevance(prior: Prior, h: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the results of step 4 of KV: prior precisions, Laplace rates over sqrt(h), and which are finite."""
+    """Return step 4 of KV: prior precisions, Laplace rates in units of sqrt(h), and which are finite."""
     alpha = best_alpha_gaussian(h, u) if prior == "gaussian" else best_alpha_laplace(h, u)
     kept = np.isfinite(alpha)
     rate = np.where(kept, 0.5 * alpha / np.sqrt(np.where(kept, h, 1.0)), np.inf)

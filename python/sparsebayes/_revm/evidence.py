@@ -26,64 +26,11 @@ _FALSE_POSITIONS = 16
 _ASYMPTOTIC_LIMIT = 50.0
 
 
-def log_evidence_gaussian(h: FloatArray, u: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Return the logarithm of KV (10), the evidence of the prior N(0, 1 / alpha).
-
-    Parameters
-    ----------
-    h, u, alpha : ndarray
-        Eigenvalue (>= 0), place of the maximum and prior precision (> 0, inf for a weight of 0); of shapes
-        that broadcast.
-
-    Returns
-    -------
-    ndarray
-        Natural logarithms.
-    """
-    with np.errstate(divide="ignore"):
-        ratio = h / np.asarray(alpha, dtype=float)
-    return np.asarray(-0.5 * np.log1p(ratio) - 0.5 * h * u**2 / (1.0 + ratio))
-
-
 def best_alpha_gaussian(h: FloatArray, u: FloatArray) -> FloatArray:
     """Return the maximum of KV (10) over alpha, KV (11): h / (h u^2 - 1), or infinity."""
     excess = h * u**2 - 1.0
     inside = excess > 0.0
     return np.where(inside, h / np.where(inside, excess, 1.0), np.inf)
-
-
-def log_evidence_laplace(h: FloatArray, u: FloatArray, alpha: FloatArray) -> FloatArray:
-    r"""Return the logarithm of KV (13), the evidence of the prior (alpha / 4) exp(-alpha |u| / 2).
-
-    With z = sqrt(h) |u| and r = alpha / (2 sqrt(h)) it is
-
-    .. math:: \sqrt{\pi / 8}\, r\, e^{-z^2/2} \big[ \mathrm{erfcx}\big((r - z) / \sqrt 2\big)
-              + \mathrm{erfcx}\big((r + z) / \sqrt 2\big) \big].
-
-    The first term overflows for r far below z; there, as in appendix A of KV, its exponential is united with
-    the other, e^{-z^2/2} erfcx(x) = e^{r^2/2 - r z} erfc(x).
-
-    Parameters
-    ----------
-    h, u, alpha : ndarray
-        As for `log_evidence_gaussian`.
-
-    Returns
-    -------
-    ndarray
-        Natural logarithms.
-    """
-    root = np.sqrt(np.asarray(h, dtype=float))
-    z, alpha = root * np.abs(u), np.asarray(alpha, dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(root > 0.0, 0.5 * alpha / root, np.inf)
-    z, r = np.broadcast_arrays(z, r)
-    finite = np.isfinite(r)
-    sums, exponent = _terms(z, np.where(finite, r, 1.0))[2:]
-    with np.errstate(divide="ignore"):
-        log_f = exponent + np.log(np.sqrt(np.pi / 8.0) * np.where(finite, r, 1.0) * sums)
-    # A prior that is all at 0 sees the likelihood there; so does any prior where the likelihood is flat.
-    return np.where(finite, log_f, -0.5 * z**2)
 
 
 def best_alpha_laplace(h: FloatArray, u: FloatArray) -> FloatArray:
@@ -131,7 +78,16 @@ def _half(mean: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _terms(z: FloatArray, r: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the two terms of the evidence, their sum, and the exponent of the factor before them."""
+    r"""Return the two terms of the evidence KV (13), their sum, and the exponent of their common factor.
+
+    For the prior (alpha / 4) exp(-alpha |u| / 2), with z = sqrt(h) |u| and r = alpha / (2 sqrt(h)), it is
+
+    .. math:: \sqrt{\pi / 8}\, r\, e^{-z^2/2} \big[ \mathrm{erfcx}\big((r - z) / \sqrt 2\big)
+              + \mathrm{erfcx}\big((r + z) / \sqrt 2\big) \big].
+
+    The first term overflows for r far below z; there, as in appendix A of KV, its exponential is combined
+    with the factor, e^{-z^2/2} erfcx(x) = e^{r^2/2 - r z} erfc(x).
+    """
     x_1, x_2 = (r - z) / np.sqrt(2.0), (r + z) / np.sqrt(2.0)
     scaled = x_1 >= 0.0
     below = np.where(scaled, 0.0, x_1)
