@@ -18,16 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks.arguments import check_flag, check_n_jobs, check_settings, learning_argument
 from .._checks.targets import Training, naming
 from .._data import candidates as _candidates
-from .._data.extra_columns import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
-from .._data.first_pass import seed_of
+from .._data.candidates import seed_of
+from .._data.design import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
 from .._estimators.basis import KernelBasis
 from .._estimators.status import RowSummary
 from .._estimators.variational import check_variational
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels._resolve import is_precomputed
+from .collections import partitions
 from .engine import Engine, brought_together, on_each
 from .parts import Facts, Functions, combined_facts, facts, joined_samples, sample
-from .rows import partitions
 
 if TYPE_CHECKING:
     from .._data.design import Layout

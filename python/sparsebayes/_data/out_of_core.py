@@ -1,4 +1,4 @@
-"""Sums over rows that are read part by part, from the first row or from where a killed fit came to."""
+"""Sums over rows that are read in parts, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from .. import _core
 from .._progress import Reading
-from .accumulate import Summed, block_rows, check_room
+from .._types import FloatArray
+from .candidates import RowSample
 from .checkpoint import open_checkpoint
 from .chunks import Chunks, Rows, located
-from .first_pass import Moments, RowSample
-from .memory import check_memory_limit
-from .statistics import SufficientStatistics
+from .statistics import SufficientStatistics, Summed, block_rows, check_memory_limit, check_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -172,3 +171,35 @@ def _restored(n_basis: int, n_jobs: int | None, rows: int, state: Facts) -> Suff
     if "parts" in state:
         stats._core = _core.SufficientStatistics.from_parts(n_basis, rows, state.pop("parts"))
     return stats
+
+
+class Moments:
+    """Weighted mean and variance of each column of rows that pass by (Chan, Golub & LeVeque 1983)."""
+
+    def __init__(self, n_features: int) -> None:
+        self._weight = 0.0
+        self._mean, self._squares = np.zeros(n_features), np.zeros(n_features)
+
+    def take(self, X: FloatArray, weights: FloatArray | None) -> None:
+        """Take in rows."""
+        if weights is not None and not weights.all():
+            X, weights = X[weights > 0.0], weights[weights > 0.0]
+        w = np.ones(len(X)) if weights is None else weights
+        total = float(w.sum())
+        if total == 0.0:
+            return
+        mean = w @ X / total
+        squares = w @ (X - mean) ** 2
+        apart, weight = mean - self._mean, self._weight + total
+        self._squares += squares + apart**2 * (self._weight * total / weight)
+        self._mean += apart * (total / weight)
+        self._weight = weight
+
+    def stand_in(self) -> FloatArray:
+        """Return two rows whose columns have the means and variances of all: what `resolve` asks of rows."""
+        if self._weight == 0.0:
+            raise ValueError(
+                "sample_weight is zero in every row (it must contain at least one non-zero number)"
+            )
+        spread = np.sqrt(self._squares / self._weight)
+        return np.stack([self._mean - spread, self._mean + spread])

@@ -13,14 +13,24 @@ from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import column_means
 from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows, naming
 from .._data import candidates as _candidates
-from .._data.accumulate import Kernels, check_room
+from .._data.candidates import seed_of
 from .._data.chunks import Chunks
-from .._data.design import DenseDesign, Design, KernelDesign, Layout, centre, centring, evaluate
-from .._data.extra_columns import check_extra_basis, columns_at, fitted_extra, is_transformer
-from .._data.first_pass import seed_of
-from .._data.memory import check_memory_limit
+from .._data.design import (
+    DenseDesign,
+    Design,
+    KernelDesign,
+    Layout,
+    centre,
+    centring,
+    check_extra_basis,
+    columns_at,
+    evaluate,
+    fitted_extra,
+    is_transformer,
+)
 from .._data.out_of_core import Facts
-from .._hyper.learning import LearningData, check_learnable, check_model, learn
+from .._data.statistics import Kernels, check_memory_limit, check_room
+from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Linear
 from ..kernels._parameters import weighted_spreads

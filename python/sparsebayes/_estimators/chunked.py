@@ -15,13 +15,19 @@ from sklearn.utils.metaestimators import available_if
 from .._checks.arguments import check_flag, check_n_jobs, check_settings
 from .._checks.targets import Training, check_chunk_targets, check_X
 from .._data import candidates as _candidates
-from .._data.accumulate import Columns, Kernels, Summed, check_room
 from .._data.checkpoint import check_path
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
 from .._data.design import Layout
-from .._data.memory import check_memory_limit, in_words
 from .._data.out_of_core import Facts, Gathering, look
-from .._data.statistics import SufficientStatistics
+from .._data.statistics import (
+    Columns,
+    Kernels,
+    SufficientStatistics,
+    Summed,
+    check_memory_limit,
+    check_room,
+    in_words,
+)
 from .._progress import Watch
 from . import outputs as _outputs
 from .base import SparseBayesEstimator

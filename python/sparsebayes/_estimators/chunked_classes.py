@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 from .._checks.arguments import check_flag, check_n_jobs, check_settings
 from .._checks.targets import Training, learn_classes
 from .._data import candidates as _candidates
-from .._data.accumulate import block_rows
 from .._data.chunks import Chunks, Rows, located
-from .._data.design import DenseDesign, Layout, evaluate
-from .._data.extra_columns import columns_at, middle_of_extra
-from .._data.memory import check_memory_limit, in_words
+from .._data.design import DenseDesign, Layout, columns_at, evaluate, middle_of_extra
 from .._data.out_of_core import Facts, look
-from .._data.provider_sum import SummedStatistics
-from .._data.row_part import RowPart
+from .._data.statistics import block_rows, check_memory_limit, in_words
 from .._progress import Reading
 from .._types import FloatArray, Settings
+from ..providers import RowPart, SummedStatistics
 from .basis import ColumnBasis, KernelBasis
 from .chunked import CHUNKED_FIT, ChunkedEstimator
 from .probabilities import check_multi_class

@@ -1,7 +1,8 @@
 //! A small problem as it stands in a file: rows, what is made of them, and settings.
 
 use serde::{Deserialize, Serialize};
-use sparsebayes::{Kernel, Noise, OutputNoise, Scheme, Search, Settings};
+use sparsebayes::internal::OutputNoise;
+use sparsebayes::{Kernel, Noise, Scheme, Search, Settings};
 
 /// What is made of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

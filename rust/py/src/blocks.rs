@@ -3,7 +3,8 @@
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::{BlockCheckpoint, Blocks, Design, Error, Observations, Posterior, fit_in_blocks};
+use sparsebayes::internal::{BlockCheckpoint, Blocks, fit_in_blocks};
+use sparsebayes::{Design, Error, Observations, Posterior};
 
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;

@@ -2,9 +2,9 @@
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use sparsebayes::internal::SoftmaxStatistics;
 use sparsebayes::{
-    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings,
-    SoftmaxStatistics, fit,
+    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings, fit,
 };
 
 use crate::arrays::{BasisValues, vector};

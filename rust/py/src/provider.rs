@@ -8,10 +8,8 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use sparsebayes::{
-    CandidateProducts, CentredProvider, Error, Likelihood, Posterior, ProviderStatistics,
-    RowProvider, Rules, Sweep, fit,
-};
+use sparsebayes::internal::{CandidateProducts, CentredProvider, ProviderStatistics, RowProvider};
+use sparsebayes::{Error, Likelihood, Posterior, Rules, Sweep, fit};
 
 use crate::errors::{invalid, is_refusal};
 use crate::fit::{one_predictor, rules};

@@ -7,9 +7,9 @@ use numpy::{
     ToPyArray,
 };
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
+use sparsebayes::internal::RowMajorDesign;
 use sparsebayes::{
-    DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, SumStatistics, fit,
+    DenseDesign, Design, Error, SufficientStatistics, SumStatistics, fit, with_threads,
 };
 
 use crate::arrays::{columns, rows, vector};

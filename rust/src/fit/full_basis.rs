@@ -6,10 +6,9 @@
 //! * EM: alpha = (1 + 2 a) / (mu^2 + Sigma_jj + 2 b), 1 / beta = (||t - Phi mu||^2 + sum gamma / beta + 2 d) / (N + 2 c),
 //!   which never lower the evidence.
 //!
-//! The alpha of a function that the data do not support grows without bound: for ever by steps of at most s under EM.
-//! It is therefore taken out as soon as it is far enough and the evidence gains by that. The updates bring the model
-//! near its end and no further; what follows is the end of the sequential scheme, which also takes back functions that
-//! were pruned too early.
+//! The alpha of an irrelevant function grows without bound, under EM in an infinite number of steps of at most s. The function is
+//! deleted once its alpha is large enough and the evidence gains by it. The updates stop close to a maximum; the sequential
+//! scheme continues from there, and can add functions again that were pruned too early.
 
 use crate::Result;
 use crate::data::Statistics;
@@ -27,8 +26,8 @@ use crate::fit::sequential::Start;
 use crate::fit::settings::{Rules, Scheme};
 use crate::fit::tuning::Tuning;
 
-/// Updates end where no ln alpha nor ln beta moves by more.
-const NEAR: f64 = 1e-3;
+/// Updates end once no ln alpha and no ln beta changes by more.
+const UPDATE_TOL: f64 = 1e-3;
 
 /// Runs from the full basis to convergence. `state`: an empty model.
 pub(crate) fn fit(
@@ -47,11 +46,11 @@ pub(crate) fn fit(
     let gaussian = stats.is_linear();
     let noise = rules.noise_range().filter(|_| gaussian);
     loop {
-        let moved = update(stats, state, rules.scheme, noise)?;
+        let change = update(stats, state, rules.scheme, noise)?;
         recorder.step(Action::Joint, None, state)?;
-        let pruned = prune(state, moved, recorder)?;
-        look(stats, state)?;
-        if moved <= NEAR && !pruned {
+        let pruned = prune(state, change, recorder)?;
+        relinearise(stats, state)?;
+        if change <= UPDATE_TOL && !pruned {
             break;
         }
     }
@@ -65,7 +64,7 @@ pub(crate) fn fit(
     }
 }
 
-/// Puts functions of these precisions into an empty model.
+/// Adds functions with these precisions to an empty model.
 pub(crate) fn fill(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -85,11 +84,11 @@ pub(crate) fn fill(
     let mut gradient = mu.clone();
     let deviance = stats.local(functions, &mu, &mut gram, &mut gradient)?;
     state.set_data(&mu, &gradient, deviance, Some(&gram))?;
-    look(stats, state)
+    relinearise(stats, state)
 }
 
-/// Brings the quadratic model of the data to where the mean now is.
-fn look(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+/// Moves the quadratic model of the data to the present mean or mode.
+fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     if stats.is_linear() {
         state.recentre(stats)?;
         Ok(())
@@ -98,9 +97,8 @@ fn look(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     }
 }
 
-/// One update of all alphas and the noise; the largest change in their logarithms.
-///
-/// Alphas that no longer matter do not count. A state whose factor fails at the new values stays as it is.
+/// One update of all alphas and the noise. Returns the largest change in their logarithms; 0, with the state unchanged, if the
+/// posterior precision at the new values is not positive definite.
 fn update(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -108,24 +106,24 @@ fn update(
     noise: Option<NoiseRange>,
 ) -> Result<f64> {
     let before = (state.alpha.clone(), state.beta);
-    let mut moved: f64 = 0.0;
+    let mut change: f64 = 0.0;
     let mut alpha = Vec::with_capacity(state.len());
     for k in 0..state.len() {
         let next =
             new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * before.0[k]);
-        moved = moved.max((next / before.0[k]).ln().abs());
+        change = change.max((next / before.0[k]).ln().abs());
         alpha.push(next);
     }
     let beta = noise.map_or(state.beta, |range| {
         new_beta(state, scheme).min(range.beta_max)
     });
-    moved = moved.max((beta / state.beta).ln().abs());
+    change = change.max((beta / state.beta).ln().abs());
     if state.set_hyperparameters(&alpha, beta).is_err() {
         state.set_hyperparameters(&before.0, before.1)?;
         return Ok(0.0);
     }
-    look(stats, state)?;
-    Ok(moved)
+    relinearise(stats, state)?;
+    Ok(change)
 }
 
 pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
@@ -145,7 +143,7 @@ pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
     if prior.is_flat() {
         next
     } else {
-        // Where mu and a are next to nothing this is alpha -> c / alpha, which goes to and fro for ever.
+        // Where mu and a are close to zero the update is alpha -> c / alpha, which would oscillate.
         (next * state.alpha[k]).sqrt()
     }
 }
@@ -163,40 +161,41 @@ pub(crate) fn new_beta(state: &State, scheme: Scheme) -> f64 {
     (rows + 2.0 * prior.shape).max(f64::MIN_POSITIVE) / residual.max(f64::MIN_POSITIVE)
 }
 
-/// Takes out functions on their way out, each only if the evidence rises by it; whether there were any.
+/// Deletes functions whose alpha grows without bound if the evidence gains, and returns whether there were any. `change` is the result of
+/// the last [`update`].
 ///
-/// With a prior they may be on the way to a finite alpha, and go once the updates have all but come to rest.
+/// With an informative prior an alpha may be on its way to a finite value: prune only once the updates have nearly converged.
 pub(crate) fn prune(
     state: &mut State,
-    moved: f64,
+    change: f64,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
-    const REST: f64 = 0.1;
+    const MAX_CHANGE: f64 = 0.1;
     delete_where(state, recorder, |factors, alpha, gain| {
-        let settled = !factors.prior.is_flat() && moved <= REST;
-        let far = alpha >= Tuning::PRUNE_RATIO * factors.s;
-        (far || settled) && factors.optimal_alpha().is_none() && gain >= 0.0
+        let is_stable = !factors.prior.is_flat() && change <= MAX_CHANGE;
+        let is_large = alpha >= Tuning::PRUNE_RATIO * factors.s;
+        (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
     })
 }
 
-/// Takes out the functions of which that holds, given their factors, their alpha and the gain; whether there were any.
+/// Deletes the functions for which `is_deleted(factors, alpha, gain)`, and returns whether there were any.
 pub(crate) fn delete_where(
     state: &mut State,
     recorder: &mut Recorder<'_>,
-    goes: impl Fn(&Factors, f64, f64) -> bool,
+    is_deleted: impl Fn(&Factors, f64, f64) -> bool,
 ) -> std::result::Result<bool, Stop> {
     let size = state.len();
     for k in (0..size).rev() {
         let (factors, alpha) = (state.factors(k), state.alpha[k]);
         let gain = factors.gain_of_deleting(alpha);
-        if goes(&factors, alpha, gain) {
+        if is_deleted(&factors, alpha, gain) {
             let j = state.active[k];
             state.delete(k);
             recorder.step(Action::Delete(j), Some(gain), state)?;
         }
     }
     if state.len() < size {
-        // Rank-one updates drift.
+        // Rank-one updates accumulate round-off.
         state.recompute()?;
     }
     Ok(state.len() < size)

@@ -1,45 +1,45 @@
-//! What a caller may set (`Settings`) and what a fit may rely on (`Rules`).
+//! Settings of the caller, their checks, and the checked rules of a fit.
 
 use crate::fit::newton::NoiseRange;
 use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
-/// How the noise variance of a Gaussian likelihood is found.
+/// The noise variance of a Gaussian likelihood.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Noise {
-    /// By maximising the marginal likelihood.
+    /// Estimated by maximizing the marginal likelihood.
     #[default]
     Estimated,
-    /// Given: the variance, in the squared units of the targets.
+    /// Fixed at this variance, in the squared units of the targets.
     Fixed(f64),
 }
 
 /// Settings of a fit, unchecked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Noise variance; used by the Gaussian likelihood alone.
+    /// Noise variance of a Gaussian likelihood; others ignore it.
     pub noise: Noise,
     /// Largest |change in ln alpha| and |change in ln beta| at convergence: Tipping & Faul (2003), section 4.4.
     pub tol: f64,
     /// Largest number of steps.
     pub max_iter: usize,
-    /// How the precisions are found.
+    /// How the precisions are estimated.
     pub scheme: Scheme,
     /// Shape a and rate b of the Gamma prior of each alpha; zeros: uniform in ln alpha.
     pub alpha_prior: [f64; 2],
     /// Shape c and rate d of the Gamma prior of beta.
     pub noise_prior: [f64; 2],
-    /// What is tried once the sequential scheme has come to an optimum.
+    /// The search for a better optimum after the sequential scheme.
     pub search: Search,
 }
 
-/// How the precisions are found.
+/// How the precisions are estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheme {
-    /// Tipping & Faul (2003): functions enter and leave one at a time.
+    /// Tipping & Faul (2003): functions are added and deleted one at a time.
     #[default]
     Sequential,
-    /// Tipping (2001), section 2.3: MacKay's updates from the full basis, functions being pruned.
+    /// Tipping (2001), section 2.3: MacKay's updates from the full basis, with pruning.
     MacKay,
     /// Tipping (2001), appendix A: expectation-maximisation from the full basis.
     Em,
@@ -47,13 +47,13 @@ pub enum Scheme {
     Variational,
 }
 
-/// What is tried once the sequential scheme has come to an optimum.
+/// The search for a better optimum after the sequential scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Search {
-    /// Nothing, but for a few exchanges where a fit through the Laplace approximation has at most 20 functions.
+    /// None, except a few exchanges after a Laplace fit with at most 20 functions.
     #[default]
     Greedy,
-    /// Exchanges of a function for another, merges of two into one, splits of one into two.
+    /// Exchanges of one function for another, merges of two functions, and splits of one.
     Exchange,
 }
 
@@ -71,7 +71,7 @@ impl Default for Settings {
     }
 }
 
-/// Settings that passed their checks; the only kind a fit accepts.
+/// Checked settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     settings: Settings,
@@ -84,14 +84,10 @@ impl Settings {
     /// [`Error::Invalid`] naming the setting, its value and the remedy.
     pub fn check(self) -> Result<Rules> {
         if !(self.tol.is_finite() && self.tol > 0.0) {
-            return Err(Error::Invalid {
-                what: format!("tol must be a positive number, got {}", self.tol),
-            });
+            return invalid(format!("tol must be a positive number, got {}", self.tol));
         }
         if self.max_iter == 0 {
-            return Err(Error::Invalid {
-                what: "max_iter must be at least 1, got 0".into(),
-            });
+            return invalid("max_iter must be at least 1, got 0");
         }
         check_noise(self.noise)?;
         check_prior("alpha_prior", self.alpha_prior)?;
@@ -99,44 +95,43 @@ impl Settings {
         if self.alpha_prior[0] > 0.0 && self.alpha_prior[1] == 0.0 {
             let what = "alpha_prior must have a positive rate if it has a positive shape: without one it asks for \
                         infinite precisions; got a rate of 0";
-            return Err(Error::Invalid { what: what.into() });
+            return invalid(what);
         }
-        check_search(&self)?;
+        if self.search != Search::Greedy && self.scheme != Scheme::Sequential {
+            return invalid("search other than 'greedy' needs the sequential scheme");
+        }
         Ok(Rules { settings: self })
     }
 }
 
-fn check_search(settings: &Settings) -> Result<()> {
-    if settings.search != Search::Greedy && settings.scheme != Scheme::Sequential {
-        let what = "search other than 'greedy' needs the sequential scheme";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
+fn invalid<T>(what: impl Into<String>) -> Result<T> {
+    let what = what.into();
+    Err(Error::Invalid { what })
 }
 
-/// Checks that a noise variance that is given makes sense.
+/// Checks a fixed noise variance.
 pub(crate) fn check_noise(noise: Noise) -> Result<()> {
     match noise {
         Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
             let what = format!(
                 "noise_variance must be a positive number, got {variance}; leave it out to estimate it"
             );
-            Err(Error::Invalid { what })
+            invalid(what)
         }
         _ => Ok(()),
     }
 }
 
 fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
-    const LARGEST: f64 = 1e100;
-    if [shape, rate].iter().all(|v| (0.0..=LARGEST).contains(v)) {
+    const MAX: f64 = 1e100;
+    if [shape, rate].iter().all(|v| (0.0..=MAX).contains(v)) {
         return Ok(());
     }
     let what = format!(
-        "{name} must be a shape and a rate, neither negative nor beyond {LARGEST:e}, got ({shape}, {rate}); (0, 0) is uniform \
-         in the logarithm"
+        "{name} must be a shape and a rate between 0 and {MAX:e}, got ({shape}, {rate}); (0, 0) is uniform in the \
+         logarithm"
     );
-    Err(Error::Invalid { what })
+    invalid(what)
 }
 
 impl Rules {
@@ -145,7 +140,7 @@ impl Rules {
         self.alpha_prior.iter().all(|&v| v == 0.0)
     }
 
-    /// Likewise, but to be met less closely: for all but the last of several fits.
+    /// The same rules with a looser tolerance, for all but the last of several fits.
     pub(crate) fn loosened(&self) -> Self {
         let tol = self.tol.max(Tuning::LOOSE_TOL);
         let settings = Settings {
@@ -155,7 +150,7 @@ impl Rules {
         Self { settings }
     }
 
-    /// The range of the noise, if it is estimated.
+    /// The range of the noise precision if it is estimated.
     pub(crate) fn noise_range(&self) -> Option<NoiseRange> {
         (self.noise == Noise::Estimated).then(NoiseRange::standard)
     }
@@ -169,18 +164,18 @@ impl std::ops::Deref for Rules {
     }
 }
 
-/// Sizes of a fit in blocks.
+/// Sizes of a fit that reads the dictionary in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocks {
-    /// Functions of the first working set.
+    /// Functions in the first working set.
     pub sample: usize,
-    /// Functions of later ones, but for those in the model and those that come in.
+    /// Functions in later working sets besides active functions and entrants.
     pub working: usize,
-    /// Candidates let into the working set after a sweep.
+    /// Candidates added to the working set after a pass over the dictionary.
     pub entrants: usize,
-    /// Candidates looked at together in a sweep.
+    /// Candidates evaluated together in a pass.
     pub block: usize,
-    /// Rounds after the first that search for a better model.
+    /// Rounds after the first in which a search is made.
     pub searches: usize,
 }
 
@@ -197,12 +192,105 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Checks that there is something in each.
+    /// Checks that no size is zero, except those that may be.
     pub(crate) fn check(&self) -> Result<()> {
         if [self.sample, self.entrants, self.block].contains(&0) {
             let what = "a fit in blocks needs a sample, entrants and a block of at least one function each";
-            return Err(Error::Invalid { what: what.into() });
+            return invalid(what);
         }
         Ok(())
+    }
+}
+
+/// Standard deviations of the targets lie between the inverse of this and this, so that their squares have inverses.
+const MAX_STD: f64 = 1e152;
+/// Least fixed noise variance as a fraction of the variance of the targets: their own round-off is 1e-32 of it, and that of
+/// differences of sums of squares 1e-16.
+const MIN_NOISE: f64 = 1e-24;
+/// Precisions in the units of the fit, and rates of their priors, lie between the inverse of this and this.
+const MAX_PRECISION: f64 = 1e100;
+
+/// Checks the scale of the targets, a fixed noise variance, and priors in the units of the fit.
+pub(crate) fn check_units(scale: f64, norms: &[f64], rules: &Rules, linear: bool) -> Result<()> {
+    check_scale(scale)?;
+    let square = scale * scale;
+    if linear {
+        check_noise_scale(scale, rules.noise)?;
+        check_rate("noise_prior", rules.noise_prior[1] / square)?;
+    }
+    let longest = norms.iter().copied().fold(0.0, f64::max);
+    check_rate(
+        "alpha_prior",
+        rules.alpha_prior[1] * (longest / scale).powi(2),
+    )
+}
+
+/// Checks the standard deviation of the targets.
+pub(crate) fn check_scale(scale: f64) -> Result<()> {
+    if (MAX_STD.recip()..=MAX_STD).contains(&scale) {
+        return Ok(());
+    }
+    let what = format!(
+        "y has the standard deviation {scale:e}, whose square is out of range; rescale y to one between {:e} and {:e}",
+        MAX_STD.recip(),
+        MAX_STD
+    );
+    invalid(what)
+}
+
+/// Checks a fixed noise variance against the variance of the targets.
+pub(crate) fn check_noise_scale(scale: f64, noise: Noise) -> Result<()> {
+    let Noise::Fixed(variance) = noise else {
+        return Ok(());
+    };
+    let precision = scale / variance * scale;
+    if (MAX_PRECISION.recip()..=MIN_NOISE.recip()).contains(&precision) {
+        return Ok(());
+    }
+    let what = format!(
+        "noise_variance is {variance:e} and the variance of y is {:e}: double precision cannot resolve both; choose another \
+         noise_variance, or leave it out to estimate it",
+        scale * scale
+    );
+    invalid(what)
+}
+
+fn check_rate(name: &str, rate: f64) -> Result<()> {
+    if rate <= MAX_PRECISION {
+        return Ok(());
+    }
+    let what = format!(
+        "{name} has a rate above {MAX_PRECISION:e} in units of the standard deviation of y and the norms of the columns; \
+         choose a smaller rate"
+    );
+    invalid(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_whose_squares_overflow_are_refused() {
+        let rules = Settings::default().check().unwrap();
+        for scale in [1e-150, 1.0, 1e150] {
+            assert!(check_units(scale, &[1.0], &rules, true).is_ok());
+        }
+        for scale in [0.0, 1e-160, 1e160, f64::INFINITY, f64::NAN] {
+            let error = check_units(scale, &[1.0], &rules, true).err().unwrap();
+            assert!(error.is_invalid_input() && error.to_string().contains("rescale y"));
+        }
+        assert!(check_noise_scale(1.0, Noise::Fixed(1e-20)).is_ok());
+        assert!(check_noise_scale(1e80, Noise::Fixed(1e150)).is_ok());
+        for (scale, variance) in [(1.0, 1e-308), (1e-100, 1.0), (1e150, 1e-150)] {
+            assert!(check_noise_scale(scale, Noise::Fixed(variance)).is_err());
+        }
+        let informative = Settings {
+            alpha_prior: [1.0, 1.0],
+            ..Settings::default()
+        };
+        let informative = informative.check().unwrap();
+        assert!(check_units(1.0, &[1e3, 0.0], &informative, false).is_ok());
+        assert!(check_units(1.0, &[0.0, 1e60], &informative, false).is_err());
     }
 }

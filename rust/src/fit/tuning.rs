@@ -64,6 +64,15 @@ impl Tuning {
     pub(crate) const FINE_STEP: f64 = 0.003;
     /// Tolerance on ln alpha of the active set between two passes over the dictionary. At 0.1 fits need more passes.
     pub(crate) const LOOSE_TOL: f64 = 1e-2;
+    /// Largest number of functions added together after refinement, and the least gain of each as a fraction of the first
+    /// one's. With 8 and 0.1 fits of hundreds of functions take 5 % longer.
+    pub(crate) const MAX_JOINT_ADDITIONS: usize = 32;
+    pub(crate) const JOINT_GAIN_RATIO: f64 = 0.03;
+    /// Tolerance on ln alpha of the refinement before such additions. At 0.01 fits are slower.
+    pub(crate) const ADDITION_TOL: f64 = 0.1;
+    /// Squared cosine from which two columns are duplicates. At 0.99 a fit of 20,000 rows takes 50 % longer; without the rule
+    /// equal columns are both added.
+    pub(crate) const DUPLICATE_COS2: f64 = 0.999_999;
     /// Additions of a function that may gain less than [`Self::MIN_REENTRY_GAIN`].
     pub(crate) const MAX_FREE_ENTRIES: u8 = 8;
     /// Least gain in nats of a function that has been added [`Self::MAX_FREE_ENTRIES`] times.
@@ -92,6 +101,32 @@ impl Tuning {
     pub(crate) const MAX_BLOCK_ADDITIONS: usize = 8;
     /// Least gain of a function of such a block, as a fraction of the first one's.
     pub(crate) const BLOCK_GAIN_RATIO: f64 = 0.1;
+
+    /// The first model is complete when no candidate gains more than this many nats. A search on an incomplete one ends several
+    /// nats lower.
+    pub(crate) const MAX_INITIAL_GAIN: f64 = 2.0;
+    /// Rounds in a row without a higher objective after which a fit ends as stalled.
+    pub(crate) const MAX_IDLE_ROUNDS: usize = 4;
+
+    // Starts from approximate data: see `docs/notebook/low-rank.md`.
+
+    /// Rows per row of a subsample, and its least size.
+    pub(crate) const SUBSAMPLE_RATIO: usize = 16;
+    pub(crate) const MIN_SUBSAMPLE_ROWS: usize = 1 << 14;
+    /// A fit on a subsample ends when no candidate gains more than this many nats, or after so many working sets.
+    pub(crate) const MAX_SUBSAMPLE_GAIN: f64 = 0.3;
+    pub(crate) const MAX_SUBSAMPLE_ROUNDS: usize = 10;
+    /// Least `max_iter` for a start from low-rank features, whose steps are not counted.
+    pub(crate) const MIN_LOW_RANK_STEPS: usize = 1000;
+    /// Largest noise precision, for targets of unit variance, of a start from low-rank features: their error has to be below the
+    /// noise. A fit with a noise of 1/2000 of the variance ended 26 nats lower.
+    pub(crate) const MAX_LOW_RANK_BETA: f64 = 300.0;
+    /// Candidates by which the first model in features is tested, and by how many nats the gain of each on the rows may exceed
+    /// its gain in features. Without the test one problem of five inputs ended 700 nats lower.
+    pub(crate) const LOW_RANK_TEST_SIZE: usize = 64;
+    pub(crate) const MAX_LOW_RANK_ERROR: f64 = 0.4;
+    /// Largest gain in nats of a candidate on the rows beside the final model in features.
+    pub(crate) const MAX_LOW_RANK_GAIN: f64 = 1.0;
 
     // Searches.
 

@@ -1,10 +1,8 @@
 //! Solves the fixed-point equations of [`residual`](crate::fit::laplace::residual): Newton's method, with Rprop as fallback.
 
-use nalgebra::DMatrix;
-
 use crate::data::{Statistics, check_flag};
 use crate::fit::laplace::complementarity::josephy_newton_step;
-use crate::fit::laplace::mode::find_mode;
+use crate::fit::laplace::mode::{expand_about, find_mode};
 use crate::fit::laplace::residual::{
     MAX_HALVINGS, MAX_LN_STEP, Residual, bounded, damped_step, jacobian, solve, stepped,
 };
@@ -183,8 +181,6 @@ fn take_full_steps(stats: &mut dyn Statistics, state: &mut State, best: &mut Sta
 
 /// One full Newton step to the mode. So close to it the likelihood cannot tell whether a step raises it.
 fn step_to_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    let (m, mu) = (state.len(), state.mu.clone());
-    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-    let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, deviance, Some(&gram))
+    let mu = state.mu.clone();
+    expand_about(stats, state, &mu)
 }

@@ -53,6 +53,18 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     state.set_data(&mu, &gradient, deviance, Some(&gram))
 }
 
+/// Replaces the quadratic model of the data by the one about `mu`, and recomputes the posterior.
+pub(crate) fn expand_about(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    mu: &[f64],
+) -> Result<()> {
+    let m = mu.len();
+    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+    let deviance = stats.local(&state.active, mu, &mut gram, &mut gradient)?;
+    state.set_data(mu, &gradient, deviance, Some(&gram))
+}
+
 /// [`find_mode`]; while the posterior precision is indefinite by round-off, deletes the function that costs least.
 pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     loop {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use crate::data::{DictionaryPart, Statistics, Subset, check_flag};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::laplace::mode::find_mode;
+use crate::fit::laplace::mode::{expand_about, find_mode};
 use crate::fit::laplace::schedule;
 use crate::fit::large::pricing;
 use crate::fit::large::pricing::Priced;
@@ -26,7 +26,7 @@ use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
-use crate::fit::{InitialModel, Status};
+use crate::fit::{Status, empty_model, fit_sequentially};
 use crate::model::Posterior;
 use crate::{Error, Result};
 
@@ -85,17 +85,12 @@ pub fn fit_in_blocks(
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;
-    let initial = InitialModel::of(stats, rules)?;
+    let initial = empty_model(stats, rules)?;
     let mut checkpoint = match resume {
         Some(checkpoint) => checkpoint.checked(stats.n_basis())?,
         None => BlockCheckpoint::first(stats.n_basis(), blocks, initial.beta),
     };
-    let mut recorder = Recorder::new(
-        &initial.empty(),
-        rules.max_iter,
-        stats.target_scale(),
-        watch,
-    );
+    let mut recorder = Recorder::new(&initial, rules.max_iter, stats.target_scale(), watch);
     if checkpoint.trace.is_empty() {
         checkpoint.trace.clone_from(&recorder.trace);
     }
@@ -103,8 +98,8 @@ pub fn fit_in_blocks(
     let mut run = Run {
         rules,
         blocks,
+        state: initial.clone(),
         initial,
-        state: State::empty(1.0, crate::fit::Gamma::FLAT, 0.0, 0.0),
     };
     let outcome = run.finish(stats, &mut checkpoint, save, &mut recorder);
     recorder.working = None;
@@ -159,7 +154,7 @@ impl BlockCheckpoint {
 struct Run<'r> {
     rules: &'r Rules,
     blocks: &'r Blocks,
-    initial: InitialModel,
+    initial: State,
     /// The model, with functions numbered as in the working set.
     state: State,
 }
@@ -228,7 +223,7 @@ impl Run<'_> {
         let (state, gaussian) = (&mut self.state, stats.is_linear());
         if checkpoint.active.is_empty() {
             return if gaussian {
-                sequential::fit(stats, state, priors, rules, recorder)
+                fit_sequentially(stats, state, &priors, rules, recorder)
             } else {
                 schedule::fit(stats, state, &priors, rules, recorder)
             };
@@ -252,19 +247,14 @@ impl Run<'_> {
     ) -> Result<(), Stop> {
         let active = checkpoint.places();
         let state = &mut self.state;
-        *state = self.initial.empty();
+        *state = self.initial.clone();
         state.beta = checkpoint.beta;
         if active.is_empty() {
             return Ok(());
         }
-        let m = active.len();
         state.fill(&active, 1.0, priors, None);
         state.alpha.clone_from(&checkpoint.alpha);
-        let zero = vec![0.0; m];
-        let mut gram = nalgebra::DMatrix::zeros(m, m);
-        let mut gradient = vec![0.0; m];
-        let deviance = stats.local(&active, &zero, &mut gram, &mut gradient)?;
-        state.set_data(&zero, &gradient, deviance, Some(&gram))?;
+        expand_about(stats, state, &vec![0.0; active.len()])?;
         if stats.is_linear() {
             state.centre(stats)?;
         } else {
@@ -315,7 +305,8 @@ impl Run<'_> {
     ) -> Result<Posterior> {
         let scale = stats.target_scale();
         let mut stats = Subset::measured(stats, checkpoint.working.clone())?;
-        let status = crate::fit::outcome(&mut stats, &mut self.state, outcome, &mut recorder)?;
+        let status =
+            crate::fit::status_at_mode(&mut stats, &mut self.state, outcome, &mut recorder)?;
         let mut posterior =
             Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale)
                 .checked()?;

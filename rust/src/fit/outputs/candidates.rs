@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::Result;
 use crate::data::{OutputStatistics, Residuals};
-use crate::fit::outputs::model::{Entrant, OutputState};
+use crate::fit::outputs::model::{Candidate, OutputState};
 use crate::fit::shared_evidence::{SharedFactors, Term};
 use crate::fit::tuning::Tuning;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
@@ -20,7 +20,7 @@ pub(crate) struct Candidates {
     gram: HashMap<usize, Vec<f64>>,
     /// No zero column.
     usable: Vec<bool>,
-    inside: Vec<bool>,
+    active: Vec<bool>,
     projections: Vec<Vec<f64>>,
     /// Functions in the model at the last pass over the rows, with a weight for each output.
     seen: Vec<(usize, Vec<f64>)>,
@@ -28,7 +28,7 @@ pub(crate) struct Candidates {
     q: Vec<Vec<f64>>,
     entries: Vec<u8>,
     /// Candidates when the best was last asked for, by what they could gain at most.
-    promising: Vec<(usize, f64)>,
+    ranked: Vec<(usize, f64)>,
     /// One value for each candidate.
     work: Vec<f64>,
 }
@@ -40,13 +40,13 @@ impl Candidates {
         let mut this = Self {
             gram: HashMap::new(),
             usable: stats.norms().iter().map(|&norm| norm > 0.0).collect(),
-            inside: vec![false; k],
+            active: vec![false; k],
             projections: Vec::new(),
             seen: Vec::new(),
             s: vec![vec![0.0; k]; state.levels.len()],
             q: vec![vec![0.0; k]; state.outputs.len()],
             entries: vec![0; k],
-            promising: Vec::new(),
+            ranked: Vec::new(),
             work: vec![0.0; k],
         };
         this.refresh(stats, state)?;
@@ -59,7 +59,7 @@ impl Candidates {
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
     ) -> Result<()> {
-        self.forget_spare_columns(state);
+        self.drop_spare_columns(state);
         let missing: Vec<usize> = state
             .active
             .iter()
@@ -78,14 +78,14 @@ impl Candidates {
         self.seen = active.map(|(k, &j)| (j, weights(k))).collect();
         let Residuals { projections, .. } = residuals;
         self.projections = projections;
-        self.reprice(state);
+        self.update_factors(state);
         Ok(())
     }
 
     /// S and Q from scratch, for a state whose functions have all been in it before.
-    pub(crate) fn reprice(&mut self, state: &OutputState) {
-        self.inside.fill(false);
-        state.active.iter().for_each(|&j| self.inside[j] = true);
+    pub(crate) fn update_factors(&mut self, state: &OutputState) {
+        self.active.fill(false);
+        state.active.iter().for_each(|&j| self.active[j] = true);
         for l in 0..state.levels.len() {
             self.s[l] = self.sparsities(state, l);
         }
@@ -144,7 +144,7 @@ impl Candidates {
     }
 
     /// Drops columns of functions long gone once they outnumber those in use.
-    fn forget_spare_columns(&mut self, state: &OutputState) {
+    fn drop_spare_columns(&mut self, state: &OutputState) {
         const SPARE: usize = 256;
         if self.gram.len() > 2 * state.len() + SPARE {
             let seen = &self.seen;
@@ -184,20 +184,20 @@ impl Candidates {
         least: f64,
     ) -> Option<(usize, f64)> {
         let mut terms = Vec::with_capacity(state.levels.len());
-        let mut promising = std::mem::take(&mut self.promising);
-        promising.clear();
+        let mut ranked = std::mem::take(&mut self.ranked);
+        ranked.clear();
         for i in 0..self.usable.len() {
-            if self.usable[i] && !self.inside[i] && self.terms(i, state, &mut terms) {
+            if self.usable[i] && !self.active[i] && self.terms(i, state, &mut terms) {
                 let bound = SharedFactors(&terms).bound();
                 if bound > least.max(Tuning::min_gain(self.entries[i])) {
-                    promising.push((i, bound));
+                    ranked.push((i, bound));
                 }
             }
         }
         // Where several outputs have to agree most bounds are far off; good ones first leave less to look at.
-        promising.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut best: Option<(usize, f64)> = None;
-        for &(i, bound) in &promising {
+        for &(i, bound) in &ranked {
             let most = best.map_or(least, |b| b.1 * (1.0 - Tuning::TIE));
             if bound <= most {
                 break;
@@ -215,17 +215,17 @@ impl Candidates {
                 }
             }
         }
-        self.promising = promising;
+        self.ranked = ranked;
         best
     }
 
     /// Whether a candidate was kept out although it still has something to gain.
-    pub(crate) fn refuses(&self, state: &OutputState) -> bool {
+    pub(crate) fn excludes_gain(&self, state: &OutputState) -> bool {
         let mut terms = Vec::with_capacity(state.levels.len());
         (0..self.usable.len()).any(|i| {
             self.entries[i] >= Tuning::MAX_FREE_ENTRIES
                 && self.usable[i]
-                && !self.inside[i]
+                && !self.active[i]
                 && self.terms(i, state, &mut terms)
                 && SharedFactors(&terms)
                     .best()
@@ -237,13 +237,13 @@ impl Candidates {
     /// than one, since what takes long is to go through the design.
     fn fetch(&mut self, stats: &mut dyn OutputStatistics, i: usize) -> Result<()> {
         const AT_A_TIME: usize = 16;
-        let likely = self.promising.iter().map(|&(j, _)| j);
-        let others = likely.filter(|&j| j != i && !self.inside[j] && !self.gram.contains_key(&j));
+        let likely = self.ranked.iter().map(|&(j, _)| j);
+        let others = likely.filter(|&j| j != i && !self.active[j] && !self.gram.contains_key(&j));
         // Its like, those that serve the same output best, have less to gain once it is there: others come first.
         let mut served = vec![false; self.q.len()];
-        served[self.serves(i)] = true;
+        served[self.best_output(i)] = true;
         let (first, like): (Vec<usize>, Vec<usize>) =
-            others.partition(|&j| !std::mem::replace(&mut served[self.serves(j)], true));
+            others.partition(|&j| !std::mem::replace(&mut served[self.best_output(j)], true));
         let mut wanted = [vec![i], first, like].concat();
         wanted.truncate(AT_A_TIME);
         let columns = stats.gram_columns(&wanted)?;
@@ -251,8 +251,8 @@ impl Candidates {
         Ok(())
     }
 
-    /// The output that candidate `i` serves best.
-    fn serves(&self, i: usize) -> usize {
+    /// The output that candidate `i` best_output best.
+    fn best_output(&self, i: usize) -> usize {
         let of_output = |c: &usize| self.q[*c][i].abs();
         let better = |a: usize, b: usize| if of_output(&b) > of_output(&a) { b } else { a };
         (0..self.q.len()).fold(0, better)
@@ -269,21 +269,21 @@ impl Candidates {
         if !self.gram.contains_key(&i) {
             self.fetch(stats, i)?;
         }
-        self.price(state, i);
+        self.update_factors_of(state, i);
         let mut terms = Vec::new();
         let resolved = self.terms(i, state, &mut terms);
         let best = SharedFactors(&terms).best().filter(|_| resolved);
         let Some((alpha, gain)) = best else {
             // The updates had drifted so far as to have it wrong.
-            self.reprice(state);
+            self.update_factors(state);
             return Ok(None);
         };
-        self.put(state, i, alpha)?;
+        self.insert_function(state, i, alpha)?;
         Ok(Some(gain))
     }
 
     /// Adds function `i` with this alpha, whatever it gains.
-    pub(crate) fn enter(
+    pub(crate) fn add_with_alpha(
         &mut self,
         stats: &mut dyn OutputStatistics,
         state: &mut OutputState,
@@ -293,27 +293,27 @@ impl Candidates {
         if !self.gram.contains_key(&i) {
             self.fetch(stats, i)?;
         }
-        self.put(state, i, alpha)
+        self.insert_function(state, i, alpha)
     }
 
     /// Puts function `i`, whose Gram column is at hand, into the model.
-    fn put(&mut self, state: &mut OutputState, i: usize, alpha: f64) -> Result<()> {
-        let (products, gradient) = self.entrant(state, i);
+    fn insert_function(&mut self, state: &mut OutputState, i: usize, alpha: f64) -> Result<()> {
+        let (products, gradient) = self.candidate(state, i);
         state.add(
-            &Entrant {
+            &Candidate {
                 index: i,
                 gram: &products,
                 gradient: &gradient,
             },
             alpha,
         )?;
-        self.inside[i] = true;
+        self.active[i] = true;
         self.shift(state, state.len() - 1, |variance| -1.0 / variance);
         Ok(())
     }
 
     /// Counts entries from here on: the data have changed.
-    pub(crate) fn forget_entries(&mut self) {
+    pub(crate) fn reset_entries(&mut self) {
         self.entries.fill(0);
     }
 
@@ -333,15 +333,15 @@ impl Candidates {
     pub(crate) fn delete(&mut self, state: &mut OutputState, k: usize) {
         self.shift(state, k, |variance| 1.0 / variance);
         let i = state.active[k];
-        self.inside[i] = false;
+        self.active[i] = false;
         state.delete(k);
         // Its own factors went through a cancellation of everything.
-        self.price(state, i);
+        self.update_factors_of(state, i);
     }
 
     /// Inner products of function `i`, whose Gram column is at hand, with the active ones and the residuals at the
     /// references.
-    fn entrant(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
+    fn candidate(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
         let column = &self.gram[&i];
         let products = state.active.iter().map(|&j| column[j]).collect();
         let gradient = (0..state.outputs.len()).map(|c| {
@@ -353,9 +353,9 @@ impl Candidates {
     }
 
     /// S and Q of one function from scratch; its Gram column has to be at hand.
-    fn price(&mut self, state: &OutputState, i: usize) {
-        let (products, gradient) = self.entrant(state, i);
-        let (s, q) = state.factors_outside(&Entrant {
+    fn update_factors_of(&mut self, state: &OutputState, i: usize) {
+        let (products, gradient) = self.candidate(state, i);
+        let (s, q) = state.candidate_factors(&Candidate {
             index: i,
             gram: &products,
             gradient: &gradient,
@@ -370,7 +370,7 @@ impl Candidates {
         for (l, level) in state.levels.iter().enumerate() {
             let c = c(level.sigma[(k, k)]);
             let mut work = std::mem::take(&mut self.work);
-            self.put_covariances(state, l, k, &mut work);
+            self.write_covariances(state, l, k, &mut work);
             for (s, w) in self.s[l].iter_mut().zip(&work) {
                 *s += c * (w * w);
             }
@@ -383,7 +383,7 @@ impl Candidates {
 
     /// Writes `beta Sigma_k^T Phi^T phi_i` at level `l` for every candidate i into `out`: how its factors change with active
     /// function `k`.
-    fn put_covariances(&self, state: &OutputState, l: usize, k: usize, out: &mut [f64]) {
+    fn write_covariances(&self, state: &OutputState, l: usize, k: usize, out: &mut [f64]) {
         let level = &state.levels[l];
         let column = head(&level.sigma, k, state.len()).iter();
         let column: Vec<f64> = column.map(|sigma| level.beta * sigma).collect();

@@ -1,32 +1,32 @@
-//! Tipping & Faul's sequential scheme for several outputs, over the whole dictionary.
+//! The sequential algorithm of Tipping & Faul (2003) for several outputs, over the whole dictionary.
 //!
-//! The single change that gains most, again and again; S and Q of all candidates follow by the update formulae of the
-//! appendix. Once single changes gain little the active set is settled as a whole, and the dictionary looked at again.
+//! Each step makes the change with the largest gain, and updates S and Q of all candidates by the formulae of the appendix.
+//! Once single changes gain little, the active set is refined by joint steps, and further candidates are added.
 
 use crate::Error;
 use crate::data::{OutputStatistics, check_flag};
 use crate::fit::Status;
 use crate::fit::outputs::candidates::Candidates;
 use crate::fit::outputs::model::OutputState;
-use crate::fit::outputs::refine::{Noise, best_step, converge};
+use crate::fit::outputs::noise::NoiseLevels;
+use crate::fit::outputs::refine::{best_step, converge};
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine::Refined;
 use crate::fit::rollback::roll_back_if_indefinite;
 use crate::fit::settings::Rules;
 use crate::fit::tuning::{Effort, Tuning};
 
-/// Runs from the state given to convergence.
-///
-/// Where rounding takes the definiteness of a posterior precision on the way, the last model that was settled stands.
-pub(crate) fn maximise(
+/// Fits from `state`, an empty model, to convergence. If round-off makes a posterior precision indefinite, restores the last
+/// converged model.
+pub(crate) fn fit(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
     rules: &Rules,
-    noise: &Noise,
+    noise: &NoiseLevels,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
-    let outcome = go_on(stats, state, &mut good, rules, noise, recorder);
+    let outcome = run(stats, state, &mut good, rules, noise, recorder);
     let cancel = stats.cancel_flag();
     roll_back_if_indefinite(
         outcome,
@@ -38,31 +38,31 @@ pub(crate) fn maximise(
     )
 }
 
-/// [`maximise`]; `good` is kept at the last settled model.
+/// [`fit`] without rollback. `good` receives each converged model.
 ///
-/// Estimated noise levels are held at their start until the dictionary has little more to offer, as for one output.
-fn go_on(
+/// As for one output, estimated noise levels keep their initial values until no candidate gains much.
+fn run(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
     good: &mut OutputState,
     rules: &Rules,
-    noise: &Noise,
+    noise: &NoiseLevels,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let start = (state.len() == 0).then(|| state.clone());
+    let empty = state.clone();
     let mut candidates = Candidates::new(stats, state)?;
     if noise.is_estimated() {
-        climb(
+        maximize(
             stats,
             state,
             &mut candidates,
-            &noise.held(),
+            &noise.all_fixed(),
             Tuning::HELD_NOISE_EFFORT,
             recorder,
         )?;
     }
     good.clone_from(state);
-    climb(
+    maximize(
         stats,
         state,
         &mut candidates,
@@ -70,8 +70,7 @@ fn go_on(
         Tuning::COARSE_EFFORT,
         recorder,
     )?;
-    if let Some(start) = start
-        && let Some((better, its_candidates)) = forgive(in_stages(stats, start, noise))?
+    if let Some((better, its_candidates)) = discard_failed(fit_in_stages(stats, empty, noise))?
         && better.log_evidence() > state.log_evidence() + Tuning::MIN_SEARCH_GAIN
     {
         *state = better;
@@ -84,11 +83,11 @@ fn go_on(
         tol: Tuning::LOOSE_TOL.max(rules.tol),
     };
     loop {
-        climb(stats, state, &mut candidates, noise, effort, recorder)?;
+        maximize(stats, state, &mut candidates, noise, effort, recorder)?;
         candidates.refresh(stats, state)?;
-        let settled = converge(stats, state, noise, effort, recorder)?;
+        let refined = converge(stats, state, noise, effort, recorder)?;
         good.clone_from(state);
-        candidates.reprice(state);
+        candidates.update_factors(state);
         if candidates.best_addition(state, Tuning::MIN_GAIN).is_some() {
             continue;
         }
@@ -97,8 +96,8 @@ fn go_on(
             continue;
         }
         let at_floor = (0..state.levels.len()).any(|l| noise.at_floor(state, l));
-        return Ok(match settled {
-            _ if candidates.refuses(state) => Status::Stalled,
+        return Ok(match refined {
+            _ if candidates.excludes_gain(state) => Status::Stalled,
             Refined::Stalled => Status::Stalled,
             Refined::Converged if at_floor => Status::NoiseFloor,
             Refined::Converged => Status::Converged,
@@ -106,39 +105,39 @@ fn go_on(
     }
 }
 
-/// A trial that lost its definiteness or its way to rounding has found nothing.
-fn forgive<T>(trial: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
+/// `None` for a trial that failed by round-off.
+fn discard_failed<T>(trial: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
     match trial {
         Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => Ok(None),
         other => other,
     }
 }
 
-/// The model found while noise levels given below the usual start fall to what they are in stages: with little noise
-/// from the first function on, whatever enters first has to explain everything. `None` where none is given so low.
-fn in_stages(
+/// The model found when fixed noise levels below the usual initial ones are approached in stages: with little noise from the
+/// start, the first function added would have to explain all of the data. `None` if no level is that low.
+fn fit_in_stages(
     stats: &mut dyn OutputStatistics,
     mut state: OutputState,
-    noise: &Noise,
+    noise: &NoiseLevels,
 ) -> Result<Option<(OutputState, Candidates)>, Stop> {
     let stages = noise.stages(&state.betas());
     if stages.len() == 1 {
         return Ok(None);
     }
     let mut recorder = Recorder::silent();
-    let (held, last) = (noise.held(), stages.len() - 1);
+    let (held, last) = (noise.all_fixed(), stages.len() - 1);
     state.set_hyperparameters(&[], &stages[0])?;
     let mut candidates = Candidates::new(stats, &mut state)?;
     for (k, betas) in stages.iter().enumerate() {
         let alpha = state.alpha.clone();
         state.set_hyperparameters(&alpha, betas)?;
-        candidates.reprice(&state);
+        candidates.update_factors(&state);
         let (noise, effort) = if k < last {
             (&held, Tuning::HELD_NOISE_EFFORT)
         } else {
             (noise, Tuning::COARSE_EFFORT)
         };
-        climb(
+        maximize(
             stats,
             &mut state,
             &mut candidates,
@@ -150,12 +149,12 @@ fn in_stages(
     Ok(Some((state, candidates)))
 }
 
-/// Brings the state to where nothing in the dictionary gains more than `effort` cares for.
-pub(crate) fn climb(
+/// Adds, re-estimates and deletes until no candidate gains more than `effort.gain`.
+pub(crate) fn maximize(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
     candidates: &mut Candidates,
-    noise: &Noise,
+    noise: &NoiseLevels,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
@@ -164,7 +163,7 @@ pub(crate) fn climb(
         let before = (state.alpha.clone(), state.betas());
         converge(stats, state, noise, effort, recorder)?;
         if (&state.alpha, &state.betas()) != (&before.0, &before.1) {
-            candidates.reprice(state);
+            candidates.update_factors(state);
         }
         if add_several(stats, state, candidates, effort, recorder)? == 0 {
             return Ok(());
@@ -172,10 +171,10 @@ pub(crate) fn climb(
     }
 }
 
-/// One change at a time, greatest gain first: the paper's section 4, steps 4 to 8 and 10.
+/// One change at a time, largest gain first: section 4, steps 4 to 8 and 10.
 ///
-/// Functions that gain less than single steps are worth here have to wait until the others are settled: next to one
-/// that is not, its like would enter in its place.
+/// Candidates that gain less than `effort.step` are left for later: beside a function that has not converged, a near
+/// duplicate of it would be added instead.
 fn step_greedily(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
@@ -187,13 +186,13 @@ fn step_greedily(
     let least = effort.gain.max(effort.step);
     for steps in 1.. {
         check_flag(cancel.as_deref())?;
-        let inside = best_step(state, effort.step)?;
+        let step = best_step(state, effort.step)?;
         let addition = candidates.best_addition(state, least);
-        // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
+        // A duplicate of an active function gains what its re-estimation gains, up to round-off. Prefer the re-estimation.
         let better = addition.is_none_or(|(_, gain)| {
-            inside.is_some_and(|step| step.gain >= gain * (1.0 - Tuning::TIE))
+            step.is_some_and(|step| step.gain >= gain * (1.0 - Tuning::TIE))
         });
-        if let Some(step) = inside.filter(|_| better) {
+        if let Some(step) = step.filter(|_| better) {
             let j = state.active[step.k];
             let action = if step.alpha.is_finite() {
                 candidates.reestimate(state, step.k, step.alpha)?;
@@ -209,16 +208,16 @@ fn step_greedily(
         } else {
             break;
         }
-        // Rank-one updates drift; each recomputation starts afresh.
+        // Rank-one updates accumulate round-off; a recomputation removes it.
         if steps % (2 * state.len() + 20) == 0 {
             state.recompute()?;
-            candidates.reprice(state);
+            candidates.update_factors(state);
         }
     }
     Ok(())
 }
 
-/// Adds the candidate with most to gain, and those that after it still have a good part of that; returns how many.
+/// Adds the candidate with the largest gain, and those whose gain after that is still a good part of it; returns their number.
 fn add_several(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,

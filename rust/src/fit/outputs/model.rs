@@ -29,7 +29,7 @@ pub(crate) struct OutputState {
     pub(crate) gram: DMatrix<f64>,
     pub(crate) n_obs: f64,
     /// What rounding may make of the evidence, in nats, before the rows are asked anew.
-    harmless: f64,
+    negligible: f64,
 }
 
 /// A noise precision with the posterior covariance that follows from it.
@@ -53,7 +53,7 @@ pub(crate) struct Output {
 
 /// A function about to enter: inner products with the active functions, with itself (a unit-norm column), and with the
 /// residual of each output at its reference.
-pub(crate) struct Entrant<'a> {
+pub(crate) struct Candidate<'a> {
     pub(crate) index: usize,
     pub(crate) gram: &'a [f64],
     pub(crate) gradient: &'a [f64],
@@ -61,7 +61,7 @@ pub(crate) struct Entrant<'a> {
 
 const FIRST_CAPACITY: usize = 32;
 /// Rounding of the evidence that never matters, in nats.
-const HARMLESS: f64 = 1e-10;
+const NEGLIGIBLE: f64 = 1e-10;
 
 impl OutputState {
     /// An empty model. `betas` has one entry for each output or one for all; `squares` are those of the targets.
@@ -85,13 +85,13 @@ impl OutputState {
             outputs: squares.iter().map(output).collect(),
             gram: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
             n_obs,
-            harmless: HARMLESS,
+            negligible: NEGLIGIBLE,
         }
     }
 
     /// Lets rounding come to a small part of what any step gains, if that is `gain` at least.
-    pub(crate) fn care_for(&mut self, gain: f64) {
-        self.harmless = HARMLESS.max(1e-7 * gain);
+    pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
+        self.negligible = NEGLIGIBLE.max(1e-7 * gain);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -121,7 +121,7 @@ impl OutputState {
             let outputs = &self.outputs[self.outputs_of(l)];
             let (alpha, variance) = (self.alpha[k], level.sigma[(k, k)]);
             if 1.0 - alpha * variance < MIN_RELIABLE_GAMMA {
-                return self.term_by_totals(k, l);
+                return self.term_from_totals(k, l);
             }
             Term {
                 n: outputs.len() as f64,
@@ -133,18 +133,18 @@ impl OutputState {
 
     /// The term of level `l` from S and Q, equations (24) and (25), where the posterior is next to the prior.
     #[cold]
-    fn term_by_totals(&self, k: usize, l: usize) -> Term {
+    fn term_from_totals(&self, k: usize, l: usize) -> Term {
         let gradient: Vec<f64> = self.outputs.iter().map(|o| o.gradient[k]).collect();
-        let entrant = Entrant {
+        let candidate = Candidate {
             index: self.active[k],
             gram: head(&self.gram, k, self.len()),
             gradient: &gradient,
         };
-        let sparsity = self.project(&entrant, l).1;
+        let sparsity = self.project(&candidate, l).1;
         let of = |c: usize| {
             let total = Factors {
                 s: sparsity,
-                q: self.quality(&entrant, c),
+                q: self.quality(&candidate, c),
                 prior: Gamma::FLAT,
             };
             total.left_out(self.alpha[k])
@@ -180,7 +180,7 @@ impl OutputState {
 
     /// Has the rows say what the means leave of the targets, where rounding has come to matter.
     pub(crate) fn recentre(&mut self, stats: &mut dyn OutputStatistics) -> Result<()> {
-        if self.rounding() > self.harmless {
+        if self.rounding() > self.negligible {
             let residuals = stats.active_residuals(&self.active, &self.means())?;
             self.set_data(&residuals, |projections, k, _| projections[k])?;
         }
@@ -221,9 +221,9 @@ impl OutputState {
     }
 
     /// `v = L^-1 beta g`, and with it S: equation (24) for level `l`.
-    fn project(&self, entrant: &Entrant<'_>, l: usize) -> (Vec<f64>, f64) {
+    fn project(&self, candidate: &Candidate<'_>, l: usize) -> (Vec<f64>, f64) {
         let level = &self.levels[l];
-        let mut v: Vec<f64> = entrant.gram.iter().map(|g| level.beta * g).collect();
+        let mut v: Vec<f64> = candidate.gram.iter().map(|g| level.beta * g).collect();
         level.chol.solve_lower_in_place(&mut v);
         // S = beta - ||L^-1 beta g||^2: the square of a norm, so never a difference of large cross terms.
         let s = level.beta - dot(&v, &v);
@@ -231,27 +231,27 @@ impl OutputState {
     }
 
     /// Q of output `c`: equation (25).
-    fn quality(&self, entrant: &Entrant<'_>, c: usize) -> f64 {
-        let along = dot(entrant.gram, &self.outputs[c].offset);
-        self.levels[self.level_of(c)].beta * (entrant.gradient[c] - along)
+    fn quality(&self, candidate: &Candidate<'_>, c: usize) -> f64 {
+        let along = dot(candidate.gram, &self.outputs[c].offset);
+        self.levels[self.level_of(c)].beta * (candidate.gradient[c] - along)
     }
 
     /// S of each level and Q of each output for a function outside.
-    pub(crate) fn factors_outside(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Vec<f64>) {
-        let s = (0..self.levels.len()).map(|l| self.project(entrant, l).1);
-        let q = (0..self.outputs.len()).map(|c| self.quality(entrant, c));
+    pub(crate) fn candidate_factors(&self, candidate: &Candidate<'_>) -> (Vec<f64>, Vec<f64>) {
+        let s = (0..self.levels.len()).map(|l| self.project(candidate, l).1);
+        let q = (0..self.outputs.len()).map(|c| self.quality(candidate, c));
         (s.collect(), q.collect())
     }
 
     /// Adds a function with precision `alpha`: appendix A.2, for each output.
-    pub(crate) fn add(&mut self, entrant: &Entrant<'_>, alpha: f64) -> Result<()> {
+    pub(crate) fn add(&mut self, candidate: &Candidate<'_>, alpha: f64) -> Result<()> {
         let m = self.len();
         self.reserve(m + 1);
         let q: Vec<f64> = (0..self.outputs.len())
-            .map(|c| self.quality(entrant, c))
+            .map(|c| self.quality(candidate, c))
             .collect();
         for l in 0..self.levels.len() {
-            let (v, s) = self.project(entrant, l);
+            let (v, s) = self.project(candidate, l);
             let range = self.outputs_of(l);
             let level = &mut self.levels[l];
             let mut u = v.clone();
@@ -272,17 +272,17 @@ impl OutputState {
                 axpy(-mean, &u, &mut output.offset);
                 output.mu.push(mean);
                 output.offset.push(mean);
-                output.gradient.push(entrant.gradient[c]);
+                output.gradient.push(candidate.gradient[c]);
                 output.reference.push(0.0);
             }
         }
-        for (k, &g) in entrant.gram.iter().enumerate() {
+        for (k, &g) in candidate.gram.iter().enumerate() {
             self.gram[(k, m)] = g;
             self.gram[(m, k)] = g;
         }
         self.gram[(m, m)] = 1.0;
         self.alpha.push(alpha);
-        self.active.push(entrant.index);
+        self.active.push(candidate.index);
         Ok(())
     }
 
@@ -449,12 +449,12 @@ mod tests {
                     dot(column, &residual)
                 })
                 .collect();
-            let entrant = Entrant {
+            let candidate = Candidate {
                 index,
                 gram: &gram,
                 gradient: &gradient,
             };
-            let (s, q) = state.factors_outside(&entrant);
+            let (s, q) = state.candidate_factors(&candidate);
             let term = |l: usize| {
                 let outputs = state.outputs_of(l);
                 Term {
@@ -464,7 +464,7 @@ mod tests {
                 }
             };
             let terms: Vec<Term> = (0..s.len()).map(term).collect();
-            state.add(&entrant, alpha).unwrap();
+            state.add(&candidate, alpha).unwrap();
             -SharedFactors(&terms).gain_of_deleting(alpha)
         }
     }
