@@ -175,7 +175,7 @@ n_iter_ : int
     "relevance_": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.""",
+    The inputs of these rows; not with ``kernel="precomputed"``.""",
     "kernel_coef_": r"""coef_ : ndarray of shape (1 or n_classes, n_features)
     Weights of the columns of X; with a linear kernel only.""",
     "extra_coef_": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
@@ -218,7 +218,7 @@ coef_ : ndarray of shape (1 or n_classes, n_features)
 relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function: all distinct ones.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.
+    The inputs of these rows; not with ``kernel="precomputed"``.
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
 n_features_in_, feature_names_in_
@@ -231,7 +231,7 @@ status_ : str
     "mrvm_attributes": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.
+    The inputs of these rows; not with ``kernel="precomputed"``.
 dual_coef_ : ndarray of shape (n_classes, n_relevance)
     Weights of these functions.
 intercept_ : ndarray of shape (n_classes,)

@@ -51,7 +51,7 @@ _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 
 #: Largest ratio of the standard deviations of two inputs that one width can suit.
 _MAX_STD_RATIO: Final = 1e3
-_CONSTANT: Final = "y is constant, and so is the model; its error bars say next to nothing"
+_CONSTANT: Final = "y is constant, and so is the model; its error bars are meaningless"
 
 #: Number of rows for standard deviations, and for kernel values.
 _STD_ROWS: Final = 1000
