@@ -30,6 +30,7 @@ from ._dask.estimator import OnDask, SetUp, with_client
 from ._dask.parts import Facts, merged_sums, sums
 from ._dask.provider import Partitions, one_against_the_rest
 from ._estimators import outputs as _outputs
+from ._estimators.docs import documented
 from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import offset_of
 from ._progress import Watch
@@ -45,6 +46,7 @@ __all__ = ["DaskRVC", "DaskRVR"]
 
 
 @with_client
+@documented
 class DaskRVR(OnDask, RVR):
     r"""`RVR` for rows in Dask arrays or data frames.
 
@@ -75,8 +77,7 @@ class DaskRVR(OnDask, RVR):
     ----------
     active_, alpha_, mu_, sigma_, beta_, noise_variance_
         As for `RVR`, arrays in memory; likewise all others. Training rows are counted through all partitions.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn; names are those of a data frame.
+    {n_features_in_}
 
     Notes
     -----
@@ -137,15 +138,7 @@ class DaskRVR(OnDask, RVR):
         NumericalError
             If the arithmetic broke down on valid input.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
-        OverfitWarning
-            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
-        UserWarning
-            If the inputs of a kernel with one scale for all have spreads that differ more than a
-            thousandfold.
+        {fit_warns}
         """
         self._train(X, y, sample_weight, y_std=y_std)
         return self
@@ -235,6 +228,7 @@ class DaskRVR(OnDask, RVR):
 
 
 @with_client
+@documented
 class DaskRVC(OnDask, RVC):
     r"""`RVC` for rows in Dask arrays or data frames.
 
@@ -257,8 +251,7 @@ class DaskRVC(OnDask, RVC):
     ----------
     classes_, active_, alpha_, mu_, sigma_
         As for `RVC`, arrays in memory; likewise all others. Training rows are counted through all partitions.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn; names are those of a data frame.
+    {n_features_in_}
 
     Notes
     -----
@@ -316,15 +309,7 @@ class DaskRVC(OnDask, RVC):
         TypeError, ValueError, NumericalError
             As for `DaskRVR.fit`.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
-        OverfitWarning
-            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
-        UserWarning
-            If the inputs of a kernel with one scale for all have spreads that differ more than a
-            thousandfold.
+        {fit_warns}
         """
         self._train(X, y, sample_weight)
         return self

@@ -18,7 +18,8 @@ def documented(cls: _Class) -> _Class:
 
     def expand(line: re.Match[str]) -> str:
         indent, name = line.groups()
-        return "\n".join(f"{indent}{text}".rstrip() for text in TEXTS[name].strip("\n").split("\n"))
+        lines = _PLACEHOLDER.sub(expand, TEXTS[name]).strip("\n").split("\n")
+        return "\n".join(f"{indent}{text}".rstrip() for text in lines)
 
     for target in (cls, *vars(cls).values()):
         if isinstance(target, (type, FunctionType)) and target.__doc__:
@@ -27,6 +28,36 @@ def documented(cls: _Class) -> _Class:
 
 
 TEXTS: Final = {
+    # Groups of parameters.
+    "kernel_parameters": """{kernel}
+{learned_gamma}
+{degree}
+{coef0}
+{fit_intercept}
+{optimize_kernel}""",
+    "mrvm_kernel_parameters": """{composite_kernel}
+{gamma}
+{degree}
+{coef0}
+{fit_intercept}""",
+    "revm_kernel_parameters": """{kernel}
+{gamma}
+{degree}
+{coef0}
+fit_intercept : bool, default=True
+    Whether the dictionary includes a constant function, the bias.""",
+    "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "mrvm_run_parameters": "{mrvm_max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "revm_classifier_parameters": """{revm_kernel_parameters}
+{ridge}
+{revm_tol}
+{revm_max_iter}
+{revm_n_jobs}
+{verbose}""",
+    "revm_regressor_parameters": """{revm_kernel_parameters}
+{revm_noise_variance}
+{revm_n_jobs}
+{verbose}""",
     # Parameters of estimators.
     "kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
     ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
@@ -144,7 +175,7 @@ n_iter_ : int
     "relevance_": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.""",
+    The inputs of these rows; not with ``kernel="precomputed"``.""",
     "kernel_coef_": r"""coef_ : ndarray of shape (1 or n_classes, n_features)
     Weights of the columns of X; with a linear kernel only.""",
     "extra_coef_": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
@@ -187,7 +218,7 @@ coef_ : ndarray of shape (1 or n_classes, n_features)
 relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function: all distinct ones.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.
+    The inputs of these rows; not with ``kernel="precomputed"``.
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
 n_features_in_, feature_names_in_
@@ -200,7 +231,7 @@ status_ : str
     "mrvm_attributes": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.
+    The inputs of these rows; not with ``kernel="precomputed"``.
 dual_coef_ : ndarray of shape (n_classes, n_relevance)
     Weights of these functions.
 intercept_ : ndarray of shape (n_classes,)
