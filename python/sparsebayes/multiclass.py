@@ -322,11 +322,7 @@ class MRVM1(ProbitModel):
 
     Parameters
     ----------
-    {composite_kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
+    {mrvm_kernel_parameters}
         The paper has none.
     convergence : {"conv2", "conv1"}, default="conv2"
         ``"conv1"``: stop once every function in the model contributes, no inactive one does, and no
@@ -339,10 +335,7 @@ class MRVM1(ProbitModel):
     {random_state}
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
-    {mrvm_max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {mrvm_run_parameters}
 
     Attributes
     ----------
@@ -458,11 +451,7 @@ class MRVM2(ProbitModel):
 
     Parameters
     ----------
-    {composite_kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
+    {mrvm_kernel_parameters}
         The paper has none.
     convergence : {"convA", "convN"}, default="convA"
         ``"convA"``: stop once no :math:`\ln \alpha` changes by ``tol``. ``"convN"``: stop after
@@ -479,10 +468,7 @@ class MRVM2(ProbitModel):
     {random_state}
     tol : positive float, default=1e-3
         Tolerance of ``"convA"``.
-    {mrvm_max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {mrvm_run_parameters}
         The evidence in a record is the log joint likelihood.
 
     Attributes

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
+from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked import ChunkedColumnRegression, ChunkedKernelRegression
 from ._estimators.docs import documented
-from ._estimators.provider_fit import ProviderRegression
+from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Callback,
     Candidates,
@@ -39,7 +40,7 @@ __all__ = ["RVR", "SparseBayesRegressor"]
 
 
 @documented
-class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # scikit-learn carries no types
+class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
@@ -93,6 +94,29 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         self._train(X, y, sample_weight, y_std=y_std)
         return self
 
+    def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
+        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
+
+        Parameters
+        ----------
+        provider : PyStatistics
+            Computes statistics over all rows, for the functions of this estimator in order: the constant one
+            if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
+            each of ``candidates``, which must be an array of distinct centres.
+        n_samples : int, optional
+            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+            ``n_samples``, if it has that.
+
+        Returns
+        -------
+        self
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
+
+        {provider_raises}
+        """
+        train_on_providers(self, [provider], n_samples)
+        return self
+
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         return [labels_or_values]
 
@@ -110,41 +134,6 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         self.beta_ = posteriors[0].beta
         self.noise_variance_ = 1.0 / self.beta_
 
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
-    ) -> FloatArray: ...
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
-    ) -> tuple[FloatArray, FloatArray]: ...
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, optionally with error bars.
-
-        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
-        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22).
-
-        Parameters
-        ----------
-        {X}
-        {return_std}
-        {y_std}
-
-        Returns
-        -------
-        mean : ndarray of shape (n,) or (n, n_outputs)
-        std : ndarray of the same shape
-            Only if ``return_std``.
-
-        {predict_raises}
-        """
-        mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
-        if self.mu_.ndim == 1:
-            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
-
 
 @documented
 class RVR(ChunkedKernelRegression, _Regression):
@@ -159,12 +148,7 @@ class RVR(ChunkedKernelRegression, _Regression):
 
     Parameters
     ----------
-    {kernel}
-    {learned_gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {optimize_kernel}
+    {kernel_parameters}
     {noise_variance}
     {shared_noise}
     {extra_basis}
@@ -183,10 +167,7 @@ class RVR(ChunkedKernelRegression, _Regression):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no inactive candidate has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -381,10 +362,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more, and no inactive
         column has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -545,8 +523,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
         check_is_fitted(self)
         return_std = check_flag("return_std", return_std)
         if hasattr(self, "beta_"):
-            # Two calls, because the overloads are chosen by a literal.
-            return super().predict(X, return_std=True, y_std=y_std) if return_std else super().predict(X)
+            return self._predict(X, return_std, y_std)
         if y_std is not None:
             raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
         means, variances = self._moments(X, variance=return_std)

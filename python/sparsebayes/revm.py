@@ -96,8 +96,9 @@ class EigenModel(KernelEstimator):
     def _dictionary(self, training: Training) -> FloatArray:
         """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
         rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
-        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        layout = Layout(
+            check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, self._n_kernels()
+        )
         self.relevance_ = layout.kept
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
         if is_precomputed(self.kernel):
@@ -483,16 +484,7 @@ class GREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -544,16 +536,7 @@ class LREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -595,16 +578,7 @@ class VGREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -652,14 +626,7 @@ class GREVMRegressor(EigenRegressor):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {revm_noise_variance}
-    {revm_n_jobs}
-    {verbose}
+    {revm_regressor_parameters}
 
     Attributes
     ----------
@@ -713,14 +680,7 @@ class LREVMRegressor(EigenRegressor):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {revm_noise_variance}
-    {revm_n_jobs}
-    {verbose}
+    {revm_regressor_parameters}
 
     Attributes
     ----------

@@ -10,7 +10,8 @@ import pytest
 
 from problems import sinc_2d, two_classes
 from reference import best_alpha, contribution, laplace_statistics, statistics
-from sparsebayes import RVC, RVR, _blocks, _core
+from sparsebayes import RVC, RVR, _core
+from sparsebayes._data import design
 from sparsebayes._data.checkpoint import Checkpoint
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Sigmoid
@@ -21,8 +22,8 @@ SIZES = (150, 200, 48, 256, 2)
 
 @pytest.fixture
 def in_blocks(monkeypatch):
-    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
-    monkeypatch.setattr(_blocks, "_SIZES", SIZES)
+    monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
+    monkeypatch.setattr(design, "_BLOCK_SIZES", SIZES)
 
 
 def certified(model, X, y, sample_weight=None):
@@ -101,8 +102,8 @@ def test_evidence_is_that_of_a_fit_in_one_piece(monkeypatch):
         X, y = sinc_2d(1000, seed=seed)
         whole = RVR(Gaussian(2.5)).fit(X, y)
         with monkeypatch.context() as patch:
-            patch.setattr(_blocks, "_MOST_WHOLE", 0)
-            patch.setattr(_blocks, "_SIZES", (512, 512, 128, 512, 3))
+            patch.setattr(design, "_MAX_UNBLOCKED", 0)
+            patch.setattr(design, "_BLOCK_SIZES", (512, 512, 128, 512, 3))
             blocks = RVR(Gaussian(2.5)).fit(X, y)
         differences.append(blocks.log_marginal_likelihood_ - whole.log_marginal_likelihood_)
     assert np.mean(differences) > -1.5
@@ -168,9 +169,10 @@ def test_errors_of_what_keeps_come_through():
 KILLED = """
 import os, signal, sys
 from problems import sinc_2d, two_classes
-from sparsebayes import RVC, RVR, _blocks
+from sparsebayes import RVC, RVR
+from sparsebayes._data import design
 from sparsebayes.kernels import Gaussian
-_blocks._MOST_WHOLE, _blocks._SIZES = 0, {sizes}
+design._MAX_UNBLOCKED, design._BLOCK_SIZES = 0, {sizes}
 seen = []
 def kill(record):
     seen.append(record.action)
@@ -256,9 +258,9 @@ def test_small_dictionaries_and_other_schemes_go_in_one_piece(monkeypatch):
     def fail(*args):
         raise AssertionError
 
-    monkeypatch.setattr(_blocks, "fit", fail)
+    monkeypatch.setattr(design, "_fit_in_blocks", fail)
     RVR(Gaussian(2.5)).fit(X, y)
-    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
+    monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
     RVR(Gaussian(2.5), scheme="em").fit(X, y)
     X, y = two_classes(200)
     RVC(Gaussian(0.5), multi_class="softmax").fit(X, y + (X[:, 0] > 0.3))

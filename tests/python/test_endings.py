@@ -187,7 +187,7 @@ def test_unscaled_inputs_are_named(kind):
 def test_kernels_of_one_scale_warn(kernel):
     X, y = rows()
     _, warning = said(lambda: RVC(kernel).fit(X * SCALES, y > 0))
-    assert "very different spreads" in str(warning.message)
+    assert "very different standard deviations" in str(warning.message)
 
 
 def test_a_model_with_functions_warns_of_unscaled_inputs():
@@ -196,7 +196,7 @@ def test_a_model_with_functions_warns_of_unscaled_inputs():
     model, warning = said(lambda: RVR(gamma=1e-12).fit(X * SCALES, y))
     assert model.status_ == "converged"
     assert warning.category is UserWarning
-    assert str(warning.message).startswith("RVR: The inputs have very different spreads")
+    assert str(warning.message).startswith("RVR: The inputs have very different standard deviations")
 
 
 def test_unscaled_inputs_are_named_where_centres_show_them():
@@ -209,7 +209,7 @@ def test_unscaled_inputs_are_named_where_centres_show_them():
         lambda: RVC(candidates=30, random_state=0).fit(halves(X, y > 0)),
     ]:
         _, warning = said(fit)
-        assert "very different spreads" in str(warning.message)
+        assert "very different standard deviations" in str(warning.message)
 
 
 def test_kernels_that_suit_such_inputs_are_silent():

@@ -45,7 +45,7 @@ class Composite:
     #: Values of each kernel, N x K.
     blocks: list[FloatArray]
     bias: bool
-    #: The row that each of these K functions is about; None where they are about other points.
+    #: The row that each of these K functions is centred at; None if the centres are not rows.
     centres: IntArray | None
 
     @property
@@ -59,9 +59,9 @@ class Composite:
         return int(self.bias) + int(self.blocks[0].shape[1])
 
     def Phi(self, kernel_weights: FloatArray, columns: IntArray | None = None) -> FloatArray:
-        """Return the columns asked for (all if None) with these weights of the kernels, in Fortran order."""
+        """Return the given columns (all if None) at these kernel weights, in Fortran order."""
         if columns is None and np.array_equal(kernel_weights, [1.0]):
-            return self._as_it_is()
+            return self._single_kernel()
         if columns is None:
             columns = np.arange(self.n_basis)
         values = np.ones((self.n_rows, len(columns)), order="F")
@@ -72,8 +72,8 @@ class Composite:
         )
         return values
 
-    def _as_it_is(self) -> FloatArray:
-        """Return all columns of a single kernel, copied once at most."""
+    def _single_kernel(self) -> FloatArray:
+        """Return all columns of a single kernel, copied at most once."""
         if not self.bias:
             return np.asfortranarray(self.blocks[0])
         values = np.ones((self.n_rows, self.n_basis), order="F")
@@ -81,14 +81,14 @@ class Composite:
         return values
 
     def aligned_weights(self, targets: FloatArray, row_weights: FloatArray | None) -> FloatArray:
-        r"""Return the convex weights whose kernel is most like that of the targets: where learning begins.
+        r"""Return the convex weights of the kernel best aligned with the targets, to start from.
 
         Centred alignment (Cortes, Mohri & Rostamizadeh 2012, proposition 9): :math:`v \ge 0` minimises
         :math:`v^T M v - 2 v^T a` with :math:`M_{st} = \langle K_s, K_t \rangle` and :math:`a_s = \langle
-        K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs that say
-        nothing about the classes begins with next to nothing, and no function is chosen for what that
-        kernel makes of it. Columns of Y Y^T are those of the rows that functions are about; points that are
-        no rows are credited with targets.
+        K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs unrelated to
+        the classes starts with almost no weight, so no function is added because of it. The columns of Y Y^T
+        belong to the rows that functions are centred at; centres that are not rows get estimated targets
+        (`_estimated_targets`).
 
         Parameters
         ----------
@@ -101,23 +101,25 @@ class Composite:
         weigh = np.ones((self.n_rows, 1)) if row_weights is None else row_weights[:, np.newaxis]
         centred = [_centred(block, weigh) for block in self.blocks]
         M = np.array([[(weigh * one * other).sum() for other in centred] for one in centred])
-        about = _credited(centred, weigh * targets) if self.centres is None else targets[self.centres]
+        about = (
+            _estimated_targets(centred, weigh * targets) if self.centres is None else targets[self.centres]
+        )
         ideal = about.T
         a = np.array([(((weigh * targets).T @ block) * ideal).sum() for block in centred])
         scale = _norm_of_cone_minimum(M, a)
         if scale == 0.0:
             return np.full(n_kernels, 1.0 / n_kernels)
-        # v / sum(v) minimises the form with the slope a / sum(v) over the simplex, where ties are broken
-        # for us.
+        # v / sum(v) minimises the form with the linear term a / sum(v) over the simplex, where ties are
+        # broken.
         return minimise_on_simplex(M, a / scale)
 
 
-def _credited(centred: list[FloatArray], targets: FloatArray) -> FloatArray:
-    r"""Return targets for points that have none, K x C: those of the rows, as the kernels link the two.
+def _estimated_targets(centred: list[FloatArray], targets: FloatArray) -> FloatArray:
+    r"""Return targets for centres that are not rows, K x C, from the targets of the rows and the kernels.
 
     :math:`\sum_s K_s^T Y / \|K_s\|`: a step of the power method for the largest :math:`\|K^T Y\|` of a
-    mixture of such kernels, from all of them alike. A kernel that says nothing about the classes sums targets
-    with weights at random, and adds little.
+    mixture of such kernels, starting from equal shares. A kernel unrelated to the classes sums targets with
+    random weights, and adds little.
     """
     credit = np.zeros((centred[0].shape[1], targets.shape[1]))
     for block in centred:
@@ -155,8 +157,8 @@ def learn_kernel_weights(
 
     They minimise :math:`\sum_c E \|y_c - \Phi(b) w_c\|^2` over the simplex, the expectation being over the
     posterior of the weights, of covariance ``sigma`` for every class (None: the weights are a point). With
-    :math:`m_s = K_s E[w]` that is the form :math:`\Omega_{st} = \sum_c m_{sc}^T m_{tc} + C \,
-    tr(\Sigma K_s^T K_t)` and the slope :math:`f_s = \sum_c m_{sc}^T (y_c - w_{0c})`, less C times the
+    :math:`m_s = K_s E[w]` the quadratic form is :math:`\Omega_{st} = \sum_c m_{sc}^T m_{tc} + C \,
+    tr(\Sigma K_s^T K_t)` and the linear term :math:`f_s = \sum_c m_{sc}^T (y_c - w_{0c})`, minus C times the
     covariance with the bias.
 
     Parameters
@@ -172,7 +174,7 @@ def learn_kernel_weights(
     Returns
     -------
     ndarray of shape (S,)
-        None negative, sum 1.
+        Not negative, sum 1.
     """
     bias = columns < int(composite.bias)
     at, n_kernels, n_classes = columns[~bias] - int(composite.bias), len(composite.blocks), mu.shape[1]
@@ -183,43 +185,43 @@ def learn_kernel_weights(
     Omega, f = np.empty((n_kernels, n_kernels)), np.empty(n_kernels)
     for s in range(n_kernels):
         f[s] = (weigh[:, np.newaxis] * means[s] * residuals).sum()
-        spread = None
+        weighted = None
         if sigma is not None:
-            spread = weigh[:, np.newaxis] * (active[s] @ sigma[np.ix_(~bias, ~bias)])
+            weighted = weigh[:, np.newaxis] * (active[s] @ sigma[np.ix_(~bias, ~bias)])
             f[s] -= n_classes * (weigh @ (active[s] @ sigma[np.ix_(~bias, bias)]).sum(axis=1))
         for t in range(s + 1):
             Omega[s, t] = (weigh[:, np.newaxis] * means[s] * means[t]).sum()
-            if spread is not None:
-                Omega[s, t] += n_classes * (spread * active[t]).sum()
+            if weighted is not None:
+                Omega[s, t] += n_classes * (weighted * active[t]).sum()
             Omega[t, s] = Omega[s, t]
     return minimise_on_simplex(Omega, f)
 
 
-#: Where g_i falls short of lambda by less than this part of the terms it is made of, it is none.
+#: Differences between g_i and lambda below this fraction of their terms count as zero.
 _SLOPE_RTOL: Final = 1e-13
-#: Curvature, of 1 for a variable alone, that counts as none: in the descent, and where minima are compared.
+#: Curvature (that of a single variable is 1) and relative singular value that count as zero.
 _CURVATURE_TOL: Final = 1e-14
 _RANK_RTOL: Final = 1e-12
-#: Curvature added to find the shortest of several minima.
+#: Curvature that is added to find the shortest of several minima.
 _REGULARISATION: Final = 1e-7
-#: Ratio of the units of variables beyond which the small ones are no longer scaled up.
+#: Lower bound of the units of variables, relative to the largest.
 _MIN_UNIT_RATIO: Final = 1e-8
 _EPS: Final = float(np.finfo(np.float64).eps)
 
 
 def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
-    r"""Return the b on the simplex that minimises b^T Omega b / 2 - f^T b.
+    """Return the b on the simplex that minimises b^T Omega b / 2 - f^T b.
 
-    A primal active-set method: from equal weights Newton steps lead to the minimum of a face of the simplex,
-    a variable that reaches 0 leaves the face, and at the minimum the one whose slope falls most short of
-    lambda enters. Each face has a lower minimum than those before, so in exact arithmetic none comes twice;
-    where rounding brings one back the search is over, and there are finitely many. All minima have the same
-    Omega b and f^T b. Of these the shortest one is returned, in units in which Omega has equal numbers on its
-    diagonal; those that vanish count like the largest.
+    A primal active-set method: from equal weights, Newton steps lead to the minimum of a face of the simplex;
+    a variable that reaches 0 is removed from the face; at the minimum the variable whose slope is furthest
+    below lambda is added. Each face has a lower minimum than those before, so in exact arithmetic none
+    repeats; if rounding repeats one the search ends, and the number of faces is finite. All minima have the
+    same Omega b and f^T b. The shortest of them is returned, in units in which the diagonal of Omega is
+    constant; variables with a zero diagonal count like the largest.
 
     That minimum is unique, so permuting the variables permutes the result, and variables with the same rows
-    in Omega and f have the same weight, both up to rounding. Slopes agree to about 1e-12 of the terms in
-    them, also where the diagonal of Omega spans twelve orders of magnitude.
+    in Omega and f have the same weight, both up to rounding. Slopes agree to about 1e-12 of their terms, even
+    if the diagonal of Omega covers twelve orders of magnitude.
 
     Parameters
     ----------
@@ -230,7 +232,7 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray of shape (S,)
-        None negative, sum 1.
+        Not negative, sum 1.
 
     Raises
     ------
@@ -263,13 +265,13 @@ def _checked(Omega: ArrayLike, f: ArrayLike) -> tuple[FloatArray, FloatArray]:
         raise ValueError("Omega and f must be finite")
     size = max(np.abs(quadratic).max(), np.abs(linear).max())
     if size > 0.0:
-        quadratic, linear = quadratic / size, linear / size  # the minimum stays where it is
+        quadratic, linear = quadratic / size, linear / size  # does not change the minimum
     return (quadratic + quadratic.T) / 2.0, linear
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """The same in variables c = b / units: H has equal numbers on its diagonal, and units^T c = 1."""
+    """The problem in variables c = b / units: H has a constant diagonal, and units^T c = 1."""
 
     H: FloatArray
     f: FloatArray
@@ -278,7 +280,7 @@ class _Problem:
     @classmethod
     def of(cls, Omega: FloatArray, f: FloatArray) -> _Problem:
         lengths = np.sqrt(np.maximum(np.diagonal(Omega), 0.0))
-        # Functions that vanish have no unit of their own.
+        # Kernels that vanish have no unit.
         longest = lengths.max() or 1.0
         lengths = np.where(lengths > 0.0, np.maximum(lengths / longest, _MIN_UNIT_RATIO), 1.0)
         # The corners of the simplex are at c_i = lengths_i <= 1: a step of length 2 leaves it.
@@ -286,19 +288,19 @@ class _Problem:
         return cls(units[:, np.newaxis] * Omega * units, units * f, units)
 
     def slopes(self, c: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return g - lambda units, 0 inside a face at its minimum, and the size of the terms in it."""
+        """Return g - lambda units, which is 0 inside a face at its minimum, and the size of its terms."""
         g, terms = self.H @ c - self.f, np.abs(self.H) @ c + np.abs(self.f)
         size = terms + (c @ terms) * self.units
         return g - (c @ g) * self.units, np.where(size > 0.0, size, 1.0)
 
     def residual(self, c: FloatArray) -> float:
-        """Return how far c is from the conditions of a minimum, in proportion to the terms in them."""
+        """Return the violation of the conditions for a minimum, relative to the terms in them."""
         slopes, size = self.slopes(c)
         return float(np.max(np.where(c > 0.0, np.abs(slopes), -slopes) / size))
 
 
 def _some_minimum(problem: _Problem) -> FloatArray:
-    """Return a minimum; the order of the variables decides which, if there are several."""
+    """Return a minimum; if there are several, the order of the variables decides which."""
     n = len(problem.f)
     c, inside = 1.0 / (n * problem.units), np.ones(n, dtype=np.bool_)
     best, least, seen = c, np.inf, set()
@@ -319,9 +321,9 @@ def _some_minimum(problem: _Problem) -> FloatArray:
 def _minimum_of_face(
     problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Descend to the minimum over the variables ``inside``, or over those of them that stay positive."""
+    """Descend to the minimum over the variables ``inside``, or over those that stay positive."""
     inside, whole_steps = inside.copy(), 0
-    while whole_steps < 2:  # the second takes back what rounding did to the first
+    while whole_steps < 2:  # the second corrects the rounding of the first
         step = _newton(problem, c, inside)
         falling = np.flatnonzero(step < 0.0)
         reach = -c[falling] / step[falling]
@@ -338,11 +340,11 @@ def _minimum_of_face(
 
 
 def _newton(problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]) -> FloatArray:
-    """Return the step to the minimum over a face; far beyond its ends where it falls without curvature."""
+    """Return the step to the minimum over a face; far past its boundary if the descent has no curvature."""
     step, at = np.zeros(len(c)), np.flatnonzero(inside)
     if len(at) < 2:
         return step
-    # Directions in which sum(b) stays what it is.
+    # Directions that keep sum(b) constant.
     Z = np.linalg.qr(problem.units[at, np.newaxis], mode="complete")[0][:, 1:]
     curvature, V = np.linalg.eigh(Z.T @ problem.H[np.ix_(at, at)] @ Z)
     slopes, size = problem.slopes(c)
@@ -356,10 +358,10 @@ def _newton(problem: _Problem, c: FloatArray, inside: NDArray[np.bool_]) -> Floa
 
 
 def _shortest_minimum(problem: _Problem, c: FloatArray) -> FloatArray:
-    """Return the shortest of all minima, given any.
+    """Return the shortest of all minima, given any of them.
 
-    A curvature added to all directions has the active set of the shortest minimum, if it is small enough; the
-    equations that all minima solve then have a shortest solution in the variables left.
+    If all directions get a small enough additional curvature, the active set becomes that of the shortest
+    minimum; the equations of all minima are then solved for the shortest solution in the remaining variables.
     """
     n, size = len(c), max(float(np.linalg.norm(problem.f)), float(np.linalg.norm(problem.H @ c)), _EPS)
     sums = problem.units / np.linalg.norm(problem.units)
@@ -374,11 +376,11 @@ def _shortest_minimum(problem: _Problem, c: FloatArray) -> FloatArray:
     if shortest.min() < -_REGULARISATION * shortest.max():
         shortest = near
     shortest = np.where(shortest > _CURVATURE_TOL * shortest.max(), shortest, 0.0)
-    # Newton steps are orthogonal to what is free here, and take back the rounding.
+    # Newton steps are orthogonal to the free directions, and correct the rounding.
     return _minimum_of_face(problem, shortest / (shortest @ problem.units), shortest > 0.0)[0]
 
 
-#: No ln alpha is moved further than this, no kernel weight beyond the largest, nor all below the smallest.
+#: Bounds of a joint ascent: of the change of each ln alpha, of the sum of the kernel weights, and of each.
 _MAX_LN_ALPHA_STEP = 4.0
 _MIN_TOTAL, _MAX_WEIGHT = 1e-3, 10.0
 
@@ -415,7 +417,7 @@ class JointAscent:
     def maximise(
         self, mu: FloatArray, alpha: FloatArray, kernel_weights: FloatArray, *, n_steps: int, ftol: float
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Climb from where these are; return scores, alpha and kernel weights, None where there is no top.
+        """Maximise the bound; return scores, alpha and kernel weights, or None if that fails.
 
         Parameters
         ----------
@@ -423,9 +425,9 @@ class JointAscent:
         alpha : ndarray of shape (m,)
         kernel_weights : ndarray of shape (S,)
         n_steps : int
-            Steps at most.
+            Largest number of steps.
         ftol : float
-            Ends where a step gains less than this part of the bound.
+            The ascent ends when a step gains less than this fraction of the bound.
         """
         m, n_classes = mu.shape
         Phi = self._Phi(kernel_weights)
@@ -434,7 +436,7 @@ class JointAscent:
         except LinAlgError:
             return None
         unit = np.sqrt(2.0 / n_classes)
-        # A kernel weight is in units of what it takes to move the scores by 1.
+        # A kernel weight is in units of the change that moves the scores by 1.
         lengths = np.array([np.sqrt((self.weigh * (K @ mu[self.kernels]) ** 2).sum()) for K in self.active])
         lengths = np.maximum(lengths, 1e-6 * lengths.max(initial=1.0))
 
@@ -459,8 +461,8 @@ class JointAscent:
         W, alpha, b = unpack(found.x)
         scores, total = self._Phi(b) @ W, b.sum()
         if total < _MIN_TOTAL:
-            return None  # on their way out, which is for the M-step
-        # Functions of kernels are divided by the sum, so their weights are times it.
+            return None  # the kernels vanish; the M-step deletes their functions
+        # Kernel functions are divided by the sum, so their weights are multiplied by it.
         return scores, np.where(self.kernels, alpha / total**2, alpha), b / total
 
     def _Phi(self, kernel_weights: FloatArray) -> FloatArray:
@@ -479,7 +481,7 @@ class JointAscent:
         residuals = self.weigh * (targets - scores)
         L = cholesky(Phi.T @ (self.weigh * Phi) + np.diag(alpha), lower=True)
         identity = np.eye(len(alpha))
-        # SciPy 1.10 cannot solve a system without unknowns.
+        # SciPy 1.10 cannot solve an empty system.
         sigma = cho_solve((L, True), identity) if len(alpha) > 0 else identity
         squares = (W**2).sum(axis=1)
         occam = np.log(alpha).sum() - 2.0 * np.log(np.diagonal(L)).sum()

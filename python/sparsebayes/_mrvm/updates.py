@@ -189,7 +189,7 @@ class Constructive(_Scheme):
         return max(len(self.out.path) - 1, 0)
 
     def _maximise(self) -> tuple[float, int]:
-        """Make an M-step; return the largest change of a ln alpha (inf if functions changed) and the updates."""
+        """Make an M-step; return the largest change of a ln alpha (inf if functions did) and the updates."""
         out, n_iter = self.out, self.n_iter()
         before = self.fit.posterior()
         out.status, trace, n_active = self.fit.maximise(
