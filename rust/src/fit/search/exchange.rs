@@ -11,8 +11,7 @@
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::laplace::mode::find_mode;
-use crate::fit::laplace::schedule;
+use crate::fit::laplace::{self, mode::find_mode};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
@@ -229,7 +228,13 @@ fn continue_fit(
     recorder.step(Action::Search, None, state)?;
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     let mut good = state.clone();
-    let status = schedule::run(stats, state, &mut good, &mut dictionary, 0, rules, recorder)?;
+    let status = laplace::Fit {
+        stats,
+        state,
+        rules,
+        recorder,
+    }
+    .run(&mut good, &mut dictionary, 0)?;
     let better = state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if better && status == Status::Converged {
         return Ok(Some(status));
