@@ -1,15 +1,14 @@
-# The only entry points: people, hooks and CI all call these.
-# `make` alone prints what there is.
+# The entry points of people, hooks and CI. `make` alone lists them.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUST_SOURCES := $(shell find rust/src rust/py -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
-# The rust-toolchain file names the channel; nothing here does.
+# rust-toolchain.toml names the channel.
 export CARGO_TERM_COLOR ?= never
 export RUSTDOCFLAGS ?= -D warnings
 
-# The example service has a lock file of its own, so that no web server is in the package's.
+# The example service has its own lock file, to keep web servers out of the package's.
 SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/service
 
 .DEFAULT_GOAL := help
@@ -18,7 +17,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 # --- environment -----------------------------------------------------------------------------------------------------
 
@@ -38,7 +37,7 @@ $(VENV)/dev.stamp: requirements/dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# Each of these environments can build; whichever target asked first has installed maturin.
+# Every environment above contains maturin.
 $(VENV)/build.stamp: $(RUST_SOURCES)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
@@ -54,11 +53,11 @@ build-c: ## Compile the libraries for C into target/release
 build-tests: ## Compile the Rust tests
 	cargo test --locked --quiet --no-run
 
-# One after the other: three at a time, on two cores, keep the extension waiting, which takes longest.
+# In sequence: on two cores a third job would delay the extension, which takes longest.
 lint-and-build-tests: lint-rust
 	@$(MAKE) --no-print-directory build-tests
 
-header: ## Write rust/c/include/sparsebayes.h anew
+header: ## Regenerate rust/c/include/sparsebayes.h
 	WRITE_HEADER=1 cargo test --locked --quiet --package sparsebayes-c --test header
 
 # --- the two commands ------------------------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ demo: $(VENV)/demo.stamp ## Train on real data beside scikit-learn's SVMs and pr
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python examples/demo.py
 
-examples: $(VENV)/demo.stamp ## Print the tables and draw the pictures of examples/ that are kept in docs/
+examples: $(VENV)/demo.stamp ## Regenerate the tables and pictures of docs/ that examples/ make
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python examples/healing.py
 	$(BIN)/python examples/log_odds.py
@@ -92,7 +91,7 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
-# Two runs at a time and a BLAS of two threads each: these wait for each other, and some tests took ten times as long.
+# Two processes whose BLAS has two threads each would wait for each other: some tests take ten times as long.
 test-python: install ## Run the Python tests and doctests, two at a time
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -125,8 +124,7 @@ typecheck: install ## Check the types of the Python package, and of what example
 stubs: install ## Check the stubs of the extension against the binary
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest sparsebayes._core --mypy-config-file pyproject.toml
 
-# Who builds once writes nothing for a next build. The extension is linked by one thread, and clippy and the tests, which write
-# elsewhere, take about as long.
+# No incremental builds: nothing is built twice. One thread links the extension while clippy and the tests are compiled.
 ci: export CARGO_INCREMENTAL = 0
 ci: ## Everything CI runs
 	@$(MAKE) --no-print-directory --jobs=2 install lint-and-build-tests
@@ -146,7 +144,7 @@ bench-grid: install ## Time beside libsvm over rows and inputs
 bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYES_DATA names the folder of data files
 	$(BIN)/python benches/python/bench_tipping2001.py
 
-# Finished cross-validations are kept, so that a run that was interrupted goes on where it was.
+# Finished cross-validations are kept, so that an interrupted run resumes.
 bench-mrvm: install ## The tables of Psorakis et al. (2010) beside ours; SPARSEBAYES_DATA as for bench-tipping2001
 	@mkdir -p target
 	$(BIN)/python benches/python/bench_mrvm.py --keep target/bench-mrvm.jsonl
@@ -154,11 +152,11 @@ bench-mrvm: install ## The tables of Psorakis et al. (2010) beside ours; SPARSEB
 bench-schemes: install ## The full-basis schemes beside the sequential one
 	$(BIN)/python benches/python/bench_schemes.py
 
-bench-search: install ## What searches beyond the greedy optimum find, and at what cost
+bench-search: install ## Gain and cost of the exchange search
 	$(BIN)/python benches/python/bench_search.py
 
 # Kept as for bench-mrvm.
-bench-phase: install ## Compressed sensing up to its limits: who finds how many spikes
+bench-phase: install ## Compressed sensing: spikes recovered by each method
 	@mkdir -p target
 	$(BIN)/python benches/python/bench_phase.py --keep target/bench-phase.jsonl
 
@@ -177,13 +175,13 @@ bench-widths: install ## Learned widths on real tables; SPARSEBAYES_DATA names t
 bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
 
-bench-dask: install ## What a second worker brings to a Dask cluster on this machine
+bench-dask: install ## Speed-up by a second worker in a Dask cluster on one computer
 	$(BIN)/python benches/python/bench_dask.py
 
-bench-serving: install ## What a prediction costs beside SVR, NumPy and onnxruntime (docs/serving.md)
+bench-serving: install ## Time of a prediction beside SVR, NumPy and onnxruntime (docs/serving.md)
 	$(BIN)/python benches/python/bench_serving.py
 
-test-service: install ## Test both example services; installs what the one in Python needs
+test-service: install ## Test both example services; installs the requirements of the one in Python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
 	$(BIN)/python -m pytest tests/python/test_service.py
 	cargo test --locked --quiet $(SERVICE)
@@ -194,18 +192,18 @@ wheel: install ## Build a wheel into dist/
 test-dist: install ## Build the wheel and the source distribution, and try each in a clean environment
 	tests/dist/run.sh $(PYTHON) $(abspath $(BIN))/maturin
 
-# Each kind of environment has a folder of its own; the extension is built in the source tree, for the last that asked.
+# Each kind of environment has its own folder; the extension in the source tree is the last one built.
 test-oldest: ## Run the Python tests with the oldest supported dependencies
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/oldest.txt
 	VIRTUAL_ENV=$(abspath .venv-oldest) .venv-oldest/bin/maturin develop --release --locked --quiet
 	.venv-oldest/bin/python -m pytest
 
-test-msrv: ## Check that the oldest supported compiler takes the sources
+test-msrv: ## Check that the oldest supported compiler compiles the sources
 	version=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && rustup toolchain install --profile minimal $$version && \
 		cargo +$$version check --locked --workspace --all-features
 
-test-free-threaded: ## Run what serves and fits under a Python without the global lock (PYTHON names one)
+test-free-threaded: ## Run fits and predictions under a Python without the global lock (PYTHON names one)
 	$(PYTHON) -c 'import sys; sys.exit(sys._is_gil_enabled() and "PYTHON has a global lock; name a free-threaded one")'
 	$(PYTHON) -m venv .venv-free-threaded
 	.venv-free-threaded/bin/python -m pip install --quiet --disable-pip-version-check maturin scikit-learn pandas pytest \
@@ -241,7 +239,7 @@ sanitize: SECONDS := 60
 sanitize: install ## All tests under AddressSanitizer, those of threads under ThreadSanitizer (needs nightly Rust), the fuzzer for SECONDS
 	tests/faults/sanitize.sh $(BIN)/python $(SECONDS)
 
-audit: install ## Look the locked packages up among known vulnerabilities; those of Rust where cargo-deny is installed
+audit: install ## Check the locked packages for known vulnerabilities; Rust packages where cargo-deny is installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --strict --disable-pip --requirement requirements/dev.txt --requirement requirements/demo.txt \
 		--requirement requirements/docs.txt
@@ -249,7 +247,7 @@ audit: install ## Look the locked packages up among known vulnerabilities; those
 		cargo deny --manifest-path examples/service/rust/Cargo.toml --locked check; \
 	else echo "cargo-deny is not installed: the Rust packages were not looked up" >&2; fi
 
-# A universal resolver writes pins for every supported Python at once. Run it with `uv` on the path.
+# A universal resolver writes pins for every supported Python. It needs `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
 	--no-annotate pyproject.toml
 

@@ -21,7 +21,7 @@ from sklearn.model_selection import RepeatedKFold
 from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import MRVM1, MRVM2
-from sparsebayes.inspection import plot_decision, plot_paths, plot_stability, relevance_counts
+from sparsebayes.plot import EvidencePathDisplay, RelevanceVectorsDisplay
 
 Array = NDArray[Any]
 PICTURE = Path(__file__).parents[1] / "docs" / "mrvm.svg"
@@ -62,8 +62,10 @@ def train(folds: RepeatedKFold) -> list[Machine]:
     machines = []
     for name, kind in (("mRVM1", MRVM1), ("mRVM2", MRVM2)):
         model = kind(gamma=0.5, fit_intercept=False).fit(*toy(N_ROWS, seed=0))
-        wine = kind(kernel="linear", fit_intercept=False)
-        counts = relevance_counts(wine, *wines(), cv=folds)
+        wine, (X, y) = kind(kernel="linear", fit_intercept=False), wines()
+        counts = np.zeros(len(X), dtype=int)
+        for rows, _ in folds.split(X):
+            counts[rows[wine.fit(X[rows], y[rows]).relevance_]] += 1
         machines.append(Machine(name, model, counts, folds.get_n_splits()))
     return machines
 
@@ -106,13 +108,21 @@ def picture(machines: list[Machine], path: Path) -> None:
     """Draw borders and relevance vectors, paths, and which wines come back; a column for each machine."""
     X, y = toy(N_ROWS, seed=0)
     _, wine_classes = wines()
+    nodes = np.stack(np.meshgrid(np.linspace(-4, 4.5, 100), np.linspace(-4, 4, 100)), axis=-1)
     figure = Figure(figsize=(9, 11), layout="constrained")
     grid = figure.subplots(4, len(machines), height_ratios=(3.2, 1, 1, 1.4))
     for column, machine in zip(grid.T, machines, strict=True):
-        plot_decision(machine.toy, X, y, ax=column[0])
+        RelevanceVectorsDisplay.from_estimator(machine.toy, X, y, ax=column[0])
+        classes = machine.toy.predict(nodes.reshape(-1, 2)).reshape(nodes.shape[:2])
+        column[0].contour(*np.moveaxis(nodes, 2, 0), classes, levels=[0.5, 1.5], colors="0.3", linewidths=1)
         column[0].set(title=f"{machine.name}: {len(machine.toy.relevance_)} of {N_ROWS} rows kept")
-        plot_paths(machine.toy, ax=column[1:3])
-        plot_stability(machine.counts, wine_classes, ax=column[3])
+        column[1].plot(machine.toy.n_relevance_path_)
+        column[1].set(ylabel="functions")
+        EvidencePathDisplay.from_estimator(machine.toy, ax=column[2])
+        kept = np.flatnonzero(machine.counts)
+        column[3].bar(kept, machine.counts[kept], width=1)
+        for border in np.flatnonzero(np.diff(wine_classes)):
+            column[3].axvline(border + 0.5, color="0.3", linestyle="--", linewidth=1)
         column[3].set(xlabel="wines by class", ylabel="fits with the wine")
     with mpl.rc_context({"svg.hashsalt": "sparsebayes"}):
         figure.savefig(path, metadata={"Date": None, "Creator": None})

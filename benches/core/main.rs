@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use sparsebayes::linalg::Cholesky;
+use sparsebayes::internal::Cholesky;
 use sparsebayes::{
     DenseDesign, Design, Kernel, KernelDesign, Likelihood, Observations, Points, Settings,
     Statistics, fit,

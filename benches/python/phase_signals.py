@@ -84,7 +84,6 @@ def estimator(method, signal):
             noise_variance=signal.noise_variance,
             scheme=scheme,
             search=search,
-            random_state=0,
             n_jobs=1,
         )
     if method == "ARDRegression":

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import MRVM1, MRVM2
-from sparsebayes.inspection import plot_decision
+from sparsebayes.plot import RelevanceVectorsDisplay
 
 CENTRES = np.array([[-2.0, 1.5], [1.0, 2.0], [2.5, -0.5], [-0.5, -0.5], [-2.0, -2.0]])
 CLASSES = np.array([0, 1, 0, 2, 1])
@@ -45,6 +45,7 @@ ax.legend(fontsize="small")
 # Errors are those on many fresh rows, in per cent.
 
 test = draw(5000, seed=1)
+grid = np.stack(np.meshgrid(np.linspace(-4, 4.5, 200), np.linspace(-4, 4, 200)), axis=-1)
 paths = {}
 fig, axes = plt.subplots(2, 3, figsize=(10, 7), sharex=True, sharey=True, layout="constrained")
 for row, machine in zip(axes, (MRVM1, MRVM2), strict=True):
@@ -54,7 +55,10 @@ for row, machine in zip(axes, (MRVM1, MRVM2), strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # stopped early on purpose
             model.fit(X, y)
-        plot_decision(model, X, y, ax=ax)
+        RelevanceVectorsDisplay.from_estimator(model, X, y, ax=ax)
+        ax.get_legend().remove()
+        classes = model.predict(grid.reshape(-1, 2)).reshape(grid.shape[:2])
+        ax.contour(grid[..., 0], grid[..., 1], classes, levels=[0.5, 1.5], colors="0.3", linewidths=1)
         error = 100 * (1 - model.score(*test))
         ax.set_title(
             f"{name}, step {model.n_iter_}: {len(model.relevance_)} rows, {error:.1f} %", fontsize=10

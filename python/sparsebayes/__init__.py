@@ -18,7 +18,6 @@ from .predictor import Predictor, load
 
 if TYPE_CHECKING:
     from . import model_selection, plot, providers
-    from ._data.provider import PyStatistics
     from ._data.statistics import SufficientStatistics
     from ._estimators.status import OverfitWarning
     from ._export.c.header import to_c
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from .inspection import _certificate as inspection
     from .kernels import _standard as kernels
     from .multiclass import MRVM1, MRVM2
+    from .providers import PyStatistics
     from .regression import RVR, SparseBayesRegressor
     from .revm import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
 
@@ -40,7 +40,7 @@ _LAZY = {
     "MRVM1": "multiclass",
     "MRVM2": "multiclass",
     "OverfitWarning": "_estimators.status",
-    "PyStatistics": "_data.provider",
+    "PyStatistics": "providers",
     "RVC": "classification",
     "RVR": "regression",
     "SparseBayesClassifier": "classification",

@@ -158,7 +158,6 @@ def fit_dense(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -180,7 +179,6 @@ def fit_kernel(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -201,7 +199,6 @@ def fit_kernel_in_blocks(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
     resume: dict[str, NDArray[Any]] | None = None,
@@ -254,7 +251,6 @@ def fit_provider(
     alpha_prior: Sequence[float] = ...,
     noise_prior: Sequence[float] = ...,
     search: str = "greedy",
-    seed: int = 0,
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> Posterior: ...
@@ -406,7 +402,6 @@ class SufficientStatistics:
         alpha_prior: Sequence[float] = ...,
         noise_prior: Sequence[float] = ...,
         search: str = "greedy",
-        seed: int = 0,
         n_threads: int | None = None,
         callback: _Callback | None = None,
     ) -> Posterior: ...

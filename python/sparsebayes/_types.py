@@ -17,7 +17,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
-Search: TypeAlias = Literal["greedy", "exchange", "thorough"]
+Search: TypeAlias = Literal["greedy", "exchange"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
@@ -133,9 +133,8 @@ class Settings:
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: What is tried after the sequential scheme, and the seed of its restarts.
+    #: What is tried after the sequential scheme.
     search: Search
-    seed: int
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None

@@ -1,14 +1,628 @@
-"""Fits of rows that are somewhere else: on other machines or devices, in files, in other engines.
+"""Fits of rows that are stored elsewhere: on other computers or devices, in files, in other engines.
 
-A fit asks for sums over rows and for nothing else. `PyStatistics` says which; an object that answers is given
-to ``fit_provider`` of an estimator. `RowPart` answers for rows in memory, and `SummedStatistics` for many
+A fit needs only sums over the rows. `PyStatistics` lists these sums; give an object that computes them to
+``fit_provider`` of an estimator. `RowPart` does so for rows in memory, and `SummedStatistics` for several
 parts together.
 """
 
 from __future__ import annotations
 
-from ._data.provider import PyStatistics
-from ._data.provider_sum import SummedStatistics
-from ._data.row_part import RowPart
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _core
+from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real, check_row_likelihood
+from ._checks.numbers import any_array, real_array
+from ._checks.targets import check_chunk, check_chunk_targets
+from ._data.design import evaluate
+from ._types import FloatArray, Likelihood
+from .kernels import Kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
+
+#: Functions by number, as the core asks about them.
+Functions: TypeAlias = NDArray[np.int64]
+
+
+class PyStatistics(ABC):
+    r"""Rows that answer for themselves: the seam for other places, devices and engines.
+
+    A fit asks for sums over rows and for nothing else. With the rows :math:`\phi_n` of the design matrix, the
+    sample weights :math:`v_n` and the targets :math:`t_n`, the question comes with weights ``mu`` of the
+    functions ``active``, all others being zero, and the answer is made of
+
+    .. math::
+
+        \eta_n = \sum_{j \in active} \mu_j \phi_{nj}, \quad
+        r_n = v_n \frac{\partial \ln p(t_n | \eta_n)}{\partial \eta_n}, \quad
+        w_n = -v_n \frac{\partial^2 \ln p(t_n | \eta_n)}{\partial \eta_n^2}
+
+    =============  ==================  ==================  ========================================
+    likelihood     :math:`r_n / v_n`   :math:`w_n / v_n`   deviance of a row, over :math:`v_n`
+    =============  ==================  ==================  ========================================
+    ``gaussian``   :math:`t - \eta`    1                   :math:`(t - \eta)^2`
+    ``bernoulli``  :math:`t - s`       :math:`s (1 - s)`   :math:`-2 (t \eta - \ln(1 + e^\eta))`
+    ``poisson``    :math:`t - e^\eta`  :math:`e^\eta`      :math:`-2 (t \eta - e^\eta - \ln t!)`
+    =============  ==================  ==================  ========================================
+
+    with :math:`s = 1 / (1 + e^{-\eta})`. (Tipping & Faul 2003, equations 9 to 14; noise and priors are no
+    business of a provider.) Columns and targets are in their own units: nothing is scaled or centred. A
+    function that is 1 everywhere comes first for estimators with ``fit_intercept=True``; their fits make
+    the sums of centred columns from those of the columns given, which loses twice as many digits as a mean
+    has more than a standard deviation: subtract a number near the mean of columns that are far from 0.
+
+    Answers are sums, so that the answers of parts of the rows add up to that of all (`SummedStatistics`), and
+    no question refers to one before. The same question must have the same answer, to the bit if a fit is to
+    be the same to the bit. Questions come one after another, from a thread that is not the caller's.
+
+    A subclass gives ``n_basis``, ``likelihood``, ``target_moments`` and ``sweep``, for likelihoods other than
+    the Gaussian ``variance_drift``, and as many of the other methods as are to be fast: each is a part of
+    what another answers.
+
+    Attributes
+    ----------
+    n_basis : int
+        Number K of basis functions.
+    likelihood : {"gaussian", "bernoulli", "poisson"}
+        Distribution of a target. Bernoulli targets are 0 or 1, or between; Poisson targets counts.
+
+    See Also
+    --------
+    RowPart : Rows in memory.
+    SummedStatistics : Many of these as one.
+
+    References
+    ----------
+    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
+    AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import PyStatistics, SparseBayesRegressor
+    >>> class Rows(PyStatistics):
+    ...     likelihood = "gaussian"
+    ...
+    ...     def __init__(self, Phi, t):
+    ...         self.Phi, self.t, self.n_basis = Phi, t, Phi.shape[1]
+    ...
+    ...     def target_moments(self, centre):
+    ...         return [len(self.t), (self.t - centre).sum(), ((self.t - centre) ** 2).sum()]
+    ...
+    ...     def sweep(self, active, mu, wanted):
+    ...         r = self.t - self.Phi[:, active] @ mu
+    ...         return r @ r, self.Phi.T @ r, (self.Phi**2).sum(axis=0), self.Phi.T @ self.Phi[:, wanted]
+    >>> rng = np.random.default_rng(0)
+    >>> Phi = rng.normal(size=(100, 5))
+    >>> model = SparseBayesRegressor(fit_intercept=False).fit_provider(
+    ...     Rows(Phi, 2 * Phi[:, 3] + 0.1 * rng.normal(size=100))
+    ... )
+    >>> model.active_
+    array([3])
+    """
+
+    n_basis: int
+    likelihood: Likelihood
+
+    @abstractmethod
+    def target_moments(self, centre: float) -> FloatArray:
+        r"""Return three sums: of :math:`v_n`, :math:`v_n (t_n - c)` and :math:`v_n (t_n - c)^2`.
+
+        Asked once with ``centre`` 0, and again with the mean for a Gaussian likelihood, whose unit is the
+        standard deviation of the targets.
+
+        Parameters
+        ----------
+        centre : float
+
+        Returns
+        -------
+        array-like of shape (3,)
+        """
+
+    @abstractmethod
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        r"""Return products of all K functions: a pass of N K (len(wanted) + 2) operations.
+
+        Parameters
+        ----------
+        active : ndarray of shape (m,), int
+        mu : ndarray of shape (m,)
+        wanted : ndarray of shape (p,), int
+            Functions whose products with all others are asked for; mostly those new among the active ones.
+            There may be none, as there may be no active ones.
+
+        Returns
+        -------
+        deviance : float
+            Minus twice the log likelihood; for a Gaussian the weighted sum of squared residuals.
+        gradient : array-like of shape (K,)
+            :math:`\sum_n r_n \phi_{ni}`.
+        diag : array-like of shape (K,)
+            :math:`\sum_n w_n \phi_{ni}^2`. At ``mu`` = 0 it tells the lengths of the columns.
+        gram : array-like of shape (K, p)
+            :math:`\sum_n w_n \phi_{ni} \phi_{nj}` for each j wanted.
+        """
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        """Return the deviance, and gradient and Gram matrix of a few functions: N len(js)^2 operations.
+
+        Asked at each Newton step with ``js`` the active functions, and now and then with up to some hundred
+        others. By default a part of ``sweep``, which is slow.
+
+        Parameters
+        ----------
+        active : ndarray of shape (m,), int
+        mu : ndarray of shape (m,)
+        js : ndarray of shape (p,), int
+
+        Returns
+        -------
+        deviance : float
+        gradient : array-like of shape (p,)
+        gram : array-like of shape (p, p)
+            As in ``sweep``, for the functions ``js`` alone.
+        """
+        deviance, gradient, _, gram = self.sweep(active, mu, js)
+        return deviance, np.asarray(gradient)[js], np.asarray(gram)[js]
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        """Return the deviance, and the gradient of the active functions; by default a part of ``among``.
+
+        Parameters
+        ----------
+        active : ndarray of shape (m,), int
+        mu : ndarray of shape (m,)
+
+        Returns
+        -------
+        deviance : float
+        gradient : array-like of shape (m,)
+        """
+        deviance, gradient, _ = self.among(active, mu, active)
+        return deviance, gradient
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        """Return the deviance alone, as line searches ask for it; by default a part of ``gradient``.
+
+        It may be infinite, where a step goes too far; no other answer may.
+
+        Parameters
+        ----------
+        active : ndarray of shape (m,), int
+        mu : ndarray of shape (m,)
+
+        Returns
+        -------
+        float
+        """
+        return self.gradient(active, mu)[0]
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        r"""Return how posterior variances answer to moves of the mode through the weights :math:`w_n` alone.
+
+        Newton's method for the precisions asks for it, with likelihoods other than the Gaussian only.
+
+        Parameters
+        ----------
+        active : ndarray of shape (m,), int
+        mu : ndarray of shape (m,)
+        sigma : ndarray of shape (m, m)
+            Covariance of the weights; where the fit centres columns another matrix, which is not symmetric.
+
+        Returns
+        -------
+        array-like of shape (m, m)
+            :math:`\sum_n (\partial w_n / \partial \eta_n) T_{nj}^2 T_{nk}` at (j, k), where :math:`T = \Phi_A
+            \Sigma` has the rows :math:`\phi_n^T \Sigma`. For Bernoulli :math:`\partial w / \partial \eta = v
+            s (1 - s)(1 - 2 s)`, for Poisson :math:`v e^\eta`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a method variance_drift for the likelihood {self.likelihood!r}"
+        )
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:  # noqa: B027 # for those who care
+        """Take note of what tells whether a fit was given up, as by Ctrl-C; called before questions.
+
+        A provider whose answers take seconds should look now and then, and raise something where that is
+        true: what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between
+        questions.
+
+        Parameters
+        ----------
+        cancelled : callable
+            Returns a bool.
+        """
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a part: called with it, it returns the part's answer. Small, and can be pickled."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+    def __call__(self, part: Any) -> Any:
+        """Return what ``part`` answers."""
+        ask = getattr(part, self.method, None)
+        if ask is None:
+            raise TypeError(f"parts must be PyStatistics, which answer {self.method}; got {part!r}")
+        return ask(*self.arguments)
+
+
+class SummedStatistics(PyStatistics):
+    """The rows of many parts: their answers are added up, in the order of the parts.
+
+    Parameters
+    ----------
+    parts : iterable of PyStatistics
+        Iterated over at each question: a list, or an object that makes its parts anew each time, from files
+        for instance. With ``map`` whatever that hands to the function.
+    map : callable, optional
+        ``map(function, parts)`` returns ``function(part)`` for each part, in the order of the parts, as the
+        built-in does: ``ThreadPoolExecutor().map``, or where parts are far away ``lambda f, parts:
+        client.gather(client.map(f, parts))``. What travels is the function, which holds a question (some
+        numbers for each active function), and the answers; both can be pickled.
+    n_basis, likelihood : optional
+        What the parts have in common; None: asked from the first part, which then has to be here.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``parts`` cannot be gone through again, or an argument is not what it should be; if there are no
+        parts, or answers of different shapes: when it is asked.
+
+    Notes
+    -----
+    Since sums are taken in one order, the answers do not depend on which part is done first, nor on the
+    number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from sparsebayes import SparseBayesRegressor
+    >>> from sparsebayes.providers import RowPart, SummedStatistics
+    >>> rng = np.random.default_rng(0)
+    >>> Phi = rng.normal(size=(1000, 5))
+    >>> t = 2 * Phi[:, 1] + 0.1 * rng.normal(size=1000)
+    >>> parts = [
+    ...     RowPart(Phi[n : n + 250], t[n : n + 250], fit_intercept=True, n_jobs=1)
+    ...     for n in range(0, 1000, 250)
+    ... ]
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     model = SparseBayesRegressor().fit_provider(SummedStatistics(parts, map=pool.map))
+    >>> bool(np.allclose(model.mu_, SparseBayesRegressor().fit(Phi, t).mu_, rtol=1e-8))
+    True
+    """
+
+    def __init__(
+        self,
+        parts: Iterable[Any],
+        *,
+        map: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] | None = None,
+        n_basis: int | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> None:
+        if not _again(parts):
+            raise TypeError(
+                "parts must be something that can be gone through again and again, such as a list; got "
+                f"{type(parts).__name__}"
+            )
+        if map is not None and not callable(map):
+            raise TypeError(f"map must be None or a callable map(function, parts), got {map!r}")
+        self._parts, self._map = parts, map
+        self._cancelled: Callable[[], bool] | None = None
+        if n_basis is None or likelihood is None:
+            first = next(iter(parts), None)
+            if first is None:
+                raise ValueError("parts must hold at least one part")
+            if not (hasattr(first, "n_basis") and hasattr(first, "likelihood")):
+                raise TypeError(
+                    f"parts must have n_basis and likelihood, which {type(first).__name__} has not; give "
+                    "them as arguments"
+                )
+            n_basis = first.n_basis if n_basis is None else n_basis
+            likelihood = first.likelihood if likelihood is None else likelihood
+        self.n_basis = check_integer("n_basis", n_basis, least=1)
+        self.likelihood = check_row_likelihood(likelihood)
+
+    def _sum(self, method: str, *arguments: Any) -> Any:
+        question = Question(method, arguments)
+        answers = iter((self._map or map)(question, self._parts))
+        total = next(answers, None)
+        if total is None:
+            raise ValueError("parts must hold at least one part")
+        for answer in answers:
+            if self._cancelled is not None and self._cancelled():
+                raise KeyboardInterrupt
+            total = _added(total, answer)
+        return total
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Look between any two parts whether the fit was given up; parts asked here look themselves."""
+        self._cancelled = cancelled
+        if self._map is not None or not isinstance(self._parts, (list, tuple)):
+            return
+        for part in self._parts:
+            if hasattr(part, "listen"):
+                part.listen(cancelled)
+
+    def shifted(self, offset: FloatArray) -> SummedStatistics | None:
+        """Return the parts with an offset subtracted from each column; None if they cannot do that."""
+        if not isinstance(self._parts, (list, tuple)) or not all(hasattr(p, "shifted") for p in self._parts):
+            return None
+        parts = [part.shifted(offset) for part in self._parts]
+        return SummedStatistics(parts, map=self._map, n_basis=self.n_basis, likelihood=self.likelihood)
+
+    def target_moments(self, centre: float) -> FloatArray:
+        """Return the sum of what the parts answer."""
+        moments: FloatArray = self._sum("target_moments", centre)
+        return moments
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        """Return the sum of what the parts answer."""
+        deviance: float = self._sum("deviance", active, mu)
+        return deviance
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        """Return the sums of what the parts answer."""
+        deviance, gradient = self._sum("gradient", active, mu)
+        return deviance, gradient
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        """Return the sums of what the parts answer."""
+        deviance, gradient, gram = self._sum("among", active, mu, js)
+        return deviance, gradient, gram
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        """Return the sums of what the parts answer."""
+        deviance, gradient, diag, gram = self._sum("sweep", active, mu, wanted)
+        return deviance, gradient, diag, gram
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        """Return the sum of what the parts answer."""
+        drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
+        return drift
+
+
+def _again(parts: Any) -> bool:
+    """Tell whether an object can be gone through more than once."""
+    try:
+        return iter(parts) is not parts
+    except TypeError:
+        return False
+
+
+def _added(total: Any, answer: Any) -> Any:
+    """Return the sum of two answers: numbers, arrays, or sequences of these."""
+    several = isinstance(total, (tuple, list))
+    shapes = [len(total), len(answer)] if several else [np.shape(total), np.shape(answer)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"parts must answer alike, for the same functions; got answers of {shapes}")
+    if several:
+        return tuple(_added(a, b) for a, b in zip(total, answer, strict=True))
+    return np.add(total, answer)
+
+
+class RowPart(PyStatistics):
+    """Some rows out of more, in memory, that answer for themselves.
+
+    Parts with the same functions add up: see `SummedStatistics`. They are pickled as arrays, and what was
+    computed is made anew where they arrive.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, n_features)
+        Inputs or, without ``kernels``, the values of the basis functions. There may be no rows.
+    y : array-like of shape (n,)
+        Targets: numbers, for a Bernoulli likelihood 0 or 1, for Poisson counts.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row: 2 counts like two equal rows, 0 like none.
+    kernels : kernel object or list of these, optional
+        Of `sparsebayes.kernels`. None: the columns of X are the functions.
+    centres : array-like of shape (m, n_features), optional
+        What the kernel functions stand about; all parts need the same.
+    fit_intercept : bool, default=False
+        Whether a constant function comes before the others, as in the estimators that have an intercept.
+    likelihood : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
+    store : bool, default=False
+        Whether to keep the values of kernels, n m numbers for each kernel, in place of computing them at each
+        question. Worth its memory for inputs of many columns.
+    n_jobs : int, optional
+        Threads; None or -1: all cores. They do not show in the answers.
+
+    Attributes
+    ----------
+    n_basis : int
+    n_samples : int
+        Rows given, those of zero weight too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not finite numbers of its shape, or outside the domain of the likelihood.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import RVC
+    >>> from sparsebayes.kernels import Gaussian
+    >>> from sparsebayes.providers import RowPart, SummedStatistics
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> y = X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=100) > 0
+    >>> kernel, centres = Gaussian(1.0), X[:40]
+    >>> parts = [
+    ...     RowPart(
+    ...         X[rows], y[rows], kernels=kernel, centres=centres, fit_intercept=True, likelihood="bernoulli"
+    ...     )
+    ...     for rows in (slice(0, 30), slice(30, 100))
+    ... ]
+    >>> model = RVC(kernel, candidates=centres)
+    >>> model.fit_provider(SummedStatistics(parts), classes=[False, True]).predict([[1.0, 1.0], [1.0, -1.0]])
+    array([ True, False])
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        kernels: Kernel | Sequence[Kernel] | None = None,
+        centres: ArrayLike | None = None,
+        fit_intercept: bool = False,
+        likelihood: Likelihood = "gaussian",
+        store: bool = False,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.likelihood = check_row_likelihood(likelihood)
+        self._kernels = _check_kernels(kernels)
+        self._bias = check_flag("fit_intercept", fit_intercept)
+        self._store, self._n_threads = check_flag("store", store), check_n_jobs(n_jobs)
+        if (centres is None) != (self._kernels is None):
+            raise ValueError("kernels and centres go together: give both, or neither for the columns of X")
+        self._centres = None if centres is None else _check_centres(centres)
+        n_columns = _width(X) if self._centres is None else self._centres.shape[1]
+        values = np.ascontiguousarray(check_chunk("X", X, n_columns))
+        target, weights = check_chunk_targets("y", y, sample_weight, len(values))
+        self.n_samples = len(values)
+        if weights is not None and not weights.all():
+            counts = weights > 0
+            values, target, weights = values[counts], target[counts], weights[counts]
+        self._rows = (values, target, weights)
+        self._answering: _core.RowPart | None = None
+        per_row = n_columns if self._centres is None else len(self._kernels or ()) * len(self._centres)
+        self.n_basis = int(self._bias) + per_row
+
+    def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
+        """Return the part of the core, made at the first question or by the fit that is to ask."""
+        if self._answering is None:
+            self._answering = self._made(cancelled)
+        return self._answering
+
+    def _made(self, cancelled: _core.Cancelled | None) -> _core.RowPart:
+        # What came from another process may lie anywhere in its message.
+        X, target, weights = (
+            None if a is None else np.require(a, np.float64, ("C", "A")) for a in self._rows
+        )
+        assert X is not None
+        assert target is not None
+        options: Any = {"bias": self._bias, "likelihood": self.likelihood, "n_threads": self._n_threads}
+        if self._centres is None or self._kernels is None:
+            return _core.RowPart.dense([X], target, weights, **options)
+        centres = np.require(self._centres, np.float64, ("C", "A"))
+        cores = [core for kernel in self._kernels if (core := kernel.to_core()) is not None]
+        if len(cores) == len(self._kernels):
+            options |= {"stored": self._store, "cancelled": cancelled}
+            return _core.RowPart.kernel(X, centres, cores, target, weights, **options)
+        blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
+        return _core.RowPart.dense(blocks, target, weights, **options)
+
+    def shifted(self, offset: FloatArray) -> RowPart:
+        """Return the same rows with an offset subtracted from each column of X."""
+        other = copy(self)
+        X, target, weights = self._rows
+        other._rows, other._answering = (X - offset, target, weights), None
+        return other
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Have questions end early once the fit was given up."""
+        if isinstance(cancelled, _core.Cancelled):
+            self._part(cancelled).listen(cancelled)
+
+    def target_moments(self, centre: float) -> FloatArray:
+        """Return the sums of `PyStatistics.target_moments` over these rows."""
+        return self._part().target_moments(check_real("centre", centre))
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        """Return the deviance of these rows."""
+        return self._part().deviance(_numbers("active", active), _weights("mu", mu))
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        """Return the sums of `PyStatistics.gradient` over these rows."""
+        return self._part().gradient(_numbers("active", active), _weights("mu", mu))
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        """Return the sums of `PyStatistics.among` over these rows."""
+        return self._part().among(_numbers("active", active), _weights("mu", mu), _numbers("js", js))
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        """Return the sums of `PyStatistics.sweep` over these rows."""
+        return self._part().sweep(_numbers("active", active), _weights("mu", mu), _numbers("wanted", wanted))
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        """Return the sums of `PyStatistics.variance_drift` over these rows."""
+        return self._part().variance_drift(
+            _numbers("active", active), _weights("mu", mu), _weights("sigma", sigma, 2)
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the arrays and options, without what was made of them."""
+        return self.__dict__ | {"_answering": None}
+
+    def __repr__(self) -> str:
+        """Return what it is and how much it holds."""
+        return f"RowPart(n_basis={self.n_basis}, n_samples={self.n_samples})"
+
+
+def _numbers(name: str, given: Any) -> Functions:
+    """Return functions by number; TypeError or ValueError, naming them, if they are none."""
+    if type(given) is np.ndarray and given.dtype == np.int64 and given.ndim == 1:
+        return given  # what the core asks
+    values = any_array(name, given)
+    if values.ndim != 1 or (values.dtype.kind not in "iu" and len(values) > 0):
+        raise TypeError(f"{name} must hold functions by number, of shape (m,), got {given!r}")
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _weights(name: str, given: Any, ndim: int = 1) -> FloatArray:
+    """Return numbers for the functions; TypeError or ValueError, naming them, if they are none."""
+    values = real_array(name, given)
+    if values.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {values.shape}")
+    return np.ascontiguousarray(values)
+
+
+def _check_kernels(kernels: Any) -> list[Kernel] | None:
+    if kernels is None:
+        return None
+    several = list(kernels) if isinstance(kernels, (list, tuple)) else [kernels]
+    if not several or not all(isinstance(kernel, Kernel) for kernel in several):
+        raise TypeError(
+            f"kernels must be a kernel object of sparsebayes.kernels or a list of these, got {kernels!r}"
+        )
+    return several
+
+
+def _check_centres(centres: ArrayLike) -> FloatArray:
+    values = check_chunk("centres", centres, _width(centres, "centres"))
+    if len(values) == 0:
+        raise ValueError("centres must hold at least one point")
+    return np.ascontiguousarray(values)
+
+
+def _width(X: Any, name: str = "X") -> int:
+    # Classes have a shape too, which is none.
+    shape = getattr(X, "shape", None)
+    if not isinstance(shape, tuple):
+        shape = any_array(name, X).shape
+    if len(shape) != 2:
+        raise ValueError(f"{name} must have two dimensions, got the shape {shape}")
+    return int(shape[1])

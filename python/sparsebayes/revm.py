@@ -1,103 +1,520 @@
-"""Relevance eigen-vector machines (Kropotov & Vetrov 2007): priors along the eigenvectors of the Hessian."""
+"""Relevance eigenvector models (Kropotov & Vetrov 2007): priors along the eigenvectors of the Hessian."""
 
 from __future__ import annotations
 
-from ._revm.classifier import EigenClassifier
-from ._revm.regressor import EigenRegressor
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ._cancellable import in_background
+from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real
+from ._checks.numbers import check_predictions
+from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
+from ._core import NumericalError
+from ._data.design import DenseDesign, Layout, evaluate
+from ._estimators.basis import KernelEstimator, linear_in_x
+from ._estimators.docs import documented
+from ._estimators.probabilities import normalised
+from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
+from ._progress import LOG, progress_bar, title
+from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
+from ._revm.modes import Pulse
+from ._types import FloatArray, IntArray, KernelSpec
+from .kernels import Linear
+from .kernels._resolve import is_precomputed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: How a fit may end, best first, and what to do about it.
+_REMEDIES = {
+    "converged": "",
+    "empty": "",
+    "noise_floor": REMEDIES["noise_floor"],
+    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
+}
+
+#: Bound on the values of the dictionary, so that their squares do not overflow.
+_MAX_VALUE = 1e150
+
+#: Rows predicted at a time, so that memory does not grow with their number.
+_PREDICT_ROWS = 2048
+
+
+class EigenModel(KernelEstimator):
+    """Template of the relevance eigenvector models."""
+
+    if TYPE_CHECKING:
+        n_jobs: int | None
+        verbose: int
+        # After a fit.
+        relevance_: IntArray
+        relevance_vectors_: FloatArray
+        dual_coef_: FloatArray
+        intercept_: FloatArray
+        _bias: FloatArray
+        _directions: FloatArray
+
+    _remedies = _REMEDIES
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+    _prior: ClassVar[Prior]
+
+    @abstractmethod
+    def _rules(self) -> Rules:
+        """Return the checked settings."""
+
+    @abstractmethod
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        """Fit each target; publishes the attributes of the likelihood."""
+
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        check_n_jobs(self.n_jobs)
+        if not isinstance(self.verbose, bool):
+            check_integer("verbose", self.verbose, least=0)
+        rules = self._rules()
+        training = check_training(self, X, y, sample_weight, labels=self._labels)
+        n_rows = len(training.X)
+        weights = np.ones(n_rows) if training.weights is None else training.weights
+        Phi = self._dictionary(training)
+        if not np.abs(Phi).max() < _MAX_VALUE:
+            raise ValueError(
+                f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
+                "the kernel"
+            )
+        found = check_axes(in_background(in_range(lambda pulse: axes(Phi, weights, pulse))))
+        self._publish(self._solve(found, training, rules), training)
+
+    def _dictionary(self, training: Training) -> FloatArray:
+        """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
+        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
+        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
+        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        self.relevance_ = layout.kept
+        self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            return DenseDesign([training.X[:, layout.kept]], layout).Phi
+        kernels = self._resolve(training)
+        self.kernel_ = self._as_given(kernels)
+        self.relevance_vectors_ = training.at(layout.kept)
+        return DenseDesign(self._blocks(training.X), layout).Phi
+
+    def _blocks(self, X: FloatArray) -> list[FloatArray]:
+        """Return the functions of each kernel at these rows, each (n, n_relevance)."""
+        if is_precomputed(self.kernel_):
+            return [X[:, self.relevance_]]
+        n_threads = check_n_jobs(self.n_jobs)
+        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
+
+    def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
+        """Return the solution of the ``k``-th fit of ``n``, with progress bar and log messages."""
+        name = title(self, k, n)
+        LOG.debug("%s: fit begun", name)
+        with progress_bar(self.verbose, name, "steps") as show:
+            found = check_solution(in_background(in_range(work), show))
+            note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
+            LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
+            if show is not None:
+                show(found.n_iter, f"{note}, {found.status}")
+        return found
+
+    def _is_empty(self) -> bool:
+        return not np.any(self.n_effective_)
+
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        if np.max(self.n_effective_) > MAX_CONSTANT_FUNCTIONS:
+            return None
+        changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
+        return changes
+
+    def _publish(self, solutions: list[Solution], training: Training) -> None:
+        w = np.stack([solution.w for solution in solutions])
+        #: Weights of the constant function.
+        self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
+        self.intercept_ = self._bias
+        self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
+        eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
+        alpha = np.stack([solution.alpha for solution in solutions], axis=1)
+        effective = np.array([solution.n_effective for solution in solutions])
+        one = len(solutions) == 1
+        self.eigenvalues_ = eigenvalues[:, 0] if one else eigenvalues
+        self.alpha_ = alpha[:, 0] if one else alpha
+        self.n_effective_ = int(effective[0]) if one else effective
+        self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
+        self._row_summary = replace(RowSummary.of(training), n_effective=float(effective.max()))
+        self.n_iter_ = sum(solution.n_iter for solution in solutions)
+        self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
+        self.__dict__.pop("coef_", None)
+        if isinstance(self.kernel_, Linear):
+            self.coef_, self.intercept_ = linear_in_x(
+                self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
+            )
+
+    def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Return the linear predictors, (n, n_outputs), and the uncertain directions at X, (n, p)."""
+        check_is_fitted(self)
+        values = check_X(self, X, reset=False)
+        directions = self._directions if uncertain else np.empty((self.dual_coef_.shape[1], 0))
+        n_bias = len(directions) - self.dual_coef_.shape[1]
+        eta = np.empty((len(values), len(self.dual_coef_)))
+        along = np.empty((len(values), directions.shape[1]))
+        for start in range(0, len(values), _PREDICT_ROWS):
+            part = slice(start, start + _PREDICT_ROWS)
+            phi = np.hstack(self._blocks(values[part]))
+            with np.errstate(over="ignore", invalid="ignore"):
+                eta[part] = phi @ self.dual_coef_.T + self._bias
+                along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
+        check_predictions("X", eta, along)
+        return eta, along
+
+
+_Result = TypeVar("_Result")
+
+_REMEDY = "scale X and y, give less unequal sample weights, or change the kernel, ridge or noise_variance"
+
+
+def in_range(work: Callable[[Pulse], _Result]) -> Callable[[Pulse], _Result]:
+    """Return ``work`` with floating-point warnings off and failed factorisations as NumericalError.
+
+    The result may be infinite: see `check_solution`.
+    """
+
+    def guarded(pulse: Pulse) -> _Result:
+        # Set in the thread that works: before NumPy 2 each thread has an error state of its own.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                return work(pulse)
+            except (LinAlgError, OverflowError) as error:
+                raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
+
+    return guarded
+
+
+def check_axes(found: Axes) -> Axes:
+    """Return the axes of a dictionary; NumericalError if they are not finite."""
+    if not np.isfinite(found.squares).all():
+        raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
+    return found
+
+
+def check_solution(found: Solution) -> Solution:
+    """Return the solution of a fit; NumericalError if it is not finite."""
+    parts = (found.eigenvalues, found.w, found.directions, found.variances, found.ridge, found.beta)
+    finite = all(np.isfinite(part).all() for part in parts)
+    if not finite or not found.beta > 0.0 or np.isnan(found.alpha).any():
+        raise NumericalError(f"the arithmetic of the fit left the range of numbers; {_REMEDY}")
+    return found
+
+
+@documented
+class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
+    """Logistic likelihood: two classes in one fit; more are fitted one against the rest."""
+
+    if TYPE_CHECKING:
+        classes_: NDArray[Any]
+
+    _labels = True
+    _approximation: ClassVar[Approximation] = "laplace"
+
+    def __init__(
+        self,
+        kernel: KernelSpec = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        ridge: float = 3e-3,
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.ridge = ridge
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        {X_fit}
+        {y_labels}
+        {sample_weight}
+
+        Returns
+        -------
+        self
+
+        {fit_raises}
+
+        {fit_warns}
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _rules(self) -> Rules:
+        return Rules(
+            prior=self._prior,
+            approximation=self._approximation,
+            ridge=check_real("ridge", self.ridge, positive=True),
+            tol=check_real("tol", self.tol, positive=True),
+            max_iter=check_integer("max_iter", self.max_iter, least=1),
+        )
+
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        self.classes_ = learn_classes(training.y)
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        solutions = []
+        for k, label in enumerate(positive):
+            sign = np.where(training.y == label, 1.0, -1.0)
+            solutions.append(self._fit_one(partial(classify, axes, sign, rules), k + 1, len(positive)))
+        return solutions
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        r"""Return the linear predictor at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
+
+        Parameters
+        ----------
+        {X}
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_classes)
+            Two classes: the log odds of the second. More: one column per class, of that class against the
+            rest.
+
+        {predict_raises}
+        """
+        eta, _ = self._predictor(X)
+        return eta[:, 0] if eta.shape[1] == 1 else eta
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return class probabilities, the sigmoid of the decision function.
+
+        As in the paper (section 2.2) they use the most probable weights. With more than two classes they are
+        divided by their sum.
+
+        Parameters
+        ----------
+        {X}
+
+        Returns
+        -------
+        {probabilities}
+
+        {predict_raises}
+        """
+        logits, _ = self._predictor(X)
+        return normalised(logits)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        {X}
+
+        Returns
+        -------
+        {labels}
+
+        {predict_raises}
+        """
+        eta, _ = self._predictor(X)
+        winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
+        labels: NDArray[Any] = self.classes_[winners]
+        return labels
+
+
+@documented
+class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
+    """Gaussian likelihood of one target, with noise that is estimated unless it is given."""
+
+    _labels = False
+
+    def __init__(
+        self,
+        kernel: KernelSpec = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        noise_variance: float | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.noise_variance = noise_variance
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        {X_fit}
+        y : array-like of shape (n_samples,)
+            Targets.
+        {sample_weight}
+
+        Returns
+        -------
+        self
+
+        {fit_raises}
+
+        {fit_warns}
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _rules(self) -> Rules:
+        given = self.noise_variance
+        try:
+            noise = None if given is None else check_real("noise_variance", given, positive=True)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; leave it None to have it estimated") from None
+        return Rules(prior=self._prior, noise_variance=noise)
+
+    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        _check_size(training.y)
+        weights = None if training.weights is None else training.weights / training.weights.max()
+        mean = float(np.average(training.y, weights=weights))
+        square = float(np.average(training.y**2, weights=weights))
+        # With a bias the mean is subtracted: a large one would widen the common prior of all weights.
+        self._mean = mean if self.fit_intercept else 0.0
+        targets = training.y - self._mean
+        variance = float(np.average((training.y - mean) ** 2, weights=weights)) or square or 1.0
+        found = self._fit_one(lambda pulse: regress(axes, targets, variance, rules))
+        self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
+        self._directions, self._variances = found.directions, found.variances
+        return [found]
+
+    def _publish(self, solutions: list[Solution], training: Training) -> None:
+        super()._publish(solutions, training)
+        self._bias = self._bias + self._mean
+        self.intercept_ = self.intercept_ + self._mean
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(self, X: ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict targets, optionally with error bars.
+
+        Parameters
+        ----------
+        {X}
+        return_std : bool, default=False
+            Whether to return the predictive standard deviation too: noise, and the posterior variances along
+            the relevant eigenvectors.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+            Prediction at the maximum of the posterior.
+        std : ndarray of shape (n,)
+            Only if ``return_std``.
+
+        {predict_raises}
+        """
+        if not check_flag("return_std", return_std):
+            return self._predictor(X)[0][:, 0]
+        mean, along = self._predictor(X, uncertain=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = np.sqrt(self.noise_variance_ + along**2 @ self._variances)
+        check_predictions("X", std)
+        return mean[:, 0], std
+
+
+def _check_size(y: FloatArray) -> None:
+    """Raise ValueError if squares of the targets overflow or underflow."""
+    largest = 1e150
+    size = float(np.abs(y).max())
+    if size and not 1.0 / largest / 1e2 <= size <= largest * 1e2:
+        raise ValueError(
+            f"y holds values up to {size:g}, whose square is out of range; rescale y to values between "
+            f"{1 / largest:g} and {largest:g}"
+        )
+
 
 __all__ = ["GREVM", "LREVM", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
 
 
+@documented
 class GREVM(EigenClassifier):
-    r"""Gaussian relevance eigen-vector machine: classification with a prior along each eigenvector.
+    r"""Gaussian relevance eigenvector machine: classification with a prior along each eigenvector.
 
-    A logistic model on kernel functions about all training rows, :math:`P(y = 1) = \sigma(w^T \phi(x))`, as
-    in `RVC`; but it is not each weight that has a prior precision of its own: the coordinates
-    :math:`u = Q w` along the eigenvectors of the negative Hessian of the log likelihood at its maximum have.
-    Then the evidence is a product over the eigenvectors, and each precision is known in one step (algorithm 1
-    of Kropotov & Vetrov 2007): with eigenvalue :math:`h_i`
+    A logistic model on kernel functions centred at all training rows, :math:`P(y = 1) = \sigma(w^T \phi(x))`.
+    Unlike in `RVC`, the prior precisions do not belong to the weights but to the coordinates :math:`u = Q w`
+    along the eigenvectors of the negative Hessian of the log likelihood at its maximum. The evidence is then
+    a product over the eigenvectors, and each precision is found in one step (algorithm 1 of Kropotov & Vetrov
+    2007): with eigenvalue :math:`h_i`
 
     .. math:: \alpha_i = h_i / (h_i u_i^2 - 1) \text{ if } h_i u_i^2 > 1, \text{ else } \infty.
 
-    Infinity takes the eigenvector out of the model. What is sparse is the number of degrees of freedom: the
-    weights of all training rows differ from zero.
+    An infinite precision deletes the eigenvector from the model. The model is sparse in its degrees of
+    freedom: the weights of all training rows differ from zero.
 
     Parameters
     ----------
-    kernel : str, kernel object, callable, or list of these, default="rbf"
-        ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
-        `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
-        A list makes a dictionary of every kernel about every training row.
-    gamma : {"scale", "auto"} or positive float, default="scale"
-        Of the kernels given by name ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
-        1 / (n_features * variance of X), ``"auto"`` 1 / n_features.
-    degree : int, default=3
-        Of ``"poly"``.
-    coef0 : float, default=0.0
-        Of ``"poly"`` and ``"sigmoid"``.
-    fit_intercept : bool, default=True
-        Whether the dictionary holds a constant function, the bias.
-    ridge : positive float, default=3e-3
-        Precision of the weak common prior under which the maximum of the likelihood is taken, in units of the
-        mean curvature at w = 0, trace(Phi^T Phi) / (4 M). See Notes.
-    tol : positive float, default=1e-8
-        Maxima are found to within this many standard deviations of the posterior; those under a Laplace prior
-        satisfy the Kuhn-Tucker conditions to this share of the prior's slope.
-    max_iter : int, default=1000
-        Largest number of steps of each search.
-    n_jobs : int, optional
-        Threads that evaluate kernels; None or -1: one per core. The rest uses one thread. The result does not
-        depend on it.
-    verbose : int, default=0
-        1: a progress bar, for which tqdm has to be installed: ``pip install "sparsebayes[progress]"``.
+    {kernel}
+    {gamma}
+    {degree}
+    {coef0}
+    {fit_intercept}
+    {ridge}
+    {revm_tol}
+    {revm_max_iter}
+    {revm_n_jobs}
+    {verbose}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
-    eigenvalues_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
-        Eigenvalues h of the negative Hessian of the log likelihood, descending; with more than two classes a
-        column for each. ``n_basis`` is the number of functions: of distinct training rows and the bias.
+    {classes_}
     alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
         Prior precision along each eigenvector; inf where that is irrelevant.
-    n_effective_ : int or ndarray of shape (n_classes,)
-        Number of coordinates u that are not zero.
-    ridge_ : float or ndarray of shape (n_classes,)
-        Precision of the weak prior, in the units of the weights.
-    dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
-        Weights of the kernel functions; of several kernels one after the other.
-    intercept_ : ndarray of shape (1 or n_classes,)
-        Constant of the linear predictor, as for `RVR`.
-    coef_ : ndarray of shape (1 or n_classes, n_features)
-        Weights over the columns of X; with a linear kernel only.
-    relevance_ : ndarray of shape (n_relevance,), int
-        Training rows that functions stand about: all that differ.
-    relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-        Those rows; not with ``kernel="precomputed"``.
-    kernel_ : kernel object, list of these, or "precomputed"
-        The kernel with all its parameters.
-    n_iter_ : int
-        Steps taken, in all searches.
-    status_ : str
-        ``"converged"``; ``"empty"``: likewise, but no eigenvector is relevant at any ridge; ``"max_iter"``.
-        Of several fits the worst.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+    {revm_attributes}
+    {revm_status_}
 
     Notes
     -----
-    A kernel function for each row separates the classes unless it is wide, and the likelihood then has no
-    maximum: it rises for ever while its Hessian vanishes, h u^2 with it, and without a ridge nothing would be
-    relevant. Where the maximum exists the ridge does not show as long as it is small. Where it does not, the
-    ridge decides how far the weights go. If at the ridge given the likelihood is so flat that nothing is
-    relevant, it is raised tenfold until something is, at most beyond 10; ``ridge_`` is what was used.
+    Kernel functions centred at every row separate the classes unless they are wide. The likelihood then has
+    no maximum: it increases without bound while its Hessian, and with it h u^2, vanishes, and without a ridge
+    nothing would be relevant. If the maximum exists, a small ridge has no visible effect. If not, the ridge
+    limits the weights. If at the ridge given the likelihood is so flat that nothing is relevant, the ridge is
+    raised tenfold until something is, until it exceeds 10; ``ridge_`` is the value used.
 
     A fit takes N^3 operations and the memory of a few N x N matrices.
 
     References
     ----------
-    D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
-    learning. ICML, 457-464.
+    {kropotov}
 
     Examples
     --------
@@ -116,35 +533,38 @@ class GREVM(EigenClassifier):
     _prior = "gaussian"
 
 
+@documented
 class LREVM(EigenClassifier):
-    r"""Laplacian relevance eigen-vector machine: `GREVM` with a prior that sets coordinates to zero.
+    r"""Laplacian relevance eigenvector machine: `GREVM` with a prior that sets coordinates to zero.
 
     The prior along each eigenvector is :math:`(\alpha_i / 4) e^{-\alpha_i |u_i| / 2}` (algorithm 2 of
     Kropotov & Vetrov 2007). Its parameter maximises the evidence of that eigenvector (their equation 13),
     which has a finite maximum under the same condition, :math:`h_i u_i^2 > 1`. The posterior is then
-    maximised within the octant of the likelihood's maximum, where many coordinates end at exactly zero.
+    maximised within the octant of the likelihood's maximum, where many coordinates become exactly zero.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, fit_intercept, ridge, tol, max_iter, n_jobs, verbose
-        As for `GREVM`.
+    {kernel}
+    {gamma}
+    {degree}
+    {coef0}
+    {fit_intercept}
+    {ridge}
+    {revm_tol}
+    {revm_max_iter}
+    {revm_n_jobs}
+    {verbose}
 
     Attributes
     ----------
-    alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
-        Parameter of the prior along each eigenvector; inf where that is irrelevant. A coordinate may be zero
-        where it is finite.
-    n_effective_ : int or ndarray of shape (n_classes,)
-        Number of coordinates u that are not zero.
-    classes_, eigenvalues_, ridge_, dual_coef_, intercept_, coef_, relevance_, relevance_vectors_, kernel_
-        As for `GREVM`.
-    n_iter_, status_, n_features_in_, feature_names_in_
-        As for `GREVM`.
+    {classes_}
+    {revm_alpha_laplace}
+    {revm_attributes}
+    {revm_status_}
 
     References
     ----------
-    D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
-    learning. ICML, 457-464.
+    {kropotov}
 
     D. P. Bertsekas (1982). Projected Newton methods for optimization problems with simple constraints. SIAM
     Journal on Control and Optimization 20, 221-246.
@@ -164,30 +584,39 @@ class LREVM(EigenClassifier):
     _prior = "laplace"
 
 
+@documented
 class VGREVM(EigenClassifier):
-    r"""`GREVM` about the Gaussian closest to the likelihood, in place of the Laplace approximation.
+    r"""`GREVM` with the Gaussian closest to the likelihood instead of the Laplace approximation.
 
     That Gaussian minimises the divergence :math:`KL(N(\mu, -H^{-1}) \,\|\, P(T | X, w))` of Kropotov & Vetrov
-    (2007), section 4. From there on :math:`\mu` takes the place of the maximum of the likelihood, and the
-    eigenvectors are those of H. It takes several times as long as `GREVM`.
+    (2007), section 4. Its mean :math:`\mu` replaces the maximum of the likelihood, and the eigenvectors are
+    those of H. It takes several times as long as `GREVM`. For separable classes no closest Gaussian exists
+    without the ridge, which is not part of H.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, fit_intercept, ridge, tol, max_iter, n_jobs, verbose
-        As for `GREVM`. A likelihood of separable classes has no closest Gaussian either; with the ridge,
-        which H does not hold, it has.
+    {kernel}
+    {gamma}
+    {degree}
+    {coef0}
+    {fit_intercept}
+    {ridge}
+    {revm_tol}
+    {revm_max_iter}
+    {revm_n_jobs}
+    {verbose}
 
     Attributes
     ----------
-    classes_, eigenvalues_, alpha_, n_effective_, ridge_, dual_coef_, intercept_, coef_, relevance_
-        As for `GREVM`.
-    relevance_vectors_, kernel_, n_iter_, status_, n_features_in_, feature_names_in_
-        As for `GREVM`.
+    {classes_}
+    alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
+        Prior precision along each eigenvector; inf where that is irrelevant.
+    {revm_attributes}
+    {revm_status_}
 
     References
     ----------
-    D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
-    learning. ICML, 457-464.
+    {kropotov}
 
     M. Opper and C. Archambeau (2009). The variational Gaussian approximation revisited. Neural Computation
     21, 786-792.
@@ -212,56 +641,51 @@ class VGREVM(EigenClassifier):
     _approximation = "variational"
 
 
+@documented
 class GREVMRegressor(EigenRegressor):
     r"""Regression with a Gaussian prior along each eigenvector of the likelihood's Hessian.
 
-    The model of `GREVM` with Gaussian noise, beyond the paper: the likelihood then is what the paper
-    approximates it with, and given the noise every prior precision is known exactly in one step. In terms of
-    the singular value decomposition of the dictionary, :math:`\Phi = U D V^T`, it keeps those of the
-    :math:`y_i = (U^T t)_i` that stand out of the noise, shrunk.
+    The model of `GREVM` with Gaussian noise, an extension of the paper: the likelihood is then exactly
+    Gaussian, and given the noise every prior precision is found in one step. In terms of the singular value
+    decomposition of the dictionary, :math:`\Phi = U D V^T`, the model keeps, shrunk, those of the
+    :math:`y_i = (U^T t)_i` that exceed the noise.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, fit_intercept, n_jobs, verbose
-        As for `GREVM`.
-    noise_variance : positive float, optional
-        Variance of the noise; None: estimated.
+    {kernel}
+    {gamma}
+    {degree}
+    {coef0}
+    {fit_intercept}
+    {revm_noise_variance}
+    {revm_n_jobs}
+    {verbose}
 
     Attributes
     ----------
-    eigenvalues_ : ndarray of shape (n_basis,)
-        Eigenvalues h of the negative Hessian of the log likelihood, descending.
     alpha_ : ndarray of shape (n_basis,)
         Prior precision along each eigenvector; inf where that is irrelevant.
-    n_effective_ : int
-        Number of coordinates u that are not zero.
     noise_variance_, beta_ : float
         Variance of the noise, and its inverse.
-    ridge_ : float
-        Precision of the common prior that the noise is estimated under. See Notes.
-    dual_coef_, intercept_, coef_, relevance_, relevance_vectors_, kernel_
-        As for `GREVM`.
+    {revm_attributes}
     n_iter_ : int
         1.
     status_ : str
-        ``"converged"``; ``"empty"``: likewise, but no eigenvector is relevant; or ``"noise_floor"``: the
-        noise is at its lower bound, var(y) / 1e6.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant; or ``"noise_floor"``: the
+        noise variance is at its lower bound, var(y) / 1e6.
 
     Notes
     -----
-    The evidence with all precisions at their best tells nothing about the noise: with as many functions as
-    rows it grows until there is none. So the noise comes from the evidence of the same model with one
-    precision for all weights, which is a function of one variable once the noise is eliminated. That prior
-    also decides in place of the ridge of `GREVM` which eigenvectors are seen at all: relevant are those with
-    :math:`h_i u_i^2 > 1` at the maximum of likelihood times common prior. With ``fit_intercept`` the mean of
-    y is taken off first.
+    The evidence maximised over all precisions cannot determine the noise: with as many functions as rows it
+    increases until the noise vanishes. So the noise maximises the evidence of the same model with one
+    precision for all weights, which is a function of one variable once the noise is eliminated. That common
+    prior, whose precision is ``ridge_``, also replaces the ridge of `GREVM`: relevant eigenvectors are those
+    with :math:`h_i u_i^2 > 1` at the maximum of likelihood times common prior. With ``fit_intercept`` the
+    mean of y is subtracted first.
 
     References
     ----------
-    D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
-    learning. ICML, 457-464.
+    {kropotov}
 
     Examples
     --------
@@ -279,34 +703,37 @@ class GREVMRegressor(EigenRegressor):
     _prior = "gaussian"
 
 
+@documented
 class LREVMRegressor(EigenRegressor):
     r"""`GREVMRegressor` with the Laplace prior of `LREVM`, which sets coordinates to exactly zero.
 
     Each coordinate of the maximum of the likelihood moves towards zero by :math:`\alpha_i / (2 h_i)`, and
-    stops there. Error bars are those of the exact posterior, two halves of normal densities along each
+    stops at zero. Error bars are those of the exact posterior, two halves of normal densities along each
     eigenvector.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, fit_intercept, noise_variance, n_jobs, verbose
-        As for `GREVMRegressor`.
+    {kernel}
+    {gamma}
+    {degree}
+    {coef0}
+    {fit_intercept}
+    {revm_noise_variance}
+    {revm_n_jobs}
+    {verbose}
 
     Attributes
     ----------
-    alpha_ : ndarray of shape (n_basis,)
-        Parameter of the prior along each eigenvector; inf where that is irrelevant. A coordinate may be zero
-        where it is finite.
-    eigenvalues_, n_effective_, noise_variance_, beta_, ridge_, n_iter_, status_
+    {revm_alpha_laplace}
+    noise_variance_, beta_ : float
+        Variance of the noise, and its inverse.
+    {revm_attributes}
+    n_iter_, status_
         As for `GREVMRegressor`.
-    dual_coef_, intercept_, coef_, relevance_, relevance_vectors_, kernel_
-        As for `GREVM`.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
 
     References
     ----------
-    D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
-    learning. ICML, 457-464.
+    {kropotov}
 
     Examples
     --------

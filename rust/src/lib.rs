@@ -20,23 +20,26 @@
 //! # Ok::<(), sparsebayes::Error>(())
 //! ```
 //!
-//! * [`Statistics`]: all that a fit may ask of the data; [`Observations`] answers from rows in memory.
-//! * [`RowProvider`]: the same in the units of the rows, for rows that somebody else holds; [`ProviderStatistics`] fits them, and a [`RowPart`] of
-//!   the rows in memory answers for itself. [`CentredProvider`] subtracts the means of columns.
-//! * [`SufficientStatistics`]: rows as sums that are updated and merged; [`SumStatistics`] answers from them.
-//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] stored, [`KernelDesign`] evaluated when asked,
-//!   [`JoinedDesign`] two of these side by side.
-//! * [`fit`]: the sequential scheme of Tipping & Faul (2003); [`Posterior`] is what it returns.
-//! * [`fit_outputs`]: the same for several targets that share their functions; it asks [`OutputStatistics`].
-//! * [`Probit`]: the multinomial probit likelihood, for models whose noisy scores compete for the class.
-//! * [`Predictor`]: fitted models out of files, for services; [`predictor`] shows one.
+//! Data:
+//!
+//! * [`Observations`]: rows and targets in memory, with a [`Likelihood`].
+//! * [`Design`]: the basis functions at those rows: [`DenseDesign`] is a stored matrix, [`KernelDesign`] evaluates a
+//!   [`Kernel`] when its values are needed.
+//! * [`SufficientStatistics`]: sums over rows that can be updated and merged, for rows that do not fit into memory;
+//!   [`SumStatistics`] fits them.
+//! * [`Statistics`]: the trait behind these, for data that are stored elsewhere.
+//!
+//! Fits:
+//!
+//! * [`fit`] runs the [`Scheme`] that the [`Settings`] name, by default the sequential one of Tipping & Faul (2003), and
+//!   calls a [`Watch`] function after each [`Step`].
+//! * [`Posterior`] is the result, and its [`Status`] tells how the fit ended.
+//! * [`Predictor`] predicts: from a posterior or a file, without any of the training code. See [`predictor`].
 //!
 //! Features, all on by default: `fit` trains, `parallel` uses several threads, `save` writes model files. Without default
-//! features the crate is [`Predictor`] alone and needs 22 crates, and 7 that only the compiler runs, where it otherwise needs
-//! 52: `cargo tree --no-default-features --edges normal`.
+//! features the crate is [`Predictor`] alone and has 22 dependencies, and 7 more at build time, instead of 52:
+//! `cargo tree --no-default-features --edges normal`.
 #![forbid(unsafe_code)]
-
-pub(crate) mod parallel;
 
 #[cfg(feature = "fit")]
 mod data;
@@ -44,37 +47,57 @@ mod error;
 #[cfg(feature = "fit")]
 mod fit;
 mod kernel;
-#[cfg(feature = "fit")]
 mod likelihood;
-pub mod linalg;
+mod linalg;
 #[cfg(feature = "fit")]
 mod model;
+mod parallel;
 pub mod predictor;
 mod special;
 
 #[cfg(feature = "fit")]
 pub use crate::data::{
-    Block, BoundSample, CandidateProducts, CentredProvider, DenseDesign, Design, DictionaryPart,
-    Family, JoinedDesign, KernelDesign, Observations, OutputObservations, OutputStatistics,
-    ProviderStatistics, Residuals, RowMajorDesign, RowPart, RowProvider, ScreeningBounds,
-    SoftmaxStatistics, Statistics, SufficientStatistics, SumStatistics, Sweep,
+    DenseDesign, Design, KernelDesign, Observations, Statistics, SufficientStatistics,
+    SumStatistics, Sweep,
 };
 pub use crate::error::{Error, Result};
 #[cfg(feature = "fit")]
-pub use crate::fit::{
-    Action, Ascent, BlockCheckpoint, Blocks, MStep, Noise, OutputNoise, RetargetedFit, Rules,
-    SaveCheckpoint, Scheme, Search, Settings, Status, Step, TopDownFit, Watch, fit, fit_in_blocks,
-    fit_outputs,
-};
+pub use crate::fit::{Action, Noise, Rules, Scheme, Search, Settings, Status, Step, Watch, fit};
 pub use crate::kernel::{Kernel, Points};
-pub use crate::likelihood::probit::{Expectations, Probit};
 #[cfg(feature = "fit")]
-pub use crate::likelihood::{Likelihood, Working};
+pub use crate::likelihood::Likelihood;
 #[cfg(feature = "fit")]
-pub use crate::model::{OutputPosterior, Posterior};
+pub use crate::linalg::NotPositiveDefinite;
+#[cfg(feature = "fit")]
+pub use crate::model::Posterior;
+pub use crate::parallel::with_threads;
 pub use crate::predictor::Predictor;
 
-/// Compiles and runs what the README says of Rust.
+/// What the Python extension, the tests and the benchmarks need besides. It may change in any release.
+#[doc(hidden)]
+pub mod internal {
+    #[cfg(feature = "fit")]
+    pub use crate::data::{
+        Block, BoundSample, CandidateProducts, CentredProvider, DictionaryPart, Family,
+        JoinedDesign, OutputObservations, OutputStatistics, ProviderStatistics, Residuals,
+        RowMajorDesign, RowPart, RowProvider, ScreeningBounds, SoftmaxStatistics,
+    };
+    #[cfg(feature = "fit")]
+    pub use crate::fit::{
+        Ascent, BlockCheckpoint, Blocks, MStep, OutputNoise, RetargetedFit, SaveCheckpoint,
+        TopDownFit, fit_in_blocks, fit_outputs,
+    };
+    #[cfg(feature = "fit")]
+    pub use crate::likelihood::Working;
+    pub use crate::likelihood::probit::{Expectations, Probit};
+    #[cfg(feature = "fit")]
+    pub use crate::linalg::{Cholesky, LowerTriangle};
+    #[cfg(feature = "fit")]
+    pub use crate::model::OutputPosterior;
+    pub use crate::parallel::beside;
+}
+
+/// Compiles and runs the Rust example of the README.
 #[cfg(all(doctest, feature = "fit"))]
 #[doc = include_str!("../../README.md")]
 struct ReadMe;

@@ -8,12 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 #[cfg(feature = "parallel")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
-#[cfg(any(feature = "fit", feature = "parallel"))]
+#[cfg(feature = "parallel")]
 use std::sync::Mutex;
-#[cfg(feature = "fit")]
-use std::sync::PoisonError;
-#[cfg(all(feature = "fit", feature = "parallel"))]
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(feature = "parallel")]
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -51,6 +47,8 @@ pub(crate) fn fill_pieces<T: Send>(
     if values.len() > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
         let pieces = values.par_chunks_mut(size).enumerate();
+        // Pieces may differ in work, so threads take one at a time.
+        let pieces = pieces.with_max_len(1);
         pieces.for_each(|(piece, values)| f(piece * size, values));
         return;
     }
@@ -85,70 +83,6 @@ fn fill_alone<T>(values: &mut [T], size: usize, f: impl Fn(usize, &mut [T])) {
     for (piece, values) in values.chunks_mut(size).enumerate() {
         f(piece * size, values);
     }
-}
-
-#[cfg(feature = "fit")]
-/// Runs the jobs that `next` has, as many at a time as there are threads. It is asked again after each, so there may be more of them by
-/// then.
-pub(crate) fn run_jobs<J: Send>(
-    next: impl Fn() -> Option<J> + Sync + Send,
-    run: impl Fn(J) + Sync + Send,
-) {
-    #[cfg(feature = "parallel")]
-    if rayon::current_num_threads() > 1 {
-        let idle = AtomicUsize::new(rayon::current_num_threads());
-        rayon::scope(|scope| hand_out(scope, &idle, &next, &run));
-        return;
-    }
-    while let Some(job) = next() {
-        run(job);
-    }
-}
-
-#[cfg(all(feature = "fit", feature = "parallel"))]
-/// Gives a job to each idle thread, as long as there are any, and so again after each.
-fn hand_out<'s, J: Send + 's>(
-    scope: &rayon::Scope<'s>,
-    idle: &'s AtomicUsize,
-    next: &'s (impl Fn() -> Option<J> + Sync + Send),
-    run: &'s (impl Fn(J) + Sync + Send),
-) {
-    let one_less = |idle: usize| idle.checked_sub(1);
-    while idle
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
-        .is_ok()
-    {
-        let Some(job) = next() else {
-            idle.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        scope.spawn(move |scope| {
-            run(job);
-            idle.fetch_add(1, Ordering::Relaxed);
-            hand_out(scope, idle, next, run);
-        });
-    }
-}
-
-#[cfg(feature = "fit")]
-/// Calls `f` with the number of each part and the part, which take so many multiplications in all. Whoever is done takes the next.
-pub(crate) fn each_of<T: Send>(
-    multiplications: usize,
-    parts: &mut [T],
-    f: impl Fn(usize, &mut T) + Sync + Send,
-) {
-    if multiplications < WORTH_A_CALL {
-        for (number, part) in parts.iter_mut().enumerate() {
-            f(number, part);
-        }
-        return;
-    }
-    let waiting = Mutex::new(parts.iter_mut().enumerate());
-    let next = || {
-        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.next()
-    };
-    run_jobs(next, |(number, part)| f(number, part));
 }
 
 /// Idle thread pools, at most one per thread count (`None`: one thread per core).
@@ -314,33 +248,5 @@ mod pool_tests {
         let panicking = || with_threads(Some(2), || -> usize { panic!("expected") });
         assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
         assert_eq!(with_threads(Some(2), || 7).unwrap(), 7);
-    }
-}
-
-#[cfg(all(test, feature = "fit"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_that_others_lead_to_are_run_too() {
-        for n_threads in [1, 2, 3] {
-            // Each job up to 99 leads to one more, and there are two to begin with.
-            let (waiting, seen) = (Mutex::new(vec![0, 1]), Mutex::new(Vec::new()));
-            with_threads(Some(n_threads), || {
-                run_jobs(
-                    || waiting.lock().unwrap().pop(),
-                    |job: usize| {
-                        seen.lock().unwrap().push(job);
-                        if job + 2 < 100 {
-                            waiting.lock().unwrap().push(job + 2);
-                        }
-                    },
-                );
-            })
-            .unwrap();
-            let mut seen = seen.into_inner().unwrap();
-            seen.sort_unstable();
-            assert_eq!(seen, (0..100).collect::<Vec<_>>());
-        }
     }
 }

@@ -1,10 +1,9 @@
 //! Several outputs: held to the sum of the evidences of each, to one output alone, and to what is refused.
 
 use nalgebra::{Cholesky, DMatrix, DVector};
-use sparsebayes::linalg::with_threads;
+use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
 use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Noise, OutputNoise, OutputObservations,
-    OutputPosterior, Settings, Status, Step, fit_outputs,
+    DenseDesign, Error, Kernel, KernelDesign, Noise, Settings, Status, Step, with_threads,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;

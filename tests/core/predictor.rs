@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sparsebayes::linalg::with_threads;
 use sparsebayes::predictor::{
     BlockHeader, Classes, FORMAT_VERSION, Header, Link, Parts, Table, Uncertainty,
 };
-use sparsebayes::{Error, Kernel, Predictor};
+use sparsebayes::{Error, Kernel, Predictor, with_threads};
 
 use crate::alloc::allocations;
 

@@ -3,11 +3,12 @@
 use std::ops::{ControlFlow, Range};
 
 use nalgebra::DMatrix;
-use sparsebayes::linalg::with_threads;
+use sparsebayes::internal::{
+    CentredProvider, JoinedDesign, ProviderStatistics, RowMajorDesign, RowPart, SoftmaxStatistics,
+};
 use sparsebayes::{
-    CentredProvider, DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign, Likelihood,
-    Observations, Points, Posterior, ProviderStatistics, RowMajorDesign, RowPart, Scheme, Settings,
-    SoftmaxStatistics, Statistics, Status, SufficientStatistics, SumStatistics, fit,
+    DenseDesign, Design, Error, Kernel, KernelDesign, Likelihood, Observations, Points, Posterior,
+    Scheme, Settings, Statistics, Status, SufficientStatistics, SumStatistics, fit, with_threads,
 };
 
 use crate::problems::{Uniform, columns, fit_design, labels, surface};

@@ -1,8 +1,9 @@
 //! What cannot be fitted is refused, with a word on what to do.
 
+use sparsebayes::internal::SoftmaxStatistics;
 use sparsebayes::{
     DenseDesign, Error, Kernel, KernelDesign, Likelihood, Noise, Observations, Scheme, Search,
-    Settings, SoftmaxStatistics, Statistics, fit,
+    Settings, Statistics, fit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;

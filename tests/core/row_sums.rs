@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use sparsebayes::internal::{CandidateProducts, ProviderStatistics, RowPart, RowProvider};
 use sparsebayes::{
-    CandidateProducts, DenseDesign, Error, Likelihood, Posterior, ProviderStatistics, Result,
-    RowPart, RowProvider, Settings, Status, Sweep, fit,
+    DenseDesign, Error, Likelihood, Posterior, Result, Settings, Status, Sweep, fit,
 };
 
 use crate::problems::{fit_design, surface};

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use sparsebayes::linalg::with_threads;
-use sparsebayes::{Error, Observations, Predictor, Settings, fit};
+use sparsebayes::{Error, Observations, Predictor, Settings, fit, with_threads};
 
 use crate::problems::{Problem, Uniform, columns, fit_design, labels};
 

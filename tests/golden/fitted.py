@@ -20,7 +20,7 @@ from sparsebayes.kernels import Gaussian
 PATH = Path(__file__).parent / "numbers.json"
 #: Relative tolerances: predictions relative to the largest.
 TOLERANCES = {"log_marginal_likelihood": 1e-8, "noise_variance": 1e-6, "log_alpha": 1e-4, "predicted": 1e-6}
-#: Of machines whose weights are found by a loop of their own, to its tolerance.
+#: For models with an iteration of their own, which ends at its tolerance.
 LOOSE = {**TOLERANCES, "log_marginal_likelihood": 1e-6, "log_alpha": 1e-3, "predicted": 1e-4}
 
 
@@ -67,7 +67,8 @@ def numbers(est: Any, X: Any) -> dict[str, Any]:
 def main() -> None:
     """Write the numbers with their tolerances."""
     kept = {name: {"numbers": numbers(est, X), "tolerances": limits} for name, est, X, limits in fitted()}
-    PATH.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    lines = [f" {json.dumps(name)}: {json.dumps(model)}" for name, model in kept.items()]
+    PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -276,7 +276,7 @@ ARGUMENTS = {
         [0, "a lot", "-1GB", 1.5, "9" * 400],
     ),
     "checkpoint": ([None], []),  # the tests add paths
-    "search": (["greedy", "greedy", "exchange", "thorough"], ["all"]),
+    "search": (["greedy", "greedy", "exchange"], ["all"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
     "likelihood": (["gaussian", "gaussian", "poisson"], ["bernoulli", "multinomial"]),
     "convergence": (["conv1", "conv2", "convA", "convN"], ["conv3"]),

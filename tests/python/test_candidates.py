@@ -480,10 +480,6 @@ def test_searches_split_rows_and_may_choose_their_number(classes):
     X, y = classes
     search = GridSearchCV(RVC(WIDE, random_state=0), {"candidates": [5, 40, 10**6]}, cv=3).fit(X, y)
     assert search.best_params_["candidates"] in (5, 40, 10**6)
-    counts = inspection.relevance_counts(RVC(WIDE, candidates=30, random_state=0), X, y, cv=3)
-    assert 0 < np.count_nonzero(counts) <= 90
-    with pytest.raises(ValueError, match="candidates must be None or an integer"):
-        inspection.relevance_counts(RVC(WIDE, candidates=GRID), X, y, cv=3)
 
 
 # --- what is refused ------------------------------------------------------------------------------

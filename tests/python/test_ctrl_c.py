@@ -52,7 +52,7 @@ FITS = {
     "kernel-em": (RVR(scheme="em", tol=1e-3), X, Y),
     "kernel-mackay": (RVR(scheme="mackay"), X, Y),
     "kernel-variational": (RVR(scheme="variational", tol=1e-3), X, Y),
-    "exchange": (RVR(search="exchange", random_state=0), X, Y),
+    "exchange": (RVR(search="exchange"), X, Y),
     "callable kernel": (RVR(lambda A, B: A @ B.T), X, Y),
     "chunks": (RVR(candidates=20, random_state=0), [(X[:70], Y[:70]), (X[70:], Y[70:])], None),
     "columns": (SparseBayesRegressor(fit_intercept=False), X, Y),

@@ -151,7 +151,7 @@ def test_rows_are_predicted_one_by_one_as_together(sinc, monkeypatch):
     together = model.predict(new, return_std=True, healed=True)
     one = [model.predict(x[np.newaxis], return_std=True, healed=True) for x in new]
     np.testing.assert_allclose(np.array(one)[:, :, 0].T, together, rtol=1e-9, atol=1e-12)
-    monkeypatch.setattr("sparsebayes._estimators.healing._VALUES", 1000)
+    monkeypatch.setattr("sparsebayes._estimators.healing._MAX_KERNEL_VALUES", 1000)
     np.testing.assert_allclose(
         model.predict(new, return_std=True, healed=True), together, rtol=1e-9, atol=1e-12
     )

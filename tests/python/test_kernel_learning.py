@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from problems import named
 from sparsebayes import MRVM1, RVC, RVR
-from sparsebayes._hyper.gaussian_process import CovarianceEvidence
+from sparsebayes._hyper import CovarianceEvidence
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 from sparsebayes.kernels._parameters import (

@@ -3,11 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sparsebayes._mrvm.updates.composite_kernel import Composite, learn_kernel_weights
-from sparsebayes._mrvm.updates.kernel_weights import CompositeClimb
 
 import mrvm_reference as reference
 from sparsebayes import MRVM1, MRVM2, _core
+from sparsebayes._mrvm.kernel_weights import Composite, JointAscent, learn_kernel_weights
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
@@ -97,7 +96,7 @@ def test_the_bound_of_all_together_and_its_slopes_are_right(bias):
         targets, log_p = _core.probit_expectations(scores, labels, n_nodes=64)
         return targets, float(w @ log_p)
 
-    climb = CompositeClimb(composite(blocks, bias), columns, w, expectations)
+    climb = JointAscent(composite(blocks, bias), columns, w, expectations)
     W, alpha, b = rng.normal(size=(4, 3)), rng.uniform(0.5, 2.0, 4), np.array([0.2, 0.5, 0.3])
     bound, (in_W, in_alpha, in_b) = climb._bound(W, alpha, b)
     Phi = composite(blocks, bias).Phi(b, columns)
@@ -114,7 +113,7 @@ def test_the_bound_of_all_together_and_its_slopes_are_right(bias):
     other = np.where(kernels[:, np.newaxis], W / 2.0, W), np.where(kernels, 4.0 * alpha, alpha), 2.0 * b
     assert climb._bound(*other)[0] == pytest.approx(bound, rel=1e-12)
     mu, _ = reference.posterior(Phi, expectations(np.asfortranarray(Phi @ W))[0], alpha, w)
-    scores, alpha, b = climb.top(mu, alpha, b, n_steps=1000, ftol=1e-14)
+    scores, alpha, b = climb.maximise(mu, alpha, b, n_steps=1000, ftol=1e-14)
     assert b.sum() == pytest.approx(1.0)
     Phi = composite(blocks, bias).Phi(b, columns)
     Y = expectations(np.asfortranarray(scores))[0]

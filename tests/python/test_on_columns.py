@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from problems import named
 from sparsebayes import RVC, RVR
 from sparsebayes._data.design import evaluate
-from sparsebayes._hyper.gaussian_process import CovarianceEvidence
+from sparsebayes._hyper import CovarianceEvidence
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,

@@ -16,9 +16,10 @@ from sklearn.base import clone
 
 from ctrl_c import pressed_after
 from sparsebayes import RVR, SparseBayesRegressor
+from sparsebayes._data.candidates import RowSample, keys
 from sparsebayes._data.chunks import open_chunks
-from sparsebayes._data.first_pass import Moments, RowSample, keys
-from sparsebayes._data.memory import check_memory_limit
+from sparsebayes._data.out_of_core import Moments
+from sparsebayes._data.statistics import check_memory_limit
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, OnColumns
 

@@ -17,8 +17,7 @@ from sparsebayes._revm.evidence import (
     log_evidence_laplace,
     posterior_variance_laplace,
 )
-from sparsebayes._revm.modes import Logistic, octant_mode
-from sparsebayes._revm.variational import closest_gaussian, expectations
+from sparsebayes._revm.modes import Logistic, closest_gaussian, expectations, octant_mode
 from sparsebayes.kernels import Gaussian
 
 CLASSIFIERS = [GREVM, LREVM, VGREVM]

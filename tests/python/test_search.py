@@ -13,7 +13,6 @@ from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
-SEARCHES = ["exchange", "thorough"]
 #: An exchange that gains less counts as gaining nothing.
 LEAST = 1e-3
 SMALL = [
@@ -23,17 +22,11 @@ SMALL = [
 ]
 
 
-def fitted(problem, **settings):
-    if hasattr(problem.make(), "random_state"):
-        settings["random_state"] = 0
-    return problem.fitted(**settings)
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_no_search_ends_below_greedy(name):
     problem = PROBLEMS[name]
     greedy = problem.fitted()
-    better = fitted(problem, search="exchange")
+    better = problem.fitted(search="exchange")
     assert better.status_ in ("converged", "noise_floor", "alpha_floor")
     assert better.log_marginal_likelihood_ >= greedy.log_marginal_likelihood_ - 1e-9 * abs(
         greedy.log_marginal_likelihood_
@@ -49,15 +42,12 @@ def test_no_search_ends_below_greedy(name):
     )
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-def test_better_optima_are_found(search):
-    X, y = sinc_2d(500, seed=2)
+def test_better_optima_are_found():
     gains = []
     for seed in range(3):
         X, y = sinc_2d(300, seed=seed)
         greedy, better = (
-            RVR(Gaussian(2.5), search=s, random_state=0).fit(X, y).log_marginal_likelihood_
-            for s in ("greedy", search)
+            RVR(Gaussian(2.5), search=s).fit(X, y).log_marginal_likelihood_ for s in ("greedy", "exchange")
         )
         gains.append(better - greedy)
     assert min(gains) >= -1e-9
@@ -105,9 +95,7 @@ def test_the_best_of_all_subsets_is_found(seed):
     Phi, t = few_bumps(seed)
     subsets = itertools.chain.from_iterable(itertools.combinations(range(6), k) for k in range(1, 7))
     best = max(best_of_subset(Phi[:, list(subset)], t, 1 / 0.09) for subset in subsets)
-    model = SparseBayesRegressor(
-        fit_intercept=False, noise_variance=0.09, search="thorough", random_state=0
-    ).fit(Phi, t)
+    model = SparseBayesRegressor(fit_intercept=False, noise_variance=0.09, search="exchange").fit(Phi, t)
     np.testing.assert_allclose(model.log_marginal_likelihood_, best, atol=1e-5)
 
 
@@ -219,15 +207,14 @@ def test_a_classifier_of_few_functions_exchanges_them_unasked():
 # --- how it is asked for ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", ["regression", "classification"])
-def test_threads_do_not_show(search, kind):
+def test_threads_do_not_show(kind):
     if kind == "regression":
         X, y = sinc_2d(300, seed=1)
-        make = RVR(Gaussian(2.5), search=search, random_state=3)
+        make = RVR(Gaussian(2.5), search="exchange")
     else:
         X, y = two_classes(250, seed=250)
-        make = RVC(gamma=1.0, search=search, random_state=3)
+        make = RVC(gamma=1.0, search="exchange")
     one, several = (make.set_params(n_jobs=n).fit(X, y).mu_.tobytes() for n in (1, 3))
     assert one == several
 
@@ -243,7 +230,7 @@ def test_a_dictionary_too_large_for_one_pool_is_searched_too():
 @pytest.mark.parametrize("make", [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier])
 def test_an_unknown_search_is_refused(make, search):
     X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
-    with pytest.raises(ValueError, match=r"search must be 'greedy', 'exchange' or 'thorough', got "):
+    with pytest.raises(ValueError, match=r"search must be 'greedy' or 'exchange', got "):
         make(search=search).fit(X, y)
 
 
@@ -258,16 +245,6 @@ def test_a_search_is_refused_for_several_outputs():
     X, y = columns(30, 5)
     with pytest.raises(ValueError, match=r"search must be 'greedy' where .* fit the columns one by one"):
         SparseBayesRegressor(fit_intercept=False, search="exchange").fit(X, np.column_stack([y, -y]))
-
-
-def test_restarts_are_those_of_the_random_state():
-    X, y = sinc_2d(200, seed=3)
-    first, again = (
-        RVR(Gaussian(2.5), search="thorough", random_state=7).fit(X, y).mu_.tobytes() for _ in range(2)
-    )
-    assert first == again
-    with pytest.raises(ValueError, match="random_state"):
-        RVR(search="thorough", random_state="seven").fit(X, y)
 
 
 def test_steps_are_recorded_and_may_end_the_fit():

@@ -31,12 +31,8 @@ REGRESSORS = {
     "RVR-em": RVR(scheme="em"),
     "RVR-variational": RVR(scheme="variational"),
     "RVR-exchange": RVR(search="exchange"),
-    "RVR-thorough": RVR(search="thorough", random_state=0),
     "SparseBayesRegressor": SparseBayesRegressor(fit_intercept=True),
     "SparseBayesRegressor-exchange": SparseBayesRegressor(fit_intercept=True, search="exchange"),
-    "SparseBayesRegressor-thorough": SparseBayesRegressor(
-        fit_intercept=True, search="thorough", random_state=0
-    ),
     "GREVMRegressor": GREVMRegressor(),
     "LREVMRegressor": LREVMRegressor(),
 }
@@ -44,12 +40,8 @@ CLASSIFIERS = {
     "RVC": RVC(),
     "RVC-mackay": RVC(scheme="mackay"),
     "RVC-exchange": RVC(search="exchange"),
-    "RVC-thorough": RVC(search="thorough", random_state=0),
     "SparseBayesClassifier": SparseBayesClassifier(fit_intercept=True),
     "SparseBayesClassifier-exchange": SparseBayesClassifier(fit_intercept=True, search="exchange"),
-    "SparseBayesClassifier-thorough": SparseBayesClassifier(
-        fit_intercept=True, search="thorough", random_state=0
-    ),
     "MRVM1": MRVM1(),
     "MRVM2": MRVM2(),
     "GREVM": GREVM(),

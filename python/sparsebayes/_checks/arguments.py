@@ -11,7 +11,7 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from .._types import Likelihood, Scheme, Settings
+from .._types import Likelihood, Scheme, Search, Settings
 
 #: What Python and NumPy take for numbers; spans of time are integers to NumPy.
 NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
@@ -109,11 +109,7 @@ def check_watchers(estimator: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments that the estimators of one likelihood have."""
     check_watchers(estimator)
-    # Late, as this knows scikit-learn.
-    from .._estimators.search import check_search, seed_for
-
     scheme = _scheme(estimator.scheme)
-    search = check_search(estimator, scheme)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
@@ -122,8 +118,7 @@ def check_settings(estimator: Any) -> Settings:
         scheme=scheme,
         alpha_prior=_alpha_prior(estimator.alpha_prior),
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
-        search=search,
-        seed=seed_for(estimator, search),
+        search=_search(estimator, scheme),
         n_threads=check_n_jobs(estimator.n_jobs),
     )
 
@@ -181,6 +176,16 @@ def learning_argument(estimator: Any) -> str:
     if is_learned(gamma):
         return f"gamma={gamma!r}"
     return "optimize_kernel=True" if optimize_kernel else ""
+
+
+def _search(estimator: Any, scheme: Scheme) -> Search:
+    """Return ``search``; ValueError if it has another value, or does not go with the scheme."""
+    search = getattr(estimator, "search", "greedy")
+    if not isinstance(search, str) or search not in get_args(Search):
+        raise ValueError(f"search must be 'greedy' or 'exchange', got {search!r}")
+    if search != "greedy" and scheme != "sequential":
+        raise ValueError(f"search={search!r} needs scheme='sequential'; or take search='greedy'")
+    return cast(Search, search)
 
 
 def _scheme(value: object) -> Scheme:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._types import FloatArray, IntArray
 from .numbers import PLAIN, as_float64, naming_column, refuse_mask
@@ -371,3 +371,13 @@ def naming(argument: str) -> Iterator[None]:
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{argument}: {error}") from error
+
+
+def last_step(est: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the last step of a fitted pipeline, and X as it receives it; any other estimator as it is."""
+    while hasattr(est, "steps"):
+        check_is_fitted(est)
+        steps, est = est[:-1], est[-1]
+        if X is not None and len(steps) > 0:
+            X = steps.transform(X)
+    return est, X

@@ -18,16 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks.arguments import check_flag, check_n_jobs, check_settings, learning_argument
 from .._checks.targets import Training, naming
 from .._data import candidates as _candidates
-from .._data.extra_columns import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
-from .._data.first_pass import seed_of
+from .._data.candidates import seed_of
+from .._data.design import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
 from .._estimators.basis import KernelBasis
-from .._estimators.status import Seen
+from .._estimators.status import RowSummary
 from .._estimators.variational import check_variational
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels._resolve import is_precomputed
+from .collections import partitions
 from .engine import Engine, brought_together, on_each
 from .parts import Facts, Functions, combined_facts, facts, joined_samples, sample
-from .rows import partitions
 
 if TYPE_CHECKING:
     from .._data.design import Layout
@@ -114,7 +114,7 @@ class OnDask(KernelBasis):
     def _fit_partitions(self, setup: SetUp) -> list[Any]:
         """Fit each model of these partitions, and return the posteriors."""
 
-    def _train_anew(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
+    def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
         if y_std is not None:
             raise ValueError(
                 "y_std needs the rows in memory; give weights in proportion to 1 / y_std**2 with a mean of 1 "
@@ -132,7 +132,7 @@ class OnDask(KernelBasis):
         self._learn_from_facts(known)
         likelihood = self._check_likelihood()
         check_variational(settings, likelihood, learning=False)
-        rows = _stand_in(_alike(known), np.arange(2), int(known.n_samples.sum()))
+        rows = _placeholder_training(_alike(known), np.arange(2), int(known.n_samples.sum()))
         _candidates.place(
             self, self._sample_of_workers(engine, parts, known) if _is_number(self.candidates) else rows
         )
@@ -140,7 +140,7 @@ class OnDask(KernelBasis):
         setup = SetUp(engine, parts, known, functions, layout, settings, likelihood)
         posteriors = self._fit_partitions(setup)
         n_basis = int(layout.bias) + functions.n_basis
-        seen = Seen(int(known.n_rows.sum()), known.weight)
+        seen = RowSummary(int(known.n_rows.sum()), known.weight)
         self._publish_fit(settings, likelihood, rows.n_samples, n_basis, layout, posteriors, seen)
         self._publish_basis(rows)
 
@@ -163,7 +163,7 @@ class OnDask(KernelBasis):
         ]
         found = engine.result(brought_together(partial(joined_samples, size=size), tasks))
         order = np.argsort(found.rows)
-        return _stand_in(found.X[order], found.rows[order], int(known.n_samples.sum()))
+        return _placeholder_training(found.X[order], found.rows[order], int(known.n_samples.sum()))
 
     def _worker_functions(self, rows: Training, known: Facts) -> Functions:
         """Return all functions but the bias, and publish what they are made of."""
@@ -179,7 +179,7 @@ class OnDask(KernelBasis):
         return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads, shift)
 
 
-def _stand_in(X: FloatArray, rows: IntArray, n_samples: int) -> Training:
+def _placeholder_training(X: FloatArray, rows: IntArray, n_samples: int) -> Training:
     """Return training data where nobody asks for targets and weights."""
     return Training(X, np.zeros(len(X)), None, rows, n_samples)
 

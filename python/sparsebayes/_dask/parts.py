@@ -1,6 +1,6 @@
-"""What is done with the rows of one partition, where they are. Knows arrays, and nothing of Dask.
+"""Functions that run on the workers, on the rows of one partition. They use arrays and no Dask.
 
-Nothing here changes its arguments: a task may run twice, and what it was given may be wanted by another.
+None of them changes its arguments: a task may run twice, and other tasks may use the same arguments.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._checks.numbers import PLAIN
 from .._checks.targets import Training, check_chunk, check_chunk_targets, check_weights, naming
-from .._data.accumulate import Kernels
-from .._data.design import evaluate
-from .._data.extra_columns import columns_at
-from .._data.first_pass import keys
-from .._data.statistics import SufficientStatistics
+from .._data.candidates import keys
+from .._data.design import columns_at, evaluate
+from .._data.statistics import Kernels, SufficientStatistics
 from .._types import FloatArray, IntArray
 
 

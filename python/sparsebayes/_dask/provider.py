@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from .._checks.numbers import PLAIN
 from .._checks.targets import Training
-from .._data.provider import Functions as Numbers
-from .._data.provider import PyStatistics
-from .._data.provider_sum import Question, _added
-from .._data.row_part import RowPart
 from .._types import FloatArray, Likelihood
+from ..providers import Functions as Numbers
+from ..providers import PyStatistics, Question, RowPart, _added
 from .engine import Engine, brought_together, on_each, shared
 from .parts import Functions, in_place
 

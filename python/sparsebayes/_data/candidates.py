@@ -7,11 +7,12 @@ alone, and functions are its rows.
 
 from __future__ import annotations
 
+import copy
 import numbers
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_array, check_random_state
 
@@ -21,7 +22,6 @@ from .._checks.numbers import column_names, naming_column
 from .._checks.targets import Training, check_finite, check_square, distinct_rows, first_of_equal, naming
 from .._types import FloatArray, IntArray
 from ..kernels._resolve import is_precomputed
-from .first_pass import keys, seed_of
 
 _KINDS: Final = (
     "None (every training row), an integer of at least 1 (that many training rows), or an array of centres, "
@@ -185,3 +185,70 @@ def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, preco
             "each row"
         )
     return np.array(values, order="C")
+
+
+#: Constants of splitmix64 (Steele, Lea & Flood 2014), a bijection of 64 bits that mixes well.
+_STEP, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def seed_of(random_state: np.random.RandomState) -> int:
+    """Return a seed for `keys` from a generator, which is left as it is."""
+    return int(copy.deepcopy(random_state).randint(0, 2**63 - 1, dtype=np.int64))
+
+
+def keys(X: FloatArray, seed: int) -> NDArray[np.uint64]:
+    """Return a number for each row that looks random, and is the same for equal rows.
+
+    The rows with the smallest numbers are a uniform sample of the distinct rows, in whatever order and parts
+    they come.
+    """
+    state = np.full(len(X), seed, dtype=np.uint64)
+    for column in X.T:
+        state ^= (column + 0.0).view(np.uint64)  # the zero of either sign is one number
+        state += _STEP
+        state = (state ^ (state >> np.uint64(30))) * _FIRST
+        state = (state ^ (state >> np.uint64(27))) * _SECOND
+        state ^= state >> np.uint64(31)
+    return state
+
+
+class RowSample:
+    """A uniform sample of the distinct rows that count, as they pass by: those with the smallest keys."""
+
+    def __init__(self, size: int, n_features: int, seed: int) -> None:
+        self._size, self._seed = size, seed
+        self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.intp)
+        self._X = np.empty((0, n_features))
+        #: Keys of this size and more are those of rows left out.
+        self._bound: np.uint64 | None = None
+
+    def take(self, X: FloatArray, weights: FloatArray | None, first: int) -> None:
+        """Look at rows of which ``first`` is the number of the first; those of zero weight do not count."""
+        numbers = keys(X, self._seed)
+        wanted = np.ones(len(X), bool) if weights is None else weights > 0.0
+        if self._bound is not None:
+            wanted &= numbers < self._bound
+        new = np.flatnonzero(wanted)
+        if len(new) == 0:
+            return
+        self._keys = np.concatenate([self._keys, numbers[new]])
+        self._rows = np.concatenate([self._rows, first + new])
+        self._X = np.concatenate([self._X, X[new]])
+        if len(self._keys) > self._size:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Keep the first row of each key, and the smallest keys."""
+        # Of equal keys `unique` finds the first, which came earlier.
+        found, at = np.unique(self._keys, return_index=True)
+        found, at = found[: self._size], at[: self._size]
+        self._keys, self._rows, self._X = found, self._rows[at], self._X[at]
+        if len(found) == self._size:
+            self._bound = found[-1]
+
+    def training(self, n_samples: int) -> Training:
+        """Return the sample as if it were the rows that count, out of ``n_samples``."""
+        self._tidy()
+        order = np.argsort(self._rows)
+        rows: IntArray = self._rows[order]
+        return Training(self._X[order], np.zeros(len(rows)), None, rows, n_samples)

@@ -1,19 +1,22 @@
-"""Dictionaries of basis functions over the training rows, and the call into the core that fits them."""
+"""Dictionaries of basis functions, evaluated at the training rows, and the calls of the core that fit them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
+from sklearn.base import clone
 
 from .. import _core
-from .._checks.numbers import PLAIN, column_means
+from .._checks.numbers import PLAIN, called, column_means
+from .._checks.targets import check_columns
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel, OnColumns, Product, Sum
-from . import blocks as _blocks
+from ..kernels._resolve import is_precomputed
+from .checkpoint import Checkpoint, digest, open_checkpoint
 
 #: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision; in a
 #: sweep also how many candidates have been looked at, and of how many.
@@ -205,8 +208,8 @@ class KernelDesign:
         callback: CoreCallback | None,
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
-        if _blocks.are_due(self.n_basis, likelihood, settings):
-            return _blocks.fit(self, target, weights, likelihood, settings, callback)
+        if _is_large(self.n_basis, likelihood, settings):
+            return _fit_in_blocks(self, target, weights, likelihood, settings, callback)
         return _core.fit_kernel(
             self.X,
             self.centres,
@@ -284,3 +287,120 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
     if isinstance(kernel, Product):
         return reduce(np.multiply, (evaluate(factor, X, Z, n_threads) for factor in kernel.factors))
     return kernel(X, Z)
+
+
+#: Dictionaries of more functions go in blocks. Measured: docs/notebook/large-data.md.
+_MOST_WHOLE: Final = 30_000
+#: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds
+#: that search; None: those of the core.
+_SIZES: Final[tuple[int, int, int, int, int] | None] = None
+
+
+def _is_large(n_basis: int, likelihood: Likelihood, settings: Settings) -> bool:
+    """Tell whether a fit is to go in blocks."""
+    plain = settings.scheme == "sequential" and settings.search == "greedy"
+    possible = plain and likelihood in ("gaussian", "bernoulli")
+    return possible and n_basis > _MOST_WHOLE
+
+
+def _fit_in_blocks(
+    design: KernelDesign,
+    target: FloatArray,
+    weights: FloatArray | None,
+    likelihood: Likelihood,
+    settings: Settings,
+    callback: CoreCallback | None,
+) -> _core.Posterior:
+    """Fit the model of these functions to ``target``, in blocks; go on from a checkpoint if there is one."""
+    checkpoint = _checkpoint(design, target, weights)
+    posterior = _core.fit_kernel_in_blocks(
+        design.X,
+        design.centres,
+        design.kernels,
+        target,
+        weights,
+        bias=design.layout.bias,
+        extra=design.columns_beside(),
+        likelihood=likelihood,
+        sizes=_SIZES,
+        resume=None if checkpoint is None else checkpoint.load(),
+        keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
+        callback=callback,
+        **settings.of_one_target(),
+    )
+    if checkpoint is not None:
+        checkpoint.remove()
+    return posterior
+
+
+def _checkpoint(design: KernelDesign, target: FloatArray, weights: FloatArray | None) -> Checkpoint | None:
+    """Return the checkpoint that the dictionary's owner asks for; one against the rest, each has a file."""
+    owner = design.owner
+    if owner is None or getattr(owner, "checkpoint", None) is None:
+        return None
+    suffix = f".{digest(target)[:8]}" if len(getattr(owner, "classes_", ())) > 2 else ""
+    return open_checkpoint(owner, design.X, design.centres, design.extra, target, weights, suffix=suffix)
+
+
+_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
+
+
+def check_extra_basis(extra_basis: Any, kernel: object) -> None:
+    """Raise TypeError or ValueError unless ``extra_basis`` can compute columns from X."""
+    if extra_basis is None or is_transformer(extra_basis):
+        return
+    if isinstance(extra_basis, str):
+        if extra_basis != "linear":
+            raise ValueError(f"extra_basis must be {_KINDS}; got {extra_basis!r}")
+        if is_precomputed(kernel):
+            raise ValueError(
+                "extra_basis='linear' takes the columns of X, which with kernel='precomputed' are kernel "
+                "values; give the kernel as an object or a callable k(X, Z)"
+            )
+    elif isinstance(extra_basis, Kernel):
+        raise TypeError(
+            f"extra_basis must be {_KINDS}; put kernels into a list, kernel=[..., {extra_basis!r}]"
+        )
+    elif isinstance(extra_basis, type):
+        raise TypeError(
+            f"extra_basis must be {_KINDS}; got the class {extra_basis.__name__}, not an instance"
+        )
+    elif not callable(extra_basis):
+        raise TypeError(
+            f"extra_basis must be {_KINDS}; got {type(extra_basis).__name__}. If no function of X gives the "
+            "columns, append them to X, give a callable that returns them, and put the kernels on the other "
+            "columns with kernels.OnColumns"
+        )
+
+
+def is_transformer(extra_basis: Any) -> bool:
+    """Tell whether ``extra_basis`` is an instance that has to be fitted to rows."""
+    # Data frames have a transform too.
+    fits = hasattr(extra_basis, "transform") and hasattr(extra_basis, "fit")
+    return fits and not isinstance(extra_basis, type)
+
+
+def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray) -> Any:
+    """Return ``extra_basis_``: a transformer fitted to the training rows ``X``, or what needs no fitting."""
+    check_extra_basis(extra_basis, kernel)
+    # A copy: it may write to what it is given.
+    return clone(extra_basis).fit(X.copy()) if is_transformer(extra_basis) else extra_basis
+
+
+def columns_at(fitted: Any, X: FloatArray, n_columns: int | None = None) -> FloatArray:
+    """Return the extra columns at the rows ``X``, (n, p); ``n_columns``: the p that there has to be."""
+    if fitted is None:
+        return np.empty((len(X), 0))
+    if isinstance(fitted, str):  # "linear"
+        return X
+    own = X.copy()  # compiled code may want a buffer that can be written to, and write to it
+    values = fitted.transform(own) if hasattr(fitted, "transform") else called("extra_basis", fitted, own)
+    return check_columns("extra_basis", values, len(X), n_columns)
+
+
+def middle_of_extra(fitted: Any, points: FloatArray, n_columns: int, *, bias: bool) -> FloatArray:
+    """Return the mean of the extra columns over some points: where to sum them about, beside a bias."""
+    if not bias or n_columns == 0:
+        return np.zeros(n_columns)
+    middle: FloatArray = columns_at(fitted, points, n_columns).mean(axis=0)
+    return middle

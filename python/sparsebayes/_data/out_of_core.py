@@ -1,4 +1,4 @@
-"""Sums over rows that are read part by part, from the first row or from where a killed fit came to."""
+"""Sums over rows that are read in parts, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from .. import _core
 from .._progress import Reading
-from .accumulate import Summed, block_rows, check_room
+from .._types import FloatArray
+from .candidates import RowSample
 from .checkpoint import open_checkpoint
 from .chunks import Chunks, Rows, located
-from .first_pass import Moments, RowSample
-from .memory import check_memory_limit
-from .statistics import SufficientStatistics
+from .statistics import SufficientStatistics, Summed, block_rows, check_memory_limit, check_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .._estimators.partial_fit import InParts
-    from .._estimators.sums_fit import OnSums
+    from .._estimators.chunked import ChunkedEstimator, SumsRegression
 
 #: What a first pass found, by name, as a checkpoint keeps it.
 Facts = dict[str, NDArray[Any]]
@@ -40,7 +38,7 @@ class Gathering:
 
     stats: SufficientStatistics
 
-    def __init__(self, estimator: OnSums, chunks: Chunks) -> None:
+    def __init__(self, estimator: SumsRegression, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self._checkpoint = open_checkpoint(estimator, chunks.n_features)
         self.reading = Reading(estimator, chunks.n_rows)
@@ -51,11 +49,11 @@ class Gathering:
         estimator, d = self._estimator, self._chunks.n_features
         state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
         if state is None:
-            estimator._foresee(self._chunks)
+            estimator._check_memory(self._chunks)
             state = self._first_pass()
             if self._checkpoint is not None and state:
                 self._checkpoint.save(**state)
-        estimator._settle(state, d)
+        estimator._publish_functions(state, d)
         functions = estimator._summed(d)
         check_room(functions, d, check_memory_limit(estimator.memory_limit))
         self._sum(functions, state)
@@ -66,7 +64,7 @@ class Gathering:
             self._checkpoint.remove()
 
     def _first_pass(self) -> Facts:
-        size, moments = self._estimator._wanted(self._chunks.n_features)
+        size, moments = self._estimator._first_pass_needs(self._chunks.n_features)
         if size is None and not moments:
             return {}
         self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
@@ -148,9 +146,9 @@ def _written(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
         yield block
 
 
-def look(estimator: InParts, blocks: Iterable[Rows], n_features: int) -> Facts:
+def look(estimator: ChunkedEstimator, blocks: Iterable[Rows], n_features: int) -> Facts:
     """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
-    size, spread = estimator._wanted(n_features)
+    size, spread = estimator._first_pass_needs(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())
     moments = Moments(n_features) if spread else None
     n_samples = 0
@@ -162,7 +160,7 @@ def look(estimator: InParts, blocks: Iterable[Rows], n_features: int) -> Facts:
         n_samples += len(rows)
     facts: Facts = {}
     if sample is not None:
-        facts.update(estimator._chosen(sample.training(n_samples)))
+        facts.update(estimator._choose_centres(sample.training(n_samples)))
     if moments is not None:
         facts["inputs"] = moments.stand_in()
     return facts
@@ -173,3 +171,35 @@ def _restored(n_basis: int, n_jobs: int | None, rows: int, state: Facts) -> Suff
     if "parts" in state:
         stats._core = _core.SufficientStatistics.from_parts(n_basis, rows, state.pop("parts"))
     return stats
+
+
+class Moments:
+    """Weighted mean and variance of each column of rows that pass by (Chan, Golub & LeVeque 1983)."""
+
+    def __init__(self, n_features: int) -> None:
+        self._weight = 0.0
+        self._mean, self._squares = np.zeros(n_features), np.zeros(n_features)
+
+    def take(self, X: FloatArray, weights: FloatArray | None) -> None:
+        """Take in rows."""
+        if weights is not None and not weights.all():
+            X, weights = X[weights > 0.0], weights[weights > 0.0]
+        w = np.ones(len(X)) if weights is None else weights
+        total = float(w.sum())
+        if total == 0.0:
+            return
+        mean = w @ X / total
+        squares = w @ (X - mean) ** 2
+        apart, weight = mean - self._mean, self._weight + total
+        self._squares += squares + apart**2 * (self._weight * total / weight)
+        self._mean += apart * (total / weight)
+        self._weight = weight
+
+    def stand_in(self) -> FloatArray:
+        """Return two rows whose columns have the means and variances of all: what `resolve` asks of rows."""
+        if self._weight == 0.0:
+            raise ValueError(
+                "sample_weight is zero in every row (it must contain at least one non-zero number)"
+            )
+        spread = np.sqrt(self._squares / self._weight)
+        return np.stack([self._mean - spread, self._mean + spread])

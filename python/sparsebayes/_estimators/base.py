@@ -30,7 +30,7 @@ from .._progress import Watch
 from .._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ..predictor import Predictor
 from . import outputs as _outputs
-from .status import REMEDIES, Seen, excess, is_flat, is_saturated, warning_of
+from .status import REMEDIES, RowSummary, is_constant, is_saturated, mean_excess, warning_of
 from .variational import check_variational
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
@@ -40,7 +40,7 @@ _PREDICT_ROWS = 8192
 
 
 class _WholeValues:
-    """A table of parameters in HTML whose values are not cut off."""
+    """A table of parameters in HTML that shows whole values instead of truncated ones."""
 
     _cell = re.compile(r'(?<=<td class="value">).*?(?=</td>)', re.DOTALL)
 
@@ -54,26 +54,26 @@ class _WholeValues:
 
 
 class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
-    """An estimator whose fit happens whole or not at all, and that says how it ended."""
+    """An estimator whose fit is atomic, and which warns if it did not converge."""
 
     if TYPE_CHECKING:
         status_: str
         #: What a fit that has come to its end knows of its rows; only until that is said.
-        _seen: Seen
+        _row_summary: RowSummary
 
     #: How a fit may end, and what to do about it.
     _remedies: ClassVar[dict[str, str]] = REMEDIES
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether a fit has come to its end."""
+        """Return whether a fit has finished."""
         return hasattr(self, "status_")
 
     def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
-        """Return the constructor's call, whole: scikit-learn cuts long kernels off."""
+        """Return the whole constructor call; scikit-learn would truncate long kernels."""
         return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
 
     def _get_params_html(self, deep: bool = False, **kwargs: Any) -> Any:
-        """Return scikit-learn's table of parameters, with whole values; a kernel shows its own."""
+        """Return scikit-learn's table of parameters with whole values, without those of kernel objects."""
         params = super()._get_params_html(deep=False, **kwargs)
         params.__class__ = type("ParamsDict", (_WholeValues, type(params)), {})
         return params
@@ -84,14 +84,14 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         Returns
         -------
         Predictor
-            Predicts the same, in microseconds, and needs neither scikit-learn nor SciPy.
+            Makes the same predictions in microseconds, and needs neither scikit-learn nor SciPy.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         ValueError
-            If predictions take functions that only Python can evaluate: a callable as kernel, or
+            If predictions use functions that only Python can evaluate: a callable kernel, or an
             ``extra_basis`` other than "linear".
         """
         from .._export.model_file import to_predictor  # imports this module
@@ -99,33 +99,33 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         return to_predictor(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that `sparsebayes.load` reads, whole or not at all.
+        """Write the fitted model to a file that `sparsebayes.load` reads, completely or not at all.
 
         Parameters
         ----------
         path : str or path-like
-            The format is safetensors, whatever the name; ``.safetensors`` is the custom.
+            The format is safetensors, whatever the name; ``.safetensors`` is customary.
 
         Raises
         ------
         NotFittedError, ValueError
             As for ``to_predictor``.
         TypeError, ValueError
-            If ``path`` is no path.
+            If ``path`` is not a path.
         OSError
-            If the file cannot be written; what was there is then still there.
+            If the file cannot be written; an existing file is then unchanged.
         """
         self.to_predictor().save(path)
 
     @abstractmethod
-    def _train_anew(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        """Fit, and publish attributes; whatever stands in the estimator when this raises is forgotten."""
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Fit and publish attributes; if this raises, `_run_atomically` restores the previous attributes."""
 
     def _train(self, X: Any, y: Any, sample_weight: Any, **known: Any) -> None:
-        self._wholly(lambda: self._train_anew(X, y, sample_weight, **known))
+        self._run_atomically(lambda: self._fit_and_publish(X, y, sample_weight, **known))
 
-    def _wholly(self, train: Callable[[], None]) -> None:
-        """Have ``train`` fit, whole or not at all; warnings name the line two calls further out."""
+    def _run_atomically(self, train: Callable[[], None]) -> None:
+        """Run ``train`` atomically; warnings name the line of the caller's caller."""
         before = self.__dict__.copy()
         try:
             train()
@@ -134,8 +134,8 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        seen = self.__dict__.pop("_seen")
-        if self.status_ == "converged" and (self._is_empty() or is_flat(self, seen)):
+        seen = self.__dict__.pop("_row_summary")
+        if self.status_ == "converged" and (self._is_empty() or is_constant(self, seen)):
             self.status_ = "empty"
         self._is_saturated = is_saturated(seen)
         if warning := warning_of(self, seen):
@@ -146,10 +146,10 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     def _is_empty(self) -> bool:
         """Whether the model has no function but the intercept."""
 
-    def _changes(self, X: FloatArray) -> FloatArray | None:
-        """Return what the few kernel functions of the model add to the intercept at rows of X.
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        """Return the contribution of the kernel functions at rows of X, without the intercept.
 
-        None if functions are many, or none of kernels.
+        None if there are more than a few functions, or they do not belong to kernels.
         """
         return None
 
@@ -188,7 +188,7 @@ class SparseBayesEstimator(Trainable):
 
     @abstractmethod
     def _design(self, training: Training) -> Design:
-        """Return the dictionary for these rows, ready for the core; publishes what it is made of."""
+        """Return the dictionary for these rows in the form of the core; publishes its parts."""
 
     @abstractmethod
     def _dense(self, training: Training) -> FloatArray:
@@ -196,24 +196,24 @@ class SparseBayesEstimator(Trainable):
 
     @abstractmethod
     def _layout(self, training: Training) -> Layout:
-        """Return which column of the dictionary is which function."""
+        """Return the layout of the dictionary: the function that each column is."""
 
     @abstractmethod
     def _publish_basis(self, training: Training) -> None:
-        """Publish attributes that depend on the kind of basis; those of the posterior are there."""
+        """Publish attributes that depend on the kind of basis; the posterior is already published."""
 
     def _rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the rows to predict at, checked, and any extra columns there, (n, p)."""
+        """Return the checked rows to predict at, and the extra columns there, (n, p)."""
         values = check_X(self, X, reset=False)
         return values, np.empty((len(values), 0))
 
     @abstractmethod
     def _n_columns(self) -> int:
-        """Return how many functions, the last ones, are columns that an intercept has centred."""
+        """Return the number of functions, the last ones, that are columns centred by an intercept."""
 
     @abstractmethod
     def _publish_offset(self, offset: FloatArray) -> None:
-        """Publish what was subtracted from each of these."""
+        """Publish what was subtracted from each of these columns."""
 
     @abstractmethod
     def _functions(self, X: FloatArray, extra: FloatArray) -> FloatArray:
@@ -237,7 +237,7 @@ class SparseBayesEstimator(Trainable):
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
-    def _train_anew(
+    def _fit_and_publish(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, y_std: ArrayLike | None = None
     ) -> None:
         settings = check_settings(self)
@@ -260,7 +260,7 @@ class SparseBayesEstimator(Trainable):
                 )
             settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=bool(learning_argument(self)))
-        seen = Seen.of(training)
+        seen = RowSummary.of(training)
         offset = self._offset_of(training, likelihood, settings)
         if np.any(offset):
             centred = replace(training, y=training.y - offset)
@@ -289,7 +289,7 @@ class SparseBayesEstimator(Trainable):
             return 0.0
         if not check_flag("fit_intercept", getattr(self, "fit_intercept", False)):
             return 0.0
-        return excess(training.y, training.weights)
+        return mean_excess(training.y, training.weights)
 
     def _publish_fit(
         self,
@@ -299,7 +299,7 @@ class SparseBayesEstimator(Trainable):
         n_basis: int,
         layout: Layout,
         posteriors: list[Any],
-        seen: Seen,
+        seen: RowSummary,
         offset: FloatArray | float = 0.0,
     ) -> None:
         """Publish all that does not depend on the kind of basis.
@@ -313,7 +313,7 @@ class SparseBayesEstimator(Trainable):
         self._publish_posteriors(posteriors, layout)
         self._offset = offset
         self.mu_[self.active_ == -1] += offset
-        self._seen = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
+        self._row_summary = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
 
     def _publish_known_noise(self, noise: KnownNoise) -> None:
         """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
@@ -399,7 +399,7 @@ class SparseBayesEstimator(Trainable):
         """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
         check_is_fitted(self)
         if isinstance(X, np.memmap) and X.ndim == 2 and len(X) > _PREDICT_ROWS:
-            return self._moments_of_mapped(X, variance=variance)
+            return self._moments_of_memmap(X, variance=variance)
         values, extra = self._rows(X)
         weights = self._output_weights()
         sigmas = self.sigma_ if self.sigma_.ndim == 3 else self.sigma_[np.newaxis]
@@ -419,7 +419,7 @@ class SparseBayesEstimator(Trainable):
         check_predictions("X", *(part for part in (means, variances) if part is not None))
         return means, variances
 
-    def _moments_of_mapped(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
+    def _moments_of_memmap(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
         """Return the moments at the rows of a mapped file, of which a few at a time come to memory."""
         parts = []
         for number, start in enumerate(range(0, len(X), _PREDICT_ROWS)):
@@ -477,7 +477,7 @@ class SparseBayesEstimator(Trainable):
         for output, (target, evidence) in enumerate(
             zip(self._targets(training.y, reset=False), self._log_evidences, strict=True)
         ):
-            active, alpha, mu = self._of_output(output, columns)
+            active, alpha, mu = self._model_of_output(output, columns)
             yield Problem(
                 Phi=Phi,
                 target=target,
@@ -496,7 +496,7 @@ class SparseBayesEstimator(Trainable):
                 log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
             )
 
-    def _of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the functions of one fit, as the core counts them, with their alpha and mu."""
         one = self.alpha_.ndim == 1
         centred = self._centred_mu()

@@ -13,28 +13,23 @@ from numpy.typing import NDArray
 from .._checks.arguments import check_flag, check_n_jobs, check_settings
 from .._checks.targets import Training, learn_classes
 from .._data import candidates as _candidates
-from .._data.accumulate import block_rows
 from .._data.chunks import Chunks, Rows, located
-from .._data.design import DenseDesign, Layout, evaluate
-from .._data.extra_columns import columns_at, middle_of_extra
-from .._data.memory import check_memory_limit, in_words
+from .._data.design import DenseDesign, Layout, columns_at, evaluate, middle_of_extra
 from .._data.out_of_core import Facts, look
-from .._data.provider_sum import SummedStatistics
-from .._data.row_part import RowPart
+from .._data.statistics import block_rows, check_memory_limit, in_words
 from .._progress import Reading
 from .._types import FloatArray, Settings
-from .kernel_sums import FixedCentres
-from .partial_fit import READING, InParts
+from ..providers import RowPart, SummedStatistics
+from .chunked import CHUNKED_FIT, ChunkedColumnBasis, ChunkedEstimator, FixedCentresBasis
+from .probabilities import check_multi_class
 from .provider_fit import offset_of, posteriors_of
-from .softmax import check_multi_class
-from .status import Seen
-from .streaming import WholeColumns
+from .status import RowSummary
 
 if TYPE_CHECKING:
     from ..kernels import Kernel
 
 #: Functions that a model may well have: rows are kept where there is room for so many columns.
-_ACTIVE: Final = 100
+_TYPICAL_ACTIVE: Final = 100
 #: Values of a block of rows, at most, unless it is a short one: the core copies what it asks about, and the
 #: allocator keeps the memory of some blocks that are done with.
 _VALUES: Final = 3 << 18
@@ -44,7 +39,7 @@ def _rows_at_a_time(width: int) -> int:
     return block_rows(width, _VALUES)
 
 
-class ChunkedClasses(InParts):
+class ChunkedClassification(ChunkedEstimator):
     """A classification that can read its rows anew at each question."""
 
     _takes_labels = True
@@ -63,12 +58,12 @@ class ChunkedClasses(InParts):
         if settings.scheme == "variational":
             raise ValueError("scheme='variational' needs the rows in memory; take scheme='sequential'")
         chunks.check_passes("a classification")
-        self._take_columns(chunks)
+        self._publish_features(chunks)
         survey = Survey(self, chunks)
         survey.run()
         if softmax and len(self.classes_) > 2:
             raise ValueError("multi_class='softmax' needs the rows in memory; take multi_class='ovr'")
-        self._settle(survey.facts, chunks.n_features)
+        self._publish_functions(survey.facts, chunks.n_features)
         layout = self._layout_of(survey.n_rows, chunks.n_features)
         self._fit_classes(chunks, survey, layout, settings)
 
@@ -81,17 +76,17 @@ class ChunkedClasses(InParts):
                 "here; raise memory_limit"
             )
         kept = functions.bytes_of(survey.n_rows) <= limit
-        rows = Blocks(chunks, functions, kept=kept)
+        rows = RowBlocks(chunks, functions, kept=kept)
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         providers: list[Any] = [
-            SummedStatistics(ClassParts(rows, label), n_basis=functions.n_basis, likelihood="bernoulli")
+            SummedStatistics(ClassRows(rows, label), n_basis=functions.n_basis, likelihood="bernoulli")
             for label in positive
         ]
         posteriors = posteriors_of(
             self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
         )
         self._publish_offset(functions.shift + offset_of(posteriors, self._n_columns()))
-        seen = Seen(survey.n_rows, survey.weight)
+        seen = RowSummary(survey.n_rows, survey.weight)
         self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, seen)
         self._publish_sums(survey.n_rows)
 
@@ -104,7 +99,7 @@ class Survey:
     #: Sum of the weights.
     weight: float
 
-    def __init__(self, estimator: ChunkedClasses, chunks: Chunks) -> None:
+    def __init__(self, estimator: ChunkedClassification, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self.reading = Reading(estimator, chunks.n_rows)
 
@@ -172,7 +167,7 @@ class Functions:
 
     def bytes_of(self, n_rows: int) -> float:
         """Return about what rows take that are kept between questions."""
-        return 8.0 * n_rows * (self.n_features + self.width + 6 + 2 * min(self.n_basis, _ACTIVE))
+        return 8.0 * n_rows * (self.n_features + self.width + 6 + 2 * min(self.n_basis, _TYPICAL_ACTIVE))
 
     def part(self, X: FloatArray, targets: FloatArray, weights: FloatArray | None) -> RowPart:
         """Return rows that answer."""
@@ -189,7 +184,7 @@ class Functions:
         return RowPart(X, targets, weights, **options)
 
 
-class Blocks:
+class RowBlocks:
     """All rows, in blocks of one size; ``kept``: those of one class at a time stay in memory."""
 
     def __init__(self, chunks: Chunks, functions: Functions, *, kept: bool) -> None:
@@ -213,10 +208,10 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class ClassParts:
+class ClassRows:
     """The rows with the targets of one class, read anew each time they are gone through."""
 
-    blocks: Blocks
+    blocks: RowBlocks
     label: Any
 
     def __iter__(self) -> Iterator[RowPart]:
@@ -224,11 +219,11 @@ class ClassParts:
         return iter(self.blocks.parts(self.label))
 
 
-class KernelClasses(FixedCentres, ChunkedClasses):
+class ChunkedKernelClassification(FixedCentresBasis, ChunkedClassification):
     """Classes of kernels about centres that are settled after a first look at the rows."""
 
     def _check_parts(self, y: Any = None) -> None:
-        self._check_fixed(READING)
+        self._check_fixed(CHUNKED_FIT)
 
     def _fit_parts(self, chunks: Chunks) -> None:
         if self.checkpoint is not None:
@@ -249,16 +244,16 @@ class KernelClasses(FixedCentres, ChunkedClasses):
         )
 
 
-class ColumnClasses(WholeColumns, ChunkedClasses):
+class ChunkedColumnClassification(ChunkedColumnBasis, ChunkedClassification):
     """Classes of rows whose columns are the functions."""
 
     def _check_parts(self, y: Any = None) -> None:
         pass  # they always will do
 
-    def _wanted(self, n_features: int) -> tuple[int | None, bool]:
+    def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
         return None, check_flag("fit_intercept", self.fit_intercept)
 
-    def _settle(self, facts: Facts, n_features: int) -> None:
+    def _publish_functions(self, facts: Facts, n_features: int) -> None:
         shift = facts["inputs"].mean(axis=0) if "inputs" in facts else np.zeros(n_features)
         self._shift = np.where(np.isfinite(shift), shift, 0.0)  # what is too large is said where it is used
 

@@ -1,41 +1,49 @@
-r"""Error bars that do not shrink far from the data: one more function at each test row.
+r"""Regression on kernels, with error bars that grow far from the data.
 
 The healed relevance vector machine, RVM*, of Rasmussen and Quinonero-Candela (2005). The prior of the plain
-one (Tipping 2001, appendix D) has next to no variance away from the relevance vectors; giving each test row
-x a function k(., x) of its own brings it back. With w* ~ N(0, v) the weight of that function,
-phi* = k(X, x) its values at the training rows and W the sample weights,
+model (Tipping 2001, appendix D) has almost no variance away from the relevance vectors. Adding a function
+k(., x) at each test row x restores it. With w* ~ N(0, v) the weight of that function, phi* = k(X, x) its
+values at the training rows and W the sample weights,
 
-    c = beta Sigma Phi^T W phi*                    the function as the model sees it,
-    e = k(x, x) - phi(x)^T c                       what of it is new at x,
+    c = beta Sigma Phi^T W phi*                    projection of the function on the model,
+    e = k(x, x) - phi(x)^T c                       residual of the projection at x,
     s = phi*^T C^-1 phi* = beta r^T W r + c^T A c  with r = phi* - Phi c,
     q = phi*^T C^-1 t = beta phi*^T W (t - Phi mu),
 
-the posterior of w* has precision 1 / v + s and mean q / (1 / v + s), and given w* the other weights have
-their mean shifted by -c w* and the covariance they had. So mean and variance at x change by
+the posterior of w* has precision 1 / v + s and mean q / (1 / v + s). Given w*, the mean of the other weights
+shifts by -c w* and their covariance is unchanged. So mean and variance at x change by
 
     e q / (1 / v + s)   and   e^2 / (1 / v + s).
 
-Hyperparameters stay as fitted. This is C^-1 of the fitted model: test rows know nothing of one another.
+The hyperparameters stay as fitted. C^-1 belongs to the fitted model: test rows do not affect one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
+from .._checks.arguments import check_flag, check_n_jobs
+from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
+from ..kernels._resolve import is_precomputed
+from .basis import KernelBasis
 
 #: Kernel values held at a time, and rows at a time where only k(x, x) is wanted of k(X, X).
-_VALUES = 1 << 20
-_DIAGONAL = 64
+_MAX_KERNEL_VALUES = 1 << 20
+_DIAGONAL_ROWS = 64
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedRegression:
     """A fitted regression at its training rows."""
 
     #: Training rows, N x d, and their weights.
@@ -70,7 +78,7 @@ class Fitted:
 
 
 def changes(
-    model: Fitted, X: FloatArray, phi: FloatArray, n_threads: int | None
+    model: FittedRegression, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return what the functions centred at the rows ``X`` add to mean and variance there, each (n,).
 
@@ -79,7 +87,7 @@ def changes(
     """
     mean, variance = np.empty(len(X)), np.empty(len(X))
     roots = np.sqrt(model.prior_variances())
-    height = max(1, _VALUES // (len(model.X) * len(model.kernels)))
+    height = max(1, _MAX_KERNEL_VALUES // (len(model.X) * len(model.kernels)))
     for start in range(0, len(X), height):
         part = slice(start, start + height)
         mean[part], variance[part] = _changes(model, roots, X[part], phi[part], n_threads)
@@ -87,7 +95,7 @@ def changes(
 
 
 def _changes(
-    model: Fitted, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
+    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Do what `changes` does for rows few enough to hold all their functions.
 
@@ -116,5 +124,146 @@ def _changes(
 
 def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
     """Return k(x, x) of each row."""
-    blocks = (X[start : start + _DIAGONAL] for start in range(0, len(X), _DIAGONAL))
+    blocks = (X[start : start + _DIAGONAL_ROWS] for start in range(0, len(X), _DIAGONAL_ROWS))
     return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
+
+
+class KernelRegression(KernelBasis):
+    """Regression on kernels, whose error bars can be healed."""
+
+    if TYPE_CHECKING:
+        keep_rows: bool
+        #: The training rows, where the estimator keeps them.
+        _kept: Training | None
+        beta_: float
+        noise_variance_: float
+
+    def _publish_basis(self, training: Training) -> None:
+        super()._publish_basis(training)
+        self._kept = deepcopy(training) if check_flag("keep_rows", self.keep_rows) else None
+
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        y_std: ArrayLike | None = None,
+        healed: bool = False,
+    ) -> FloatArray: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        *,
+        y_std: ArrayLike | None = None,
+        healed: bool = False,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        *,
+        y_std: ArrayLike | None = None,
+        healed: bool = False,
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, with error bars if wanted.
+
+        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
+        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
+        that variance falls to the noise far from the data (appendix D). ``healed=True`` is the remedy of
+        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, its
+        weight with the prior variance that gives it the mean square of what its kernel contributes on the
+        training rows. The mean changes too, most between training rows that the model could not fit.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
+            n_samples).
+        return_std : bool, default=False
+            Whether to return the predictive standard deviation too.
+        y_std : positive float or array-like of shape (n,), optional
+            Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the
+            variance is ``noise_variance_ * y_std**2``. None: that of the typical training row, ``y_std**2``
+            being the harmonic mean of its squares.
+        healed : bool, default=False
+            Whether to add a function at each row. Takes about N (n_active + n_features) operations for a row,
+            and needs a model that was fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,)
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is no finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the model
+            has no training rows.
+        """
+        if not check_flag("healed", healed):
+            plain: FloatArray | tuple[FloatArray, FloatArray]
+            plain = super().predict(X, return_std, y_std=y_std)
+            return plain
+        mean, variance = self._healed_moments(X)
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], variance[:, 0]
+        if not check_flag("return_std", return_std):
+            return mean
+        return mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance)
+
+    def _healed_moments(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of the function at these rows, each (n, n_outputs)."""
+        check_is_fitted(self)
+        training = self._training_rows()
+        means, variances = self._moments(X, variance=True)
+        assert variances is not None
+        values, extra = self._rows(X)
+        phi, n_threads = self._functions(values, extra), check_n_jobs(self.n_jobs)
+        for output, model in enumerate(self._at_training_rows(training)):
+            mean, variance = changes(model, values, phi, n_threads)
+            means[:, output] += mean
+            variances[:, output] += variance
+        return means, variances
+
+    def _at_training_rows(self, training: Training) -> Iterator[FittedRegression]:
+        """Yield the fitted model of each output as arrays."""
+        mus = self._output_weights()
+        Phi = self._functions(training.X, self._training_extra(training))
+        for mu, sigma, beta, target in zip(
+            mus,
+            np.broadcast_to(self.sigma_, (len(mus), *self.sigma_.shape[-2:])),
+            np.broadcast_to(self.beta_ / (self._y_variance or 1.0), len(mus)),
+            training.y.reshape(len(training.X), -1).T,
+            strict=True,
+        ):
+            yield FittedRegression(
+                X=training.X,
+                weights=np.ones(len(training.X)) if training.weights is None else training.weights,
+                Phi=Phi,
+                block=np.where(self.active_ < 0, -1, self.active_ // self._block_size),
+                target=target,
+                alpha=self.alpha_,
+                mu=mu,
+                sigma=sigma,
+                beta=float(beta),
+                kernels=self._kernels(),
+            )
+
+    def _training_rows(self) -> Training:
+        if is_precomputed(self.kernel_):
+            raise ValueError(
+                "healed=True puts a kernel function at each row of X, which takes kernel values that "
+                "kernel='precomputed' has not; give the kernel as an object or a callable"
+            )
+        if self._kept is None:
+            raise ValueError(
+                "healed=True needs the training rows, and this model has none: fit it with keep_rows=True to "
+                "rows in memory"
+            )
+        return self._kept

@@ -1,4 +1,4 @@
-"""Estimators fitted to rows that answer for themselves: from providers to fitted attributes."""
+"""Estimators fitted to providers of statistics, instead of rows in memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from . import outputs as _outputs
 from .base import SparseBayesEstimator
 from .basis import KernelBasis
-from .softmax import check_multi_class
-from .status import Seen
+from .docs import documented
+from .probabilities import check_multi_class
+from .status import RowSummary
 from .variational import check_variational
 
 if TYPE_CHECKING:
@@ -31,99 +32,69 @@ if TYPE_CHECKING:
     from .._types import Likelihood, Settings
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
-#: Left by fits of rows that were here.
-_OF_ROWS: Final = ("feature_names_in_", "_statistics")
+#: Attributes that only a fit of rows in memory publishes.
+_ROW_ATTRIBUTES: Final = ("feature_names_in_", "_statistics")
 
 
+@documented
 class ProviderRegression(SparseBayesEstimator):
-    """A regression that can be fitted to what a provider answers."""
+    """A regression that can be fitted to the statistics of a provider."""
 
     def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
-        """Fit the model to rows that answer for themselves: on other machines or devices, or in files.
+        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
 
         Parameters
         ----------
         provider : PyStatistics
-            Answers for all rows, with the functions of this estimator in their order: the constant one if
-            ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel about each of
-            ``candidates``, which have to be an array of distinct centres.
+            Computes statistics over all rows, for the functions of this estimator in order: the constant one
+            if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
+            each of ``candidates``, which must be an array of distinct centres.
         n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: its ``n_samples``
-            if the provider has that.
+            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+            ``n_samples``, if it has that.
 
         Returns
         -------
         self
-            With the attributes that ``fit`` publishes, but for ``feature_names_in_``.
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``keep_rows=True``, ``extra_basis`` or
-            other candidates.
-        NumericalError, KeyboardInterrupt
-            As for ``fit``. What the provider raises comes through as it is.
-
-        Warns
-        -----
-        ConvergenceWarning, OverfitWarning, UserWarning
-            As for ``fit``.
-
-        See Also
-        --------
-        sparsebayes.providers : Providers there are, and what a new one has to answer.
+        {provider_raises}
         """
         _train(self, [provider], n_samples)
         return self
 
 
+@documented
 class ProviderClassification(SparseBayesEstimator):
-    """A classification that can be fitted to what providers answer."""
+    """A classification that can be fitted to the statistics of providers."""
 
     if TYPE_CHECKING:
         multi_class: str
         classes_: Any
 
     def fit_provider(self, provider: Any, *, classes: ArrayLike, n_samples: int | None = None) -> Self:
-        """Fit the model to rows that answer for themselves: on other machines or devices, or in files.
+        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
 
         Parameters
         ----------
         provider : PyStatistics, or list of these
-            With two classes one whose targets are 1 for rows of the second class and 0 for the others. With
-            more a list, one for each class in turn, with targets 1 for its rows: they are fitted one against
-            the rest. Functions are those of this estimator in their order: the constant one if
-            ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel about each of
-            ``candidates``, which have to be an array of distinct centres.
+            For two classes one provider, whose targets are 1 for rows of the second class and 0 for the
+            others. For more a list, one for each class in turn, with targets 1 for its rows: the classes are
+            fitted one against the rest. Functions are those of this estimator in order: the constant one if
+            ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at each
+            of ``candidates``, which must be an array of distinct centres.
         classes : array-like of shape (n_classes,)
             The labels, sorted.
         n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: its ``n_samples``
-            if the provider has that.
+            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+            ``n_samples``, if it has that.
 
         Returns
         -------
         self
-            With the attributes that ``fit`` publishes, but for ``feature_names_in_``.
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument or an answer is not what it has to be, or if the estimator needs rows that are not
-            here: for ``gamma="scale"``, ``optimize_kernel=True``, ``extra_basis``, ``multi_class="softmax"``
-            with more than two classes, or other candidates.
-        NumericalError, KeyboardInterrupt
-            As for ``fit``. What the provider raises comes through as it is.
-
-        Warns
-        -----
-        ConvergenceWarning, OverfitWarning, UserWarning
-            As for ``fit``.
-
-        See Also
-        --------
-        sparsebayes.providers : Providers there are, and what a new one has to answer.
+        {provider_raises}
         """
         providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
         _train(self, providers, n_samples, any_array("classes", classes))
@@ -136,11 +107,11 @@ def _train(estimator: Any, providers: list[Any], n_samples: int | None, classes:
             _learn_classes(estimator, classes, len(providers))
         fit_providers(estimator, providers, n_samples)
 
-    estimator._wholly(train)
+    estimator._run_atomically(train)
 
 
 def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | None = None) -> None:
-    """Fit an estimator, whose classes are known if it has any, and publish all that a fit publishes."""
+    """Fit an estimator, whose classes are known if it has any, and publish all attributes of a fit."""
     likelihood, settings = estimator._check_likelihood(), check_settings(estimator)
     _outputs.check_single(estimator, settings)
     check_variational(settings, likelihood, learning=False)
@@ -151,10 +122,12 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
     layout = _layout(estimator, n_basis)
     providers, shift = _near_zero(providers, estimator._n_columns() if layout.bias else 0)
     posteriors = posteriors_of(estimator, providers, likelihood, settings, layout)
-    for attribute in _OF_ROWS:
+    for attribute in _ROW_ATTRIBUTES:
         estimator.__dict__.pop(attribute, None)
     estimator._publish_offset(shift + offset_of(posteriors, estimator._n_columns()))
-    estimator._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, Seen(n_samples))
+    estimator._publish_fit(
+        settings, likelihood, n_samples, n_basis, layout, posteriors, RowSummary(n_samples)
+    )
     nothing = np.empty((0, estimator.n_features_in_))
     estimator._publish_basis(Training(nothing, nothing[:, 0], None, np.arange(0), n_samples or 0))
 
@@ -162,20 +135,19 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
 def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any], FloatArray | float]:
     """Return providers with columns near 0, if they can shift them, and what was subtracted from each column.
 
-    Sums of columns that are more than a thousand standard deviations from 0 keep too few digits of what
-    centred columns have.
+    If the mean of a column exceeds a thousand standard deviations, centred sums keep too few digits.
     """
     first, nothing = providers[0], np.zeros(0, np.int64)
     if n_columns == 0 or not all(hasattr(provider, "shifted") for provider in providers):
         return providers, 0.0
-    answer = first.sweep(nothing, np.zeros(0), np.zeros(1, np.int64))
+    result = first.sweep(nothing, np.zeros(0), np.zeros(1, np.int64))
     try:
-        _, _, squares, sums = answer
+        _, _, squares, sums = result
         with np.errstate(all="ignore"):
             means, squares = (np.asarray(part)[-n_columns:] / sums[0, 0] for part in (sums[:, 0], squares))
             far = means**2 > 1e6 * np.maximum(squares - means**2, 0.0)
     except (TypeError, ValueError, IndexError):
-        return providers, 0.0  # the fit asks again, and says what is wrong with the answer
+        return providers, 0.0  # the fit calls sweep again, and reports what is wrong with the result
     if not far.any() or not np.isfinite(means).all():
         return providers, 0.0
     moved = [provider.shifted(means) for provider in providers]
@@ -191,7 +163,7 @@ def posteriors_of(
     *,
     stopped: bool = False,
 ) -> list[_core.Posterior]:
-    """Fit the model of each provider, under the eyes of the estimator's watchers.
+    """Fit the model of each provider, with progress bar, log messages and callback.
 
     With an intercept the columns among the functions, `_n_columns` of the estimator, are centred.
     """
@@ -216,7 +188,7 @@ def posteriors_of(
 
 
 def offset_of(posteriors: Sequence[_core.Posterior], n_columns: int) -> FloatArray:
-    """Return what fits have subtracted from columns, the same for all targets of the same rows."""
+    """Return what the fits subtracted from the columns, the same for all targets."""
     means = posteriors[0].means
     return means if len(means) == n_columns else np.zeros(n_columns)
 
@@ -230,7 +202,7 @@ def _learn_classes(estimator: Any, classes: Any, n_providers: int) -> None:
     if (estimator.classes_ != classes).any():
         raise ValueError(f"classes must be sorted, as providers are in their order; got {classes!r}")
     if check_multi_class(estimator.multi_class) and len(classes) > 2:
-        raise ValueError("multi_class='softmax' needs the rows of more than two classes; take 'ovr'")
+        raise ValueError("multi_class='softmax' needs the rows; for more than two classes take 'ovr'")
     needed = 1 if len(classes) == 2 else len(classes)
     if n_providers != needed:
         raise ValueError(
@@ -240,7 +212,7 @@ def _learn_classes(estimator: Any, classes: Any, n_providers: int) -> None:
 
 
 def _check(providers: Sequence[Any], likelihood: Likelihood) -> int:
-    """Return the number of functions of providers that have what they need."""
+    """Return the number of functions of the providers; raise TypeError or ValueError if one is invalid."""
     for provider in providers:
         methods = _METHODS if likelihood == "gaussian" else (*_METHODS, "variance_drift")
         missing = [name for name in methods if not callable(getattr(provider, name, None))]
@@ -257,16 +229,16 @@ def _check(providers: Sequence[Any], likelihood: Likelihood) -> int:
             )
     counts = {check_integer("n_basis of provider", provider.n_basis, least=1) for provider in providers}
     if len(counts) > 1:
-        raise ValueError(f"provider: those of all classes need the same functions; got {sorted(counts)}")
+        raise ValueError(f"provider: all classes need the same functions; got {sorted(counts)}")
     return counts.pop()
 
 
 def _layout(estimator: Any, n_basis: int) -> Layout:
-    """Return which function of the provider is which, and publish what the dictionary is made of."""
+    """Return the layout of the provider's functions, and publish the attributes of the dictionary."""
     bias = check_flag("fit_intercept", estimator.fit_intercept)
     if not isinstance(estimator, KernelBasis):
         if n_basis <= int(bias):
-            raise ValueError("provider must have a function beside the constant one; got n_basis=1")
+            raise ValueError("provider must have a function besides the constant one; got n_basis=1")
         estimator.n_features_in_ = n_basis - int(bias)
         layout: Layout = estimator._column_layout(estimator.n_features_in_)
         return layout
@@ -276,40 +248,40 @@ def _layout(estimator: Any, n_basis: int) -> Layout:
     if n_basis != expected:
         raise ValueError(
             f"provider must have the functions of the estimator, {expected}: {int(bias)} for fit_intercept, "
-            f"and {len(kernels)} kernel(s) about {len(estimator.candidates_)} candidates; got {n_basis}"
+            f"and {len(kernels)} kernel(s) centred at {len(estimator.candidates_)} candidates; got {n_basis}"
         )
     return layout
 
 
 def given_kernels(estimator: KernelBasis) -> list[Kernel]:
-    """Return the kernels of an estimator without its rows; publishes them, and the centres."""
+    """Return the kernels of an estimator without rows; publishes them, and the centres."""
     if is_precomputed(estimator.kernel):
-        raise ValueError("kernel='precomputed' needs rows; take a kernel, or SparseBayes* on its columns")
+        raise ValueError("kernel='precomputed' needs the rows; take a kernel, or SparseBayes* on its columns")
     if argument := learning_argument(estimator):
-        raise ValueError(f"{argument} needs rows; learn a kernel on some, and give kernel_")
+        raise ValueError(f"{argument} needs the rows; learn a kernel on some, and give its kernel_")
     if estimator.extra_basis is not None:
-        raise ValueError("extra_basis needs rows; take SparseBayes* on columns of both kinds")
+        raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
     if check_flag("keep_rows", getattr(estimator, "keep_rows", False)):
-        raise ValueError("keep_rows must be False where rows are not here; got True")
+        raise ValueError("keep_rows must be False for a provider; got True")
     candidates: Any = estimator.candidates
     if np.ndim(candidates) != 2:
         raise ValueError(
-            "candidates must be an array of centres, (n_candidates, n_features), where rows are not here; "
+            "candidates must be an array of centres, (n_candidates, n_features), for a provider; "
             f"got {candidates!r}"
         )
     estimator.__dict__.pop("candidate_rows_", None)
     width = int(np.shape(candidates)[1])
     estimator.candidates_ = _candidates._check_centres(estimator, candidates, width, precomputed=False)
     if len(first_of_equal(estimator.candidates_)) < len(estimator.candidates_):
-        raise ValueError("candidates must be distinct where rows are not here; take numpy.unique")
+        raise ValueError("candidates must be distinct for a provider; apply numpy.unique")
     estimator.n_features_in_ = width
     gamma = estimator.gamma
     if measures_inputs(estimator.kernel, gamma):
         raise ValueError(
-            "gamma='scale' needs the variance of rows that are not here; give a number, or a kernel object"
+            "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
         )
     if isinstance(gamma, str) and gamma == "scale":
-        gamma = 1.0  # no kernel has it
+        gamma = 1.0  # no kernel uses it
     kernels = resolve(
         estimator.kernel,
         X=np.empty((0, width)),

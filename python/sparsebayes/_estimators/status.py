@@ -50,25 +50,25 @@ REMEDIES: Final = {
 _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 
 #: A ratio of standard deviations beyond which one width cannot suit two inputs.
-_UNSCALED: Final = 1e3
+_MAX_STD_RATIO: Final = 1e3
 _CONSTANT: Final = "y is constant, and so is the model; its error bars say next to nothing"
 
-#: Rows from which spreads are measured, and rows between which kernel values are looked at.
-_SPREAD_ROWS: Final = 1000
+#: Rows from which stds are measured, and rows between which kernel values are looked at.
+_STD_ROWS: Final = 1000
 _KERNEL_ROWS: Final = 50
 #: Kernel values, as a fraction of those on the diagonal, of a kernel too wide and of one too narrow.
-_WIDE: Final = 0.99
-_NARROW: Final = 0.01
+_WIDE_KERNEL_VALUE: Final = 0.99
+_NARROW_KERNEL_VALUE: Final = 0.01
 #: Weights that sum to less than this, and to less than half of the rows, are unlikely to count rows.
-_FEW_ROWS: Final = 20.0
+_MIN_TOTAL_WEIGHT: Final = 20.0
 #: A y is far from 0 where its mean has so many standard errors.
-_FAR: Final = 1e6
+_MAX_STANDARD_ERRORS: Final = 1e6
 
 
 #: Functions that may all be constant; more constant ones would repeat one another.
-FEW: Final = 3
+MAX_CONSTANT_FUNCTIONS: Final = 3
 #: Predictions that differ by less, in units of the noise or of log odds, are the same.
-_FLAT: Final = 1e-6
+_CONSTANT_RTOL: Final = 1e-6
 
 
 class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn carries no types
@@ -81,7 +81,7 @@ class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn c
 
 
 @dataclass(frozen=True)
-class Seen:
+class RowSummary:
     """What a fit knows of its rows when it ends; None where it does not."""
 
     #: Rows of positive weight, and the sum of their weights.
@@ -95,7 +95,7 @@ class Seen:
     n_effective: float | None = None
 
     @classmethod
-    def of(cls, training: Training) -> Seen:
+    def of(cls, training: Training) -> RowSummary:
         """Return what is known of rows in memory."""
         n_rows = len(training.X)
         weight = n_rows if training.weights is None else float(training.weights.sum())
@@ -108,17 +108,17 @@ class Seen:
         return min(known) if known else None
 
 
-def is_flat(est: Any, seen: Seen) -> bool:
+def is_constant(est: Any, seen: RowSummary) -> bool:
     """Tell whether all functions of the model are constant, as those of a kernel far too wide are."""
     X = _inputs(est, seen)
-    if X is None or len(X) < 2 or (changes := est._changes(X[_some_rows(X)])) is None:
+    if X is None or len(X) < 2 or (changes := est._kernel_contribution(X[_some_rows(X)])) is None:
         return False
     scale = np.sqrt(getattr(est, "noise_variance_", 1.0) * _unit_of_noise(est))
     with np.errstate(all="ignore"):
-        return bool(np.all(np.ptp(changes, axis=0) <= _FLAT * scale))
+        return bool(np.all(np.ptp(changes, axis=0) <= _CONSTANT_RTOL * scale))
 
 
-def _inputs(est: Any, seen: Seen) -> FloatArray | None:
+def _inputs(est: Any, seen: RowSummary) -> FloatArray | None:
     """Return the inputs, or the centres where rows are not at hand."""
     X: FloatArray | None = getattr(est, "candidates_", None) if seen.X is None else seen.X
     return X
@@ -128,10 +128,10 @@ def _some_rows(X: FloatArray) -> IntArray:
     return np.unique(np.linspace(0, len(X) - 1, _KERNEL_ROWS).astype(np.intp))
 
 
-def warning_of(est: Any, seen: Seen) -> tuple[type[Warning], str] | None:
+def warning_of(est: Any, seen: RowSummary) -> tuple[type[Warning], str] | None:
     """Return the category and message of what is to be said about this fit, if anything."""
     seen = replace(seen, X=_inputs(est, seen))
-    name, kind, status = type(est).__name__, Kind(est), est.status_
+    name, kind, status = type(est).__name__, Wording(est), est.status_
     unscaled = _unscaled(est, seen.X) if kind.is_kernel else None
     category: type[Warning] = ConvergenceWarning
     if status == "empty":
@@ -163,7 +163,7 @@ def warning_of(est: Any, seen: Seen) -> tuple[type[Warning], str] | None:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Wording:
     """The words for one kind of estimator."""
 
     est: Any
@@ -203,18 +203,18 @@ class Kind:
 # --- too few functions ------------------------------------------------------------------------------
 
 
-def _cause_of_emptiness(est: Any, kind: Kind, seen: Seen, unscaled: str | None) -> str:
+def _cause_of_emptiness(est: Any, kind: Wording, seen: RowSummary, unscaled: str | None) -> str:
     if seen.y is not None and (seen.y == seen.y[:1]).all():
         return _CONSTANT
     n, weight = seen.n_rows, seen.weight
-    if n is not None and weight is not None and weight < min(_FEW_ROWS, n / 2):
+    if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
         remedy = "scale them to count rows"
         if not kind.is_classifier:
             remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
     elif _is_noise(est, seen):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
-    elif seen.X is not None and len(seen.X) > 1 and not _spreads(seen.X).any():
+    elif seen.X is not None and len(seen.X) > 1 and not _stds(seen.X).any():
         found = "All rows of X are the same: there is nothing to learn from"
     elif unscaled is not None:
         found = unscaled
@@ -230,7 +230,7 @@ def _cause_of_emptiness(est: Any, kind: Kind, seen: Seen, unscaled: str | None) 
     return f"{found}. If that is as it should be, the inputs may not explain y"
 
 
-def _is_noise(est: Any, seen: Seen) -> bool:
+def _is_noise(est: Any, seen: RowSummary) -> bool:
     """Tell whether the noise that was given is all that there is."""
     given = getattr(est, "noise_variance", None)
     if given is None or seen.y is None:
@@ -244,12 +244,12 @@ def _unit_of_noise(est: Any) -> float:
     return getattr(est, "_y_variance", None) or 1.0
 
 
-def _unsuited(est: Any, kind: Kind, X: FloatArray | None) -> str | None:
+def _unsuited(est: Any, kind: Wording, X: FloatArray | None) -> str | None:
     """Say so if the kernel is far too wide or far too narrow for these inputs."""
     if X is None or (typical := _typical_values(est, X)) is None:
         return None
-    wide = np.quantile(typical, 0.05) > _WIDE
-    if not wide and np.quantile(typical, 0.95) >= _NARROW:
+    wide = np.quantile(typical, 0.05) > _WIDE_KERNEL_VALUE
+    if not wide and np.quantile(typical, 0.95) >= _NARROW_KERNEL_VALUE:
         return None
     seen = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if isinstance(est.kernel_, str):
@@ -290,36 +290,36 @@ def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
 
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
-    """Name the inputs of a kernel with one scale for all whose spreads differ too much for that."""
+    """Name the inputs of a kernel with one scale for all whose stds differ too much for that."""
     if X is None or X.shape[1] < 2:
         return None
-    spreads = _spreads(X)
+    stds = _stds(X)
     for leaf, columns in _leaves_of(est):
-        varying = columns[spreads[columns] > 0.0]
+        varying = columns[stds[columns] > 0.0]
         if len(varying) < 2 or not _has_one_scale(leaf):
             continue
-        least, most = (varying[pick(spreads[varying])] for pick in (np.argmin, np.argmax))
-        if spreads[most] > _UNSCALED * spreads[least]:
+        least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
+        if stds[most] > _MAX_STD_RATIO * stds[least]:
             names = getattr(est, "feature_names_in_", None)
-            widths = f", or take one width per input ({Kind(est).widths})"
+            widths = f", or take one width per input ({Wording(est).widths})"
             return (
-                f"The inputs have very different spreads, for which the kernel has one scale: "
-                f"{_column(names, most)} has the standard deviation {spreads[most]:.3g}, "
-                f"{_column(names, least)} {spreads[least]:.3g}. Scale X (StandardScaler)"
+                f"The inputs have very different stds, for which the kernel has one scale: "
+                f"{_column(names, most)} has the standard deviation {stds[most]:.3g}, "
+                f"{_column(names, least)} {stds[least]:.3g}. Scale X (StandardScaler)"
                 f"{widths if _has_width(leaf) else ''}"
             )
     return None
 
 
-def _spreads(X: FloatArray) -> FloatArray:
+def _stds(X: FloatArray) -> FloatArray:
     """Return the standard deviation of each column, 0 for a constant one."""
-    X = X[:: max(1, len(X) // _SPREAD_ROWS)]
+    X = X[:: max(1, len(X) // _STD_ROWS)]
     with np.errstate(all="ignore"):
         mean = X.mean(axis=0)
-        spreads: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
+        stds: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
         # The mean of equal numbers need not be that number.
-        varying = np.isfinite(spreads) & (spreads > 8.0 * np.finfo(float).eps * np.abs(mean))
-    return np.where(varying, spreads, 0.0)
+        varying = np.isfinite(stds) & (stds > 8.0 * np.finfo(float).eps * np.abs(mean))
+    return np.where(varying, stds, 0.0)
 
 
 def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
@@ -356,12 +356,12 @@ def _column(names: NDArray[Any] | None, column: int) -> str:
 # --- too many functions -----------------------------------------------------------------------------
 
 
-def is_saturated(seen: Seen) -> bool:
+def is_saturated(seen: RowSummary) -> bool:
     """Tell whether the data determine more parameters than half of the rows."""
     return seen.n_effective is not None and seen.size is not None and seen.n_effective > seen.size / 2
 
 
-def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
+def _overfit(est: Any, kind: Wording, seen: RowSummary) -> str:
     assert seen.size is not None
     n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
     counted = f"{seen.n_rows} rows"
@@ -386,13 +386,13 @@ def _overfit(est: Any, kind: Kind, seen: Seen) -> str:
 # --- targets far from 0 -----------------------------------------------------------------------------
 
 
-def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
+def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
     """Return by how much the mean of each output is further from 0 than 1e6 of its standard errors."""
     with np.errstate(all="ignore"):
         mean = np.average(y, axis=0, weights=weights)
         spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
         n = len(y) if weights is None else weights.sum()
-        beyond = np.abs(mean) - _FAR * spread / np.sqrt(n)
+        beyond = np.abs(mean) - _MAX_STANDARD_ERRORS * spread / np.sqrt(n)
     # The mean of equal numbers need not be that number.
     varies = spread > 8.0 * np.finfo(float).eps * np.abs(mean)
     far = varies & (beyond > 0.0) & np.isfinite(beyond)
@@ -400,12 +400,14 @@ def excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
     return result
 
 
-def _is_far_from_zero(est: Any, seen: Seen) -> bool:
+def _is_far_from_zero(est: Any, seen: RowSummary) -> bool:
     """Tell whether y is far from 0, where it is gone from the weight of the intercept."""
     if not hasattr(est, "noise_variance_") or seen.size is None:
         return False
     if seen.y is not None:
-        return bool(np.any(excess(seen.y, None)))
+        return bool(np.any(mean_excess(seen.y, None)))
     with np.errstate(all="ignore"):
-        beyond = np.abs(est._bias_weights()) * np.sqrt(seen.size) > _FAR * np.sqrt(est.noise_variance_)
+        beyond = np.abs(est._bias_weights()) * np.sqrt(seen.size) > _MAX_STANDARD_ERRORS * np.sqrt(
+            est.noise_variance_
+        )
     return bool(np.any(beyond))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .._types import Problem
 
 #: Updates at most until the bound touches where it is tightest, and the change that ends them.
-_UPDATES = 100_000
-_CLOSE = 1e-11
+_MAX_UPDATES = 100_000
+_XI_RTOL = 1e-11
 
 
 def check_variational(settings: Settings, likelihood: Likelihood, *, learning: bool) -> None:
@@ -87,7 +87,7 @@ def bounded(
     prior precision. In order: the root of each row's curvature, the singular value decomposition of the
     whitened design, the posterior mean, the slope of the bound in the linear predictor, and the log evidence.
     """
-    xi = touching_points(scaled, t, w)
+    xi = tightest_xi(scaled, t, w)
     root = np.sqrt(w * curvature(xi))
     left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
     # The slope at zero lies in the rows' span, so the directions that the data do not reach have none.
@@ -98,17 +98,17 @@ def bounded(
     return root, left, singular, right, mean, slope, log_evidence
 
 
-def touching_points(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
+def tightest_xi(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
     """Return the xi of each row where its bound is tightest (Jaakkola & Jordan 2000).
 
     Alternates xi_n^2 = E[eta_n^2] and the Gaussian posterior under the bound. As that is slow, every other
     time ln xi goes a squared step further (Varadhan & Roland 2008) where the bound does not fall by it.
     """
     xi: FloatArray = np.sqrt(np.sum(scaled**2, axis=1))
-    for _ in range(_UPDATES):
-        once, _ = _touched(scaled, t, w, xi)
-        twice, value = _touched(scaled, t, w, once)
-        if np.max(np.abs(twice - once), initial=0.0) <= _CLOSE * np.max(twice, initial=1.0):
+    for _ in range(_MAX_UPDATES):
+        once, _ = _xi_update(scaled, t, w, xi)
+        twice, value = _xi_update(scaled, t, w, once)
+        if np.max(np.abs(twice - once), initial=0.0) <= _XI_RTOL * np.max(twice, initial=1.0):
             xi = twice
             break
         with np.errstate(all="ignore"):
@@ -117,12 +117,12 @@ def touching_points(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatAr
             further = xi * np.exp(2.0 * stride * first + stride**2 * (last - first))
         xi = twice
         # A row on which all functions vanish has xi = 0, and no logarithm.
-        if np.isfinite(further).all() and _touched(scaled, t, w, further)[1] >= value:
+        if np.isfinite(further).all() and _xi_update(scaled, t, w, further)[1] >= value:
             xi = further
     return xi
 
 
-def _touched(scaled: FloatArray, t: FloatArray, w: FloatArray, xi: FloatArray) -> tuple[FloatArray, float]:
+def _xi_update(scaled: FloatArray, t: FloatArray, w: FloatArray, xi: FloatArray) -> tuple[FloatArray, float]:
     """Return the root of E[eta_n^2] under the bound that touches at ``xi``, and its log evidence."""
     precision = np.eye(scaled.shape[1]) + scaled.T @ ((w * curvature(xi))[:, np.newaxis] * scaled)
     factor = np.linalg.cholesky(precision)

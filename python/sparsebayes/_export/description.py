@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimators.base import SparseBayesEstimator
 from .._estimators.basis import ColumnBasis, KernelBasis
-from .._estimators.softmax import weights_in_order
-from .._mrvm.estimator import ProbitMachine
-from .._revm.estimator import EigenMachine
+from .._estimators.probabilities import weights_in_order
 from .._types import FloatArray, IntArray
 from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
+from ..multiclass import ProbitModel
+from ..revm import EigenModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ def describe(est: Any) -> ServedModel:
         If its predictions take functions that only Python can evaluate: a callable kernel, or extra basis
         functions other than "linear".
     """
-    if not isinstance(est, (SparseBayesEstimator, ProbitMachine, EigenMachine)):
+    if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
     return _describe(est)
@@ -202,7 +202,7 @@ def _(est: SparseBayesEstimator) -> ServedModel:
 
 
 @_describe.register
-def _(est: ProbitMachine) -> ServedModel:
+def _(est: ProbitModel) -> ServedModel:
     blocks: list[Block] = []
     weights: list[FloatArray] = []
     if est.fit_intercept:
@@ -229,7 +229,7 @@ def _(est: ProbitMachine) -> ServedModel:
 
 
 @_describe.register
-def _(est: EigenMachine) -> ServedModel:
+def _(est: EigenModel) -> ServedModel:
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)

@@ -1,1 +1,1 @@
-"""The multi-class multi-kernel machines of Psorakis et al. (2010)."""
+"""The multi-class, multi-kernel relevance vector machines of Psorakis et al. (2010)."""

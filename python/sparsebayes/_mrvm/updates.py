@@ -1,9 +1,8 @@
-"""The machines of Psorakis et al. (2010) as algorithms on arrays.
+"""mRVM1 and mRVM2 of Psorakis et al. (2010) as algorithms on arrays.
 
-mRVM1 builds its model from the bottom up, mRVM2 from the top down.
-
-Both are coordinate ascent with auxiliary targets Y, one for each row and class, whose expectations given the
-class and the scores (the E-step, equations 3 and 4) are what the weights regress on (the M-step).
+mRVM1 starts from an empty model and adds functions, mRVM2 starts from all functions and prunes them. Both are
+coordinate ascent with auxiliary targets Y, one for each row and class. The E-step computes their expectations
+given the class and the scores (equations 3 and 4); the M-step fits the weights to them.
 """
 
 from __future__ import annotations
@@ -17,39 +16,40 @@ from .. import _core
 from .._data.design import CoreCallback
 from .._progress import Glance
 from .._types import FloatArray, IntArray
-from .composite_kernel import Composite, learn_kernel_weights
-from .kernel_weights import CompositeClimb
+from .kernel_weights import Composite, JointAscent, learn_kernel_weights
 
-#: The first targets are this far apart, in units of the noise: for two classes two on either side. They sum
-#: to zero over the classes: the likelihood cannot tell a common shift from none, so one that is there at
-#: the start takes E- and M-steps an age to forget.
-_SPREAD = 4.0
+#: Distance between the first targets of the true class and of the others, in units of the noise; for two
+#: classes two on either side. They sum to zero over the classes: the likelihood does not depend on a common
+#: shift, so E- and M-steps remove an initial one only slowly.
+_TARGET_SEPARATION = 4.0
 
 #: A function is pruned once the precisions of all its weights exceed this: section IV.
-_PRUNE = 1e5
+_PRUNE_ALPHA = 1e5
 
-#: Until the functions have settled the M-step ends short of gains, in nats for each class (a function has a
-#: weight for each), and changes of ln alpha like these.
+#: Until the active set stays the same, an M-step ends at gains below this, in nats for each class (a function
+#: has a weight for each), and at changes of ln alpha below this; then at the fine gain.
 _COARSE_GAIN, _COARSE_TOL = 1.0 / 3.0, 0.1
 _FINE_GAIN = 1e-7
 
-#: A joint climb ends where a step gains less than this, in nats: after an M-step that changed the functions,
-#: and after one that moved a ln alpha by more than `_NEAR`. M-steps drop at once what makes climbs long.
-_FIRST_GAIN, _COARSE_CLIMB, _NEAR = 20.0, 1.0, 0.3
-#: Then it goes to the top, to this part of the bound.
-_CLIMB_TOL = 1e-13
-#: The radii of the first trust regions, there and before.
+#: A joint ascent ends when a step gains less than this, in nats: after an M-step that changed the active set;
+#: after one that moved a ln alpha by more than `_NEAR_LN_ALPHA`. M-steps delete functions that would make an
+#: ascent long.
+_CHANGED_SET_GAIN, _COARSE_ASCENT_GAIN, _NEAR_LN_ALPHA = 20.0, 1.0, 0.3
+#: Otherwise it converges: it ends when a step gains less than this fraction of the bound.
+_ASCENT_RTOL = 1e-13
+#: Initial trust-region radii of converging and of coarse ascents.
 _FINE_RADIUS, _COARSE_RADIUS = 30.0, 3.0
-#: With the weights of several kernels climbs have this many steps.
-_SHORT_CLIMB, _LONG_CLIMB = 50, 1000
+#: Largest number of steps of a joint ascent with several kernels: of the first, and of one that follows
+#: another.
+_FIRST_ASCENT_STEPS, _NEXT_ASCENT_STEPS = 50, 1000
 
-#: Kernel weights that change by less have settled: what they are short of by then moves no ln alpha by 1e-5.
-_KERNEL_TOL = 5e-6
+#: Kernel weights have converged when they change by less; the remaining error moves no ln alpha by 1e-5.
+_KERNEL_WEIGHT_TOL = 5e-6
 
 
 @dataclass(frozen=True)
 class Task:
-    """What both machines need."""
+    """The input of both algorithms."""
 
     composite: Composite
     #: Class numbers, length N.
@@ -65,9 +65,9 @@ class Task:
     callback: CoreCallback | None
 
     def first_targets(self) -> FloatArray:
-        """Return targets that follow the labels."""
-        targets = np.full((len(self.labels), self.n_classes), -_SPREAD / self.n_classes, order="F")
-        targets[np.arange(len(self.labels)), self.labels] += _SPREAD
+        """Return the initial targets, given by the labels."""
+        targets = np.full((len(self.labels), self.n_classes), -_TARGET_SEPARATION / self.n_classes, order="F")
+        targets[np.arange(len(self.labels)), self.labels] += _TARGET_SEPARATION
         return targets
 
     def expectations(self, scores: FloatArray) -> tuple[FloatArray, float]:
@@ -80,7 +80,7 @@ class Task:
 
 @dataclass
 class Outcome:
-    """The fitted machine. Functions are columns of the composite dictionary."""
+    """The fitted model. Functions are columns of the composite dictionary."""
 
     columns: IntArray
     #: (m,) for mRVM1, (m, C) for mRVM2.
@@ -89,31 +89,31 @@ class Outcome:
     sigma: FloatArray | None
     kernel_weights: FloatArray
     status: str
-    #: The objective at the start and after each iteration, and the functions in the model.
+    #: The objective, and the number of functions, at the start and after each iteration.
     path: list[float] = field(default_factory=list)
     n_active: list[int] = field(default_factory=list)
     #: The variational bound after each E-step of mRVM1.
     bounds: list[float] = field(default_factory=list)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the last M-step came to its end."""
+    def has_converged(self) -> bool:
+        """Whether the last M-step converged."""
         return self.status in ("converged", "alpha_floor")
 
 
-class _Machine:
-    """What both machines have: targets, a model, and the step on the kernel weights."""
+class _Scheme:
+    """State of both algorithms: targets, a model, and the step on the kernel weights."""
 
     task: Task
     targets: FloatArray
     out: Outcome
 
     def restart(self) -> None:
-        """Take up the functions of now, for the kernel weights of now."""
+        """Rebuild the core fit for the current functions and kernel weights."""
         raise NotImplementedError
 
     def _learn_kernel_weights(self) -> float:
-        """Make the step on the kernel weights, if there are several; return the largest change of one."""
+        """Update the kernel weights, if there are several; return the largest change."""
         composite, out = self.task.composite, self.out
         if len(composite.blocks) == 1 or len(out.columns) == 0:
             return 0.0
@@ -127,14 +127,13 @@ class _Machine:
         return change
 
 
-class Constructive(_Machine):
+class Constructive(_Scheme):
     """mRVM1: Algorithm 1. M-steps by the sequential scheme with C targets and shared alphas.
 
-    An M-step maximises the evidence of the targets, equation (6), over functions and alphas, not by one
-    update but until nothing gains: the bound that E- and M-steps raise in turn does not ask for less, and
-    E-steps are what costs. Where an M-step finds the functions as they were, weights and alphas climb the
-    bound together, for which the two steps in turn would need thousands. ``at_once``: no least number of
-    iterations.
+    An M-step maximises the evidence of the targets, equation (6), over functions and alphas until no change
+    has a gain, instead of making one update: this raises the same bound, and E-steps are the expensive part.
+    If an M-step leaves the active set unchanged, a joint ascent maximises the bound over weights and alphas
+    together, for which alternating steps would need thousands. ``at_once``: no minimum number of iterations.
     """
 
     def __init__(self, task: Task, *, at_once: bool) -> None:
@@ -150,10 +149,10 @@ class Constructive(_Machine):
             status="converged",
         )
         self.restart()
-        #: Whether M-steps go to the end: the functions have stayed as they were once.
+        #: Whether M-steps use the fine tolerances: an M-step has left the active set unchanged.
         self.fine = False
-        #: Whether the last M-step began at the top of a climb.
-        self.climbed = False
+        #: Whether a joint ascent preceded the last M-step.
+        self.ascended = False
 
     def restart(self) -> None:
         self.fit = _core.RetargetedFit(
@@ -166,29 +165,31 @@ class Constructive(_Machine):
         )
 
     def run(self) -> Outcome:
-        """Run to convergence, and on to the least number of iterations."""
+        """Run to convergence, and at least for the minimum number of iterations."""
         while True:
             change, n_updates = self._maximise()
             self.targets, log_likelihood = self.task.expectations(self.fit.predictions())
             self.out.bounds.append(log_likelihood + self.fit.log_occam_factor())
-            if not self.out.is_settled:
+            if not self.out.has_converged:
                 return self.out
-            settled = self._learn_kernel_weights() < _KERNEL_TOL and change < self.task.tol and self.fine
-            if settled and (self.n_iter() >= self.min_iter or n_updates == 0):
+            converged = (
+                self._learn_kernel_weights() < _KERNEL_WEIGHT_TOL and change < self.task.tol and self.fine
+            )
+            if converged and (self.n_iter() >= self.min_iter or n_updates == 0):
                 return self.out
-            # With several kernels a climb is too long to begin before the functions have settled.
-            climbs = not settled and (np.isfinite(change) or len(self.task.composite.blocks) == 1)
-            if climbs:
-                self._climb_together(change)
+            # With several kernels a joint ascent takes too long while the active set still changes.
+            ascends = not converged and (np.isfinite(change) or len(self.task.composite.blocks) == 1)
+            if ascends:
+                self._ascend_jointly(change)
                 self.fine |= bool(np.isfinite(change))
-            self.climbed = climbs
+            self.ascended = ascends
 
     def n_iter(self) -> int:
         """Return the number of iterations so far."""
         return max(len(self.out.path) - 1, 0)
 
     def _maximise(self) -> tuple[float, int]:
-        """Make an M-step; return the largest change of a ln alpha, inf if of functions, and the updates."""
+        """Make an M-step; return the largest change of a ln alpha (inf if functions did) and the updates."""
         out, n_iter = self.out, self.n_iter()
         before = self.fit.posterior()
         out.status, trace, n_active = self.fit.maximise(
@@ -196,7 +197,7 @@ class Constructive(_Machine):
             gain=_FINE_GAIN if self.fine else _COARSE_GAIN * self.task.n_classes,
             tol=0.1 * self.task.tol if self.fine else _COARSE_TOL,
             max_iter=max(self.task.max_iter - n_iter, 1),
-            callback=self._counted(n_iter),
+            callback=self._offset_callback(n_iter),
         )
         first = int(len(out.path) > 0)
         out.path.extend(trace[first:].tolist())
@@ -205,13 +206,13 @@ class Constructive(_Machine):
         out.columns, out.alpha, out.mu = after.active.astype(np.intp), after.alpha, after.mu
         (out.sigma,) = after.sigma
         if len(out.columns) == 0:
-            # The targets have changed since the step that emptied the model, with no ln alpha to show it.
+            # The targets have changed since the step that emptied the model.
             out.path[-1] = float(trace[-1])
         if not np.array_equal(before.active, after.active):
             return np.inf, len(trace) - 1
         return float(np.abs(np.log(after.alpha / before.alpha)).max(initial=0.0)), len(trace) - 1
 
-    def _counted(self, n_iter: int) -> CoreCallback | None:
+    def _offset_callback(self, n_iter: int) -> CoreCallback | None:
         """Return the callback for an M-step that begins after ``n_iter`` iterations."""
         callback = self.task.callback
         if callback is None:
@@ -222,32 +223,31 @@ class Constructive(_Machine):
 
         return Glance(counted) if isinstance(callback, Glance) else counted
 
-    def _climb_together(self, change: float) -> None:
-        """Climb the bound with weights and alphas together; targets and alphas are then those of its end.
+    def _ascend_jointly(self, change: float) -> None:
+        """Maximise the bound over weights and alphas together; sets targets and alphas.
 
-        ``change`` is what the M-step returned.
+        ``change``: the result of the M-step.
         """
         task = self.task
         if len(self.out.alpha) == 0:
-            return  # nothing to move
-        if len(task.composite.blocks) > 1:
-            self._climb_with_kernel_weights(_LONG_CLIMB if self.climbed else _SHORT_CLIMB)
             return
-        if change < _NEAR:
-            gain, radius = _CLIMB_TOL * (1.0 + abs(self.out.bounds[-1])), _FINE_RADIUS
+        if len(task.composite.blocks) > 1:
+            self._ascend_with_kernel_weights(_NEXT_ASCENT_STEPS if self.ascended else _FIRST_ASCENT_STEPS)
+            return
+        if change < _NEAR_LN_ALPHA:
+            gain, radius = _ASCENT_RTOL * (1.0 + abs(self.out.bounds[-1])), _FINE_RADIUS
         else:
-            gain, radius = _COARSE_CLIMB if np.isfinite(change) else _FIRST_GAIN, _COARSE_RADIUS
+            gain, radius = _COARSE_ASCENT_GAIN if np.isfinite(change) else _CHANGED_SET_GAIN, _COARSE_RADIUS
         try:
             self.targets = self.fit.climb(task.labels, gain=gain, radius=radius, n_nodes=task.n_quadrature)
         except _core.NumericalError:
-            # Rounding stands in the way of moving far at once; E- and M-steps go on by themselves.
-            return
+            return  # rounding prevents long joint steps; E- and M-steps continue
 
-    def _climb_with_kernel_weights(self, n_steps: int) -> None:
-        """Climb the bound with the weights of the kernels as well."""
+    def _ascend_with_kernel_weights(self, n_steps: int) -> None:
+        """Maximise the bound over the kernel weights as well."""
         task, out = self.task, self.out
-        climb = CompositeClimb(task.composite, out.columns, task.row_weights, task.expectations)
-        top = climb.top(out.mu, out.alpha, out.kernel_weights, n_steps=n_steps, ftol=_CLIMB_TOL)
+        ascent = JointAscent(task.composite, out.columns, task.row_weights, task.expectations)
+        top = ascent.maximise(out.mu, out.alpha, out.kernel_weights, n_steps=n_steps, ftol=_ASCENT_RTOL)
         if top is None:
             return
         scores, out.alpha, out.kernel_weights = top
@@ -255,17 +255,17 @@ class Constructive(_Machine):
         self.restart()
 
 
-class TopDown(_Machine):
+class TopDown(_Scheme):
     r"""mRVM2: Algorithm 2. A precision for each weight, by EM from all functions.
 
-    Auxiliary targets and precisions are both integrated out by EM, so what never falls is the log of the
-    joint density of labels and weights, :math:`\sum_n \ln P(t_n | w) - (\tau + 1/2) \sum_{ic} \ln(\upsilon +
-    w_{ic}^2 / 2)` and a constant. Functions that were pruned count with weights of zero.
+    EM integrates out auxiliary targets and precisions, so each iteration raises the log of the joint density
+    of labels and weights, :math:`\sum_n \ln P(t_n | w) - (\tau + 1/2) \sum_{ic} \ln(\upsilon +
+    w_{ic}^2 / 2)` and a constant. Pruned functions count with weights of zero.
     """
 
-    def __init__(self, task: Task, *, tau: float, upsilon: float, prune: bool, until_still: bool) -> None:
+    def __init__(self, task: Task, *, tau: float, upsilon: float, prune: bool, until_converged: bool) -> None:
         self.task, self.tau, self.upsilon, self.prune = task, tau, upsilon, prune
-        self.until_still = until_still
+        self.until_converged = until_converged
         n_basis = task.composite.n_basis
         self.targets = task.first_targets()
         self.out = Outcome(
@@ -290,7 +290,7 @@ class TopDown(_Machine):
                 self.out.status = "stopped"
                 break
             n_iter = len(self.out.path) - 1
-            if change < self.task.tol if self.until_still else n_iter >= self.task.min_iter:
+            if change < self.task.tol if self.until_converged else n_iter >= self.task.min_iter:
                 self.out.status = "converged"
                 break
             self._drop()
@@ -298,7 +298,7 @@ class TopDown(_Machine):
         return self.out
 
     def _iterate(self) -> float:
-        """Renew weights, targets and precisions; return the largest change of a ln alpha."""
+        """Update weights, targets and precisions; return the largest change of a ln alpha."""
         out = self.out
         out.mu, scores = self._solve()
         self.targets, log_likelihood = self.task.expectations(scores)
@@ -307,21 +307,21 @@ class TopDown(_Machine):
         penalty += n_gone * self.task.n_classes * np.log(self.upsilon)
         out.path.append(log_likelihood - shape * float(penalty))
         out.n_active.append(len(out.columns))
-        renewed = np.asfortranarray((2.0 * self.tau + 1.0) / (out.mu**2 + 2.0 * self.upsilon))
-        change = float(np.abs(np.log(renewed / out.alpha)).max(initial=0.0))
-        out.alpha = renewed
+        updated = np.asfortranarray((2.0 * self.tau + 1.0) / (out.mu**2 + 2.0 * self.upsilon))
+        change = float(np.abs(np.log(updated / out.alpha)).max(initial=0.0))
+        out.alpha = updated
         return change
 
     def _solve(self) -> tuple[FloatArray, FloatArray]:
-        """Return the weights for targets and precisions as they are, and the scores."""
+        """Return the weights for the current targets and precisions, and the scores."""
         try:
             return self.fit.solve(self.targets, self.out.alpha)
         except _core.NumericalError as error:
             largest = max(float(np.abs(block).max()) for block in self.task.composite.blocks)
             raise _core.NumericalError(
-                f"the weights of MRVM2 are lost in rounding: {error}. Precisions are in the units of the "
+                f"the weights of MRVM2 cannot be computed: {error}. Precisions are in the units of the "
                 f"kernel's values, which should be of order 1 and reach {largest:.1e}; scale X, change the "
-                "kernel, or use MRVM1, which heeds no units"
+                "kernel, or use MRVM1, which does not depend on units"
             ) from error
 
     def _is_stopped(self) -> bool:
@@ -332,9 +332,9 @@ class TopDown(_Machine):
         return self.task.callback(len(path) - 1, "joint", -1, gain, path[-1], n_active, 1.0)
 
     def _drop(self) -> None:
-        """Drop the functions that serve no class."""
+        """Prune the functions whose precisions are too large for every class."""
         out = self.out
-        kept = np.flatnonzero((out.alpha <= _PRUNE).any(axis=1))
+        kept = np.flatnonzero((out.alpha <= _PRUNE_ALPHA).any(axis=1))
         if self.prune and len(kept) < len(out.columns):
             out.columns, out.mu = out.columns[kept], out.mu[kept]
             out.alpha = np.asfortranarray(out.alpha[kept])

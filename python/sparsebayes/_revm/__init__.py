@@ -1,1 +1,1 @@
-"""The relevance eigen-vector machines of Kropotov & Vetrov (2007)."""
+"""The relevance eigenvector models of Kropotov & Vetrov (2007)."""

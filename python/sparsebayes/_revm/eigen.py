@@ -1,8 +1,20 @@
-"""Relevance eigen-vector machines on dense arrays: Kropotov & Vetrov (2007), KV, algorithms 1 and 2.
+r"""Relevance eigenvector models on dense arrays: Kropotov & Vetrov (2007), KV, algorithms 1 and 2.
 
-Knows arrays; no estimators, kernels or labels. Weights w belong to the M functions of a dictionary, u = Q w
-to the eigenvectors of the negative Hessian. `Axes` are orthonormal directions of weight space that hold all
-that the data can tell; Z = Phi V are the coordinates that everything is computed in.
+Weights w belong to the M functions of a dictionary, u = Q w to the eigenvectors of the negative Hessian.
+`Axes` are orthonormal directions that span the part of weight space the data determine; Z = Phi V are the
+coordinates that everything is computed in.
+
+With Gaussian noise, C^1/2 Phi = U D V^T and y = U^T C^1/2 t, the data determine a weight vector V u only
+through y_i ~ N(d_i u_i, 1 / beta): for every factorised prior the evidence is a product over i. The noise
+cannot be estimated from that product maximised over a precision for each i: each factor is then maximal for
+every noise variance up to y_i^2, so with as many functions as rows the product grows until the noise
+vanishes. With one common precision lambda there is an interior maximum,
+
+    -2 ln p = sum of c ln(2 pi / beta) + sum of ln(1 + d_i^2 / k) + beta Q(k),     k = lambda / beta,
+    Q(k) = R^2 + sum of y_i^2 / (1 + d_i^2 / k),
+
+with R^2 the squared norm of the part of C^1/2 t orthogonal to U. For given k, beta = sum of c / Q(k), and k
+is found by a search in one dimension.
 """
 
 from __future__ import annotations
@@ -11,18 +23,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from .._types import FloatArray
-from . import regression_evidence as regression
 from .evidence import best_alpha_gaussian, best_alpha_laplace, posterior_variance_laplace
-from .modes import Logistic, Mode, Pulse, gram, octant_mode, posterior_mode
-from .variational import closest_gaussian
+from .modes import Logistic, Mode, Pulse, closest_gaussian, gram, octant_mode, posterior_mode
 
 Prior = Literal["gaussian", "laplace"]
 Approximation = Literal["laplace", "variational"]
 
 #: Beyond this ridge, in units of the mean curvature, no relevance is looked for.
-_LARGEST_RIDGE = 10.0
+_MAX_RIDGE = 10.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,7 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
         ends, h, Q, u = _approximation(model, ridge, rules, pulse)
         alpha, rate, kept = _relevance(rules.prior, h, u)
         n_iter += sum(end.n_iter for end in ends)
-        if kept.any() or share > _LARGEST_RIDGE:
+        if kept.any() or share > _MAX_RIDGE:
             break
         share *= 10.0
     # Step 5, in units in which each h is 1.
@@ -156,8 +167,8 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
     total = float(weighted @ targets)
     rest = max(total - float(along @ along), 0.0)
     given = None if rules.noise_variance is None else 1.0 / rules.noise_variance
-    spectrum = regression.Spectrum(axes.squares, along, rest, float(axes.weights.sum()))
-    noise = regression.estimate(spectrum, variance, given)
+    spectrum = Spectrum(axes.squares, along, rest, float(axes.weights.sum()))
+    noise = estimate_noise(spectrum, variance, given)
     h = noise.beta * axes.squares
     root = np.sqrt(noise.beta) * singular
     # The maximum of the likelihood, and that of the likelihood with the common prior, which decides.
@@ -196,3 +207,57 @@ def _relevance(prior: Prior, h: FloatArray, u: FloatArray) -> tuple[FloatArray, 
 
 def _padded(values: FloatArray, length: int, filling: float) -> FloatArray:
     return np.concatenate([values, np.full(length - len(values), filling)])
+
+
+#: Points of the grid over ln k that the search begins from, four for each factor of ten.
+_GRID_PER_DECADE = 4
+#: Estimated noise variances are at least this share of the targets'.
+_NOISE_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A Gaussian likelihood along its eigenvectors."""
+
+    #: Squared singular values, descending.
+    squares: FloatArray
+    #: The targets along the left singular vectors.
+    along: FloatArray
+    #: Square of what lies outside.
+    rest: float
+    #: Number of rows, each counted with its weight.
+    n: float
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise precision and the common prior precision over it."""
+
+    beta: float
+    k: float
+    at_floor: bool
+
+
+def estimate_noise(spectrum: Spectrum, variance: float, beta: float | None) -> Noise:
+    """Maximise the evidence over k and, unless it is given, beta; ``variance``: that of the targets."""
+    least = _NOISE_FLOOR * variance
+
+    def noise(k: float) -> tuple[float, float]:
+        q = spectrum.rest + float(np.sum(spectrum.along**2 / (1.0 + spectrum.squares / k)))
+        return q, beta if beta is not None else 1.0 / max(q / spectrum.n, least)
+
+    def height(log_k: float) -> float:
+        k = float(np.exp(log_k))
+        q, precision = noise(k)
+        return float(precision * q - spectrum.n * np.log(precision) + np.log1p(spectrum.squares / k).sum())
+
+    # A dictionary of zeros has no scale of its own.
+    top = np.log(spectrum.squares[0]) if spectrum.squares[0] > 0.0 else 0.0
+    grid = np.linspace(top - 16.0 * np.log(10.0), top + 4.0 * np.log(10.0), 20 * _GRID_PER_DECADE + 1)
+    best = int(np.argmin([height(log_k) for log_k in grid]))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(height, bounds=bounds, method="bounded", options={"xatol": 1e-8})
+    log_k = found.x if found.fun < height(grid[best]) else grid[best]
+    k = float(np.exp(log_k))
+    precision = noise(k)[1]
+    return Noise(precision, k, beta is None and precision * least >= 1.0)

@@ -16,14 +16,14 @@ _SQRT_2_PI = np.sqrt(2.0 / np.pi)
 
 #: Where z^2 is above 1 by less than this the best rate comes from a series: it is large there, and the slope
 #: of the evidence a difference of nearly equal numbers.
-_NEAR = 1e-3
+_SERIES_LIMIT = 1e-3
 
 #: Steps to the root in between: a dozen false positions are nearly always enough.
 _HALVINGS = 8
 _FALSE_POSITIONS = 16
 
 #: From here on 1 - sqrt(pi) x erfcx(x) is taken from its asymptotic series.
-_FAR = 50.0
+_ASYMPTOTIC_LIMIT = 50.0
 
 
 def log_evidence_gaussian(h: FloatArray, u: FloatArray, alpha: FloatArray) -> FloatArray:
@@ -106,7 +106,7 @@ def best_rate(z: FloatArray) -> FloatArray:
     z = np.asarray(z, dtype=float)
     rate = np.full(z.shape, np.inf)
     # A product, as z^2 - 1 would lose the digits that matter.
-    near = (z > 1.0) & ((z - 1.0) * (z + 1.0) < _NEAR)
+    near = (z > 1.0) & ((z - 1.0) * (z + 1.0) < _SERIES_LIMIT)
     rate[near] = _best_rate_near_one(z[near])
     inside = (z > 1.0) & ~near
     rate[inside] = _root(z[inside])
@@ -146,10 +146,14 @@ def _mean_size(z: FloatArray, r: FloatArray) -> FloatArray:
     x_1, x_2 = (r - z) / np.sqrt(2.0), (r + z) / np.sqrt(2.0)
     scale = np.where(x_1 < 0.0, np.exp(-(np.minimum(x_1, 0.0) ** 2)), 1.0)
     part_1 = np.where(
-        x_1 > _FAR, _SQRT_2_PI * _complement(x_1), _SQRT_2_PI * scale - np.sqrt(2.0) * x_1 * first
+        x_1 > _ASYMPTOTIC_LIMIT,
+        _SQRT_2_PI * _complement(x_1),
+        _SQRT_2_PI * scale - np.sqrt(2.0) * x_1 * first,
     )
     part_2 = np.where(
-        x_2 > _FAR, _SQRT_2_PI * scale * _complement(x_2), _SQRT_2_PI * scale - np.sqrt(2.0) * x_2 * second
+        x_2 > _ASYMPTOTIC_LIMIT,
+        _SQRT_2_PI * scale * _complement(x_2),
+        _SQRT_2_PI * scale - np.sqrt(2.0) * x_2 * second,
     )
     return np.asarray((part_1 + part_2) / sums)
 
@@ -164,11 +168,11 @@ def _root(z: FloatArray) -> FloatArray:
     """Solve r E|x| = 1: a few bisections over ln r, then false position with the Illinois rule."""
     low = -0.5 * np.log1p(z**2)
     high = np.log(4.0) - 0.5 * np.log((z - 1.0) * (z + 1.0))
-    at_low, at_high = _lack(z, low), _lack(z, high)
+    at_low, at_high = _rate_equation(z, low), _rate_equation(z, high)
     for k in range(_HALVINGS + _FALSE_POSITIONS):
         share = 0.5 if k < _HALVINGS else at_low / np.where(at_low == at_high, np.inf, at_low - at_high)
         middle = low + share * (high - low)
-        at_middle = _lack(z, middle)
+        at_middle = _rate_equation(z, middle)
         left = at_middle < 0.0
         # An end that stays counts half, or it would stay for ever.
         at_high = np.where(left, 0.5 * at_high if k >= _HALVINGS else at_high, at_middle)
@@ -177,7 +181,7 @@ def _root(z: FloatArray) -> FloatArray:
     return np.asarray(np.exp(middle))
 
 
-def _lack(z: FloatArray, log_r: FloatArray) -> FloatArray:
+def _rate_equation(z: FloatArray, log_r: FloatArray) -> FloatArray:
     """Minus the slope of the log evidence in ln r: r E|x| - 1."""
     r = np.exp(log_r)
     return np.asarray(r * _mean_size(z, r) - 1.0)

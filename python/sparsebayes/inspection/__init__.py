@@ -1,4 +1,4 @@
-r"""Optimality of a fitted model, recomputed from its hyperparameters; pictures of models.
+r"""Optimality of a fitted model, recomputed from its hyperparameters.
 
 The certificate shares nothing with the solver: kernels and products are NumPy's, the covariance of the
 targets is taken apart by singular values, and the posterior mode found by a Newton method of its own.

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import ArrayLike
 
+from .._checks.targets import last_step
 from .._estimators.variational import bounded, constants, per_function
-from .._figures import last_step
 from .._types import FloatArray, Likelihood, OutputsProblem, Problem
 from ._hyperpriors import best_alpha
 from ._laplace import derivatives, find_mode, objective
@@ -98,8 +98,8 @@ def certificate(
     y_std : array-like of shape (n_samples,), optional
         The standard deviations of the targets, if the fit had them.
     exchanges : bool, optional
-        Whether to look at all exchanges of a function for another; None: where the fit was to (``search``
-        other than ``"greedy"``). Takes K M^2 operations more. Several outputs, `MRVM1`
+        Whether to look at all exchanges of a function for another; None: where the fit was to
+        (``search="exchange"``). Takes K M^2 operations more. Several outputs, `MRVM1`
         and variational models have no such number.
 
     Returns

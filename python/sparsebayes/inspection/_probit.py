@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks.targets import Training, check_training
 from .._data import candidates as _candidates
 from .._data.design import Layout
-from .._mrvm.composite_kernel import Composite
+from .._mrvm.kernel_weights import Composite
 from .._types import FloatArray, IntArray, OutputsProblem
 from ..kernels._resolve import is_precomputed
 

@@ -1,6 +1,7 @@
 //! Fits in blocks of a dictionary, and fits that go on from what was kept of one.
 
-use sparsebayes::{BlockCheckpoint, Blocks, Observations, Posterior, Result, Rules, fit_in_blocks};
+use sparsebayes::internal::{BlockCheckpoint, Blocks, fit_in_blocks};
+use sparsebayes::{Observations, Posterior, Result, Rules};
 
 use crate::judge::{Outcome, judge};
 use crate::problem::{Problem, Way};

@@ -1,9 +1,12 @@
 //! Fits of arbitrary problems: a model in finite numbers, or a reason.
 
+use sparsebayes::internal::{
+    JoinedDesign, OutputObservations, ProviderStatistics, RowMajorDesign, RowPart,
+    SoftmaxStatistics, fit_outputs,
+};
 use sparsebayes::{
-    DenseDesign, Design, Error, JoinedDesign, KernelDesign, Likelihood, Observations,
-    OutputObservations, ProviderStatistics, Result, RowMajorDesign, RowPart, Rules, Scheme, Search,
-    SoftmaxStatistics, SufficientStatistics, SumStatistics, fit, fit_outputs,
+    DenseDesign, Design, Error, KernelDesign, Likelihood, Observations, Result, Rules, Scheme,
+    Search, SufficientStatistics, SumStatistics, fit,
 };
 
 use crate::harness::Target;
@@ -58,7 +61,6 @@ impl Target for Fits {
             _ if settings.scheme != Scheme::Sequential => "full basis",
             Search::Greedy => "greedy",
             Search::Exchange => "exchange",
-            Search::Thorough => "thorough",
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a fitted model has to be: numbers that fit one another, and something to predict with.
 
-use sparsebayes::{OutputPosterior, Posterior, Predictor, Result};
+use sparsebayes::internal::OutputPosterior;
+use sparsebayes::{Posterior, Predictor, Result};
 
 use crate::fits::turned;
 use crate::problem::Problem;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use sparsebayes::{
-    Ascent, Design, Error, MStep, OutputObservations, OutputPosterior, Probit, Result,
-    RetargetedFit, Rules, Status, TopDownFit,
+use sparsebayes::internal::{
+    Ascent, MStep, OutputObservations, OutputPosterior, Probit, RetargetedFit, TopDownFit,
 };
+use sparsebayes::{Design, Error, Result, Rules, Status};
 
 use crate::judge::{Outcome, judge_outputs, not_finite};
 use crate::problem::Problem;

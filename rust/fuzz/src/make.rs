@@ -153,12 +153,7 @@ fn some_search(scheme: u8, random: &mut Random) -> Search {
     if scheme != 0 && !random.one_in(50) {
         return Search::Greedy;
     }
-    *random.pick(&[
-        Search::Greedy,
-        Search::Greedy,
-        Search::Exchange,
-        Search::Thorough,
-    ])
+    *random.pick(&[Search::Greedy, Search::Greedy, Search::Exchange])
 }
 
 fn some_rows(random: &mut Random) -> usize {

@@ -1,6 +1,7 @@
 //! Rows in parts that answer for themselves, added up: what providers on several machines do.
 
-use sparsebayes::{CandidateProducts, Likelihood, Result, RowPart, RowProvider, Sweep};
+use sparsebayes::internal::{CandidateProducts, RowPart, RowProvider};
+use sparsebayes::{Likelihood, Result, Sweep};
 
 pub(crate) struct SharedGroups<'a> {
     pub(crate) parts: Vec<RowPart<'a>>,

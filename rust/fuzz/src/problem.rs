@@ -1,7 +1,8 @@
 //! A small problem as it stands in a file: rows, what is made of them, and settings.
 
 use serde::{Deserialize, Serialize};
-use sparsebayes::{Kernel, Noise, OutputNoise, Scheme, Search, Settings};
+use sparsebayes::internal::OutputNoise;
+use sparsebayes::{Kernel, Noise, Scheme, Search, Settings};
 
 /// What is made of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +52,6 @@ pub(crate) enum Way {
 enum SearchName {
     Greedy,
     Exchange,
-    Thorough,
 }
 
 /// Numbers stand as their bits, for JSON has no NaN; what older files lack has its default.
@@ -129,7 +129,6 @@ impl Problem {
             alpha_prior: [prior(0), prior(1)],
             noise_prior: [prior(2), prior(3)],
             search: self.search,
-            seed: self.seed,
         }
     }
 

@@ -3,7 +3,8 @@
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::{BlockCheckpoint, Blocks, Design, Error, Observations, Posterior, fit_in_blocks};
+use sparsebayes::internal::{BlockCheckpoint, Blocks, fit_in_blocks};
+use sparsebayes::{Design, Error, Observations, Posterior};
 
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
@@ -21,7 +22,7 @@ use crate::watcher::{Line, run_kept};
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], search="greedy", seed=0, n_threads=None, sizes=None, resume=None, keep=None, callback=None))]
+    noise_prior=[0.0, 0.0], search="greedy", n_threads=None, sizes=None, resume=None, keep=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -44,7 +45,6 @@ pub(crate) fn fit_kernel_in_blocks(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     sizes: Option<[usize; 5]>,
     resume: Option<Bound<'_, PyDict>>,
@@ -60,7 +60,6 @@ pub(crate) fn fit_kernel_in_blocks(
         alpha_prior,
         noise_prior,
         search,
-        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;

@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
-use sparsebayes::{DenseDesign, Design, Error, JoinedDesign, Kernel, KernelDesign};
+use sparsebayes::internal::JoinedDesign;
+use sparsebayes::{DenseDesign, Design, Error, Kernel, KernelDesign};
 
 use crate::arrays::{Rows, columns, rows};
 use crate::kernel::PyKernel;

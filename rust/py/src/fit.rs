@@ -2,9 +2,9 @@
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use sparsebayes::internal::SoftmaxStatistics;
 use sparsebayes::{
-    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings,
-    SoftmaxStatistics, fit,
+    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings, fit,
 };
 
 use crate::arrays::{BasisValues, vector};
@@ -93,7 +93,6 @@ pub(crate) fn rules(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     search: &str,
-    seed: u64,
 ) -> PyResult<Rules> {
     Settings {
         noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
@@ -103,7 +102,6 @@ pub(crate) fn rules(
         alpha_prior,
         noise_prior,
         search: self::search(search)?,
-        seed,
     }
     .check()
     .map_err(|error| to_python(&error))
@@ -135,9 +133,8 @@ fn search(name: &str) -> PyResult<Search> {
     match name {
         "greedy" => Ok(Search::Greedy),
         "exchange" => Ok(Search::Exchange),
-        "thorough" => Ok(Search::Thorough),
         _ => Err(invalid(format!(
-            "search must be 'greedy', 'exchange' or 'thorough', got {name:?}"
+            "search must be 'greedy' or 'exchange', got {name:?}"
         ))),
     }
 }
@@ -170,7 +167,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    search="greedy", seed=0, n_threads=None, callback=None))]
+    search="greedy", n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -189,7 +186,6 @@ pub(crate) fn fit_dense(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -202,7 +198,6 @@ pub(crate) fn fit_dense(
         alpha_prior,
         noise_prior,
         search,
-        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
@@ -218,7 +213,7 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], search="greedy", seed=0, n_threads=None, callback=None))]
+    noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -242,7 +237,6 @@ pub(crate) fn fit_kernel(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -255,7 +249,6 @@ pub(crate) fn fit_kernel(
         alpha_prior,
         noise_prior,
         search,
-        seed,
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |line| {

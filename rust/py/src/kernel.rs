@@ -2,8 +2,7 @@
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
-use sparsebayes::{Kernel, KernelDesign};
+use sparsebayes::{Kernel, KernelDesign, with_threads};
 
 use crate::arrays::rows;
 use crate::errors::to_python;

@@ -50,7 +50,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("PROBIT_NODES", sparsebayes::Probit::NODES)?;
+        module.add("PROBIT_NODES", sparsebayes::internal::Probit::NODES)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

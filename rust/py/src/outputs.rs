@@ -3,9 +3,8 @@
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::{
-    Design, Error, Noise, OutputNoise, OutputObservations, OutputPosterior, Rules, fit_outputs,
-};
+use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
+use sparsebayes::{Design, Error, Noise, Rules};
 
 use crate::arrays::{BasisValues, columns, vector};
 use crate::dictionary::KernelDictionary;

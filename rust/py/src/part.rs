@@ -6,8 +6,8 @@ use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray,
 };
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
-use sparsebayes::{DenseDesign, Design, Error, KernelDesign, RowPart, RowProvider, Scheme};
+use sparsebayes::internal::{RowPart, RowProvider};
+use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Scheme, with_threads};
 
 use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};

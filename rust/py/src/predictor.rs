@@ -10,9 +10,8 @@ use numpy::{
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use sparsebayes::linalg::with_threads;
 use sparsebayes::predictor::{Parts, Table};
-use sparsebayes::{Error, Predictor};
+use sparsebayes::{Error, Predictor, with_threads};
 
 use crate::arrays::{rows, vector};
 use crate::errors::{invalid, of_file, to_python};

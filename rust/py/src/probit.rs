@@ -3,8 +3,8 @@
 use numpy::{IntoPyArray, npyffi::NPY_ORDER};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
-use sparsebayes::{Error, Probit};
+use sparsebayes::internal::Probit;
+use sparsebayes::{Error, with_threads};
 
 use crate::arrays::{class_numbers, columns};
 use crate::errors::to_python;

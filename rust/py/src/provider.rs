@@ -8,10 +8,8 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use sparsebayes::{
-    CandidateProducts, CentredProvider, Error, Likelihood, Posterior, ProviderStatistics,
-    RowProvider, Rules, Sweep, fit,
-};
+use sparsebayes::internal::{CandidateProducts, CentredProvider, ProviderStatistics, RowProvider};
+use sparsebayes::{Error, Likelihood, Posterior, Rules, Sweep, fit};
 
 use crate::errors::{invalid, is_refusal};
 use crate::fit::{one_predictor, rules};
@@ -282,7 +280,7 @@ fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
 #[pyfunction]
 #[pyo3(signature = (provider, *, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
     alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy",
-    seed=0, n_threads=None, callback=None))]
+    n_threads=None, callback=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
     py: Python<'_>,
@@ -295,7 +293,6 @@ pub(crate) fn fit_provider(
     alpha_prior: [f64; 2],
     noise_prior: [f64; 2],
     search: &str,
-    seed: u64,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyPosterior> {
@@ -307,7 +304,6 @@ pub(crate) fn fit_provider(
         alpha_prior,
         noise_prior,
         search,
-        seed,
     )?;
     let n_basis = provider.bind(py).getattr("n_basis")?.extract()?;
     let name: String = provider.bind(py).getattr("likelihood")?.extract()?;

@@ -4,9 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
-use sparsebayes::{
-    Ascent, DenseDesign, Error, MStep, OutputObservations, RetargetedFit, Status, TopDownFit,
-};
+use sparsebayes::internal::{Ascent, MStep, OutputObservations, RetargetedFit, TopDownFit};
+use sparsebayes::{DenseDesign, Error, Status};
 
 use crate::arrays::{class_numbers, columns, vector};
 use crate::errors::{invalid, to_python};

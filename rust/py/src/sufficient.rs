@@ -7,9 +7,9 @@ use numpy::{
     ToPyArray,
 };
 use pyo3::prelude::*;
-use sparsebayes::linalg::with_threads;
+use sparsebayes::internal::RowMajorDesign;
 use sparsebayes::{
-    DenseDesign, Design, Error, RowMajorDesign, SufficientStatistics, SumStatistics, fit,
+    DenseDesign, Design, Error, SufficientStatistics, SumStatistics, fit, with_threads,
 };
 
 use crate::arrays::{columns, rows, vector};
@@ -272,7 +272,7 @@ impl PySufficientStatistics {
     /// Fits a model to the rows there are now, with a constant function before the others if `bias`, and the last `n_centred`
     /// of the others centred.
     #[pyo3(signature = (*, bias=false, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy", seed=0, n_threads=None, callback=None))]
+        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
     fn fit(
         &self,
@@ -286,7 +286,6 @@ impl PySufficientStatistics {
         alpha_prior: [f64; 2],
         noise_prior: [f64; 2],
         search: &str,
-        seed: u64,
         n_threads: Option<usize>,
         callback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyPosterior> {
@@ -298,7 +297,6 @@ impl PySufficientStatistics {
             alpha_prior,
             noise_prior,
             search,
-            seed,
         )?;
         let sums = self.now();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {

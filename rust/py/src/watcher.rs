@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use sparsebayes::linalg::beside;
-use sparsebayes::{Action, BlockCheckpoint, Error, Step};
+use sparsebayes::internal::BlockCheckpoint;
+use sparsebayes::internal::beside;
+use sparsebayes::{Action, Error, Step};
 
 use crate::blocks::to_dict;
 use crate::errors::{internal, invalid, to_python};

@@ -1,4 +1,4 @@
-//! The view over all K candidates: their sparsity and quality, and which to add.
+//! S and Q of every function of the dictionary, and the choice of additions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,15 +6,12 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Statistics, Sweep};
-use crate::fit::conditional_gains::Conditional;
 use crate::fit::evidence::Factors;
-use crate::fit::model::{Entrant, State};
+use crate::fit::model::{Candidate, State};
 use crate::fit::prior::Priors;
 use crate::fit::ranking::ranked;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::{
-    ALIGNED, BLOCK_RATIO, LEAST_ENTRIES, LEAST_GAIN, MOST_ENTRIES, SHORTLIST,
-};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::vector::axpy;
@@ -22,44 +19,24 @@ use crate::parallel::map_pieces;
 
 /// S, Q and Gram columns over the dictionary.
 ///
-/// Between calls `gram` holds Phi^T W phi_j for every active j (and others that were active once). `diag`,
-/// `gradient` are those at the last [`Dictionary::refresh`], at the weights `seen`; `factors` belong to the state as it was
-/// when last asked for.
+/// Between calls `gram` holds Phi^T W phi_j for every active j, and for some that were active before. `diag` and `gradient`
+/// were computed by the last [`Dictionary::refresh`]; `factors` belong to `factors_model`.
 pub(crate) struct Dictionary {
     gram: HashMap<usize, Vec<f64>>,
     diag: Vec<f64>,
     gradient: Vec<f64>,
     /// Functions and weights at the last pass, to which `gradient` belongs.
-    seen: Vec<(usize, f64)>,
+    weights: Vec<(usize, f64)>,
     factors: Vec<Factors>,
-    /// The model to which `factors` belong; none once a pass has brought something new.
-    priced: Option<Priced>,
+    /// Active functions, alphas, mu and beta to which `factors` belong; `None` after a pass.
+    factors_model: Option<(Vec<usize>, Vec<f64>, Vec<f64>, f64)>,
+    /// How often each function was added or offered.
     entries: Vec<u8>,
     priors: Priors,
-    /// What a function has to gain beyond [`Factors::gain_of_adding`] to be let in.
-    toll: f64,
-    /// Part of its length (squared) that a candidate has outside the span of the model where S is more than the error of the last pass.
-    resolved: f64,
-}
-
-/// What factors of sparsity and quality depend on, beside the data.
-#[derive(PartialEq)]
-struct Priced {
-    active: Vec<usize>,
-    alpha: Vec<f64>,
-    beta: f64,
-    mu: Vec<f64>,
-}
-
-impl Priced {
-    fn of(state: &State) -> Self {
-        Self {
-            active: state.active.clone(),
-            alpha: state.alpha.clone(),
-            beta: state.beta,
-            mu: state.mu.clone(),
-        }
-    }
+    /// Part of [`Factors::gain_of_adding`] that does not count: the cost of a function in the objective.
+    penalty: f64,
+    /// Least part of a column (squared, relative) orthogonal to the active columns at which S exceeds the error of the last pass.
+    min_orthogonal: f64,
 }
 
 impl Dictionary {
@@ -68,85 +45,86 @@ impl Dictionary {
             gram: HashMap::new(),
             diag: Vec::new(),
             gradient: Vec::new(),
-            seen: Vec::new(),
+            weights: Vec::new(),
             factors: Vec::new(),
-            priced: None,
+            factors_model: None,
             entries: vec![0; n_basis],
             priors,
-            toll: 0.0,
-            resolved: ALIGNED,
+            penalty: 0.0,
+            min_orthogonal: Tuning::MIN_ORTHOGONAL_PART,
         }
     }
 
-    /// Lets in only what gains more than `toll`, none of which counts as gain.
-    pub(crate) fn with_toll(self, toll: f64) -> Self {
-        Self { toll, ..self }
+    /// Subtracts `penalty` from the gain of every addition.
+    pub(crate) fn with_penalty(self, penalty: f64) -> Self {
+        Self { penalty, ..self }
     }
 
-    /// One pass over the data: everything here, and the state's quadratic model, taken anew at the state's mean.
+    /// One pass over the data: recomputes everything here and the state's quadratic model at the posterior mean.
     pub(crate) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
         let (wanted, mu) = (self.columns_wanted(stats, state), state.mu.clone());
         let sweep = stats.sweep(&state.active, &mu, &wanted)?;
         let deviance = self.take(sweep, wanted, state);
-        self.resolved = ALIGNED;
+        self.min_orthogonal = Tuning::MIN_ORTHOGONAL_PART;
         let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
-        // Working weights are those at the new reference too: S is a difference, and its terms have to match.
+        // S is a difference, so both terms need the working weights W of the new reference.
         let gram = (!stats.is_linear()).then(|| {
             DMatrix::from_fn(state.len(), state.len(), |a, b| {
                 self.gram[&state.active[a.min(b)]][state.active[a.max(b)]]
             })
         });
         state.set_data(&mu, &active_gradient, deviance, gram.as_ref())?;
-        self.reprice(state);
+        self.update_factors(state);
         Ok(())
     }
 
-    /// The same by [`Statistics::approximate_sweep`], if that is less work: to choose a pool by. The state is at a mode, and stays as it is.
-    pub(crate) fn refresh_nearly(
+    /// An approximate refresh by [`Statistics::approximate_sweep`], if the provider has one, to choose a working set. The state has to be at
+    /// a mode and does not change.
+    pub(crate) fn refresh_approximately(
         &mut self,
         stats: &mut dyn Statistics,
         state: &mut State,
     ) -> Result<()> {
-        /// Well above what such a pass leaves out.
-        const RESOLVED: f64 = 1e-5;
+        /// Well above the error of such a pass.
+        const MIN_ORTHOGONAL: f64 = 1e-5;
         let wanted = self.columns_wanted(stats, state);
         let Some(sweep) = stats.approximate_sweep(&state.active, &state.mu, &wanted)? else {
             return self.refresh(stats, state);
         };
         self.take(sweep, wanted, state);
-        self.resolved = RESOLVED;
-        self.reprice(state);
+        self.min_orthogonal = MIN_ORTHOGONAL;
+        self.update_factors(state);
         Ok(())
     }
 
-    /// Active functions whose Gram columns a pass has to bring.
+    /// Active functions whose Gram columns the next pass has to compute.
     fn columns_wanted(&mut self, stats: &dyn Statistics, state: &State) -> Vec<usize> {
         if !stats.is_linear() {
             self.gram.clear();
         }
-        self.forget_spare_columns(state);
+        self.drop_spare_columns(state);
         let known = |j: &&usize| self.gram.contains_key(j);
         state.active.iter().filter(|j| !known(j)).copied().collect()
     }
 
-    /// Keeps what a pass has brought, but for the deviance.
+    /// Stores the results of a pass and returns the deviance.
     fn take(&mut self, sweep: Sweep, wanted: Vec<usize>, state: &State) -> f64 {
         let weights = state.active.iter().copied().zip(state.mu.iter().copied());
-        self.seen = weights.collect();
+        self.weights = weights.collect();
         self.gram.extend(wanted.into_iter().zip(sweep.gram));
         self.diag = sweep.diag;
         self.gradient = sweep.gradient;
-        self.priced = None;
+        self.factors_model = None;
         sweep.deviance
     }
 
-    /// Takes the Gram columns of the model out of a pool of all candidates, so that no pass has to bring them.
-    pub(crate) fn learn(&mut self, pool: &WorkingSet, state: &State) {
+    /// Copies the Gram columns of the active functions from a working set of all candidates, so that no pass has to compute them.
+    pub(crate) fn take_columns(&mut self, set: &WorkingSet, state: &State) {
         for &j in &state.active {
             let n_basis = self.diag.len();
             self.gram.entry(j).or_insert_with(|| {
                 let mut column = vec![0.0; n_basis];
-                for (i, product) in pool.products_with(j) {
+                for (i, product) in set.products_with(j) {
                     column[i] = product;
                 }
                 column
@@ -154,27 +132,32 @@ impl Dictionary {
         }
     }
 
-    /// Whether every function of the state was in it at a pass before.
-    pub(crate) fn knows(&self, state: &State) -> bool {
+    /// Whether the Gram columns of all active functions are known.
+    pub(crate) fn has_columns(&self, state: &State) -> bool {
         state.active.iter().all(|j| self.gram.contains_key(j))
     }
 
-    /// S and Q of every candidate for a state that has moved since, all its functions having been in it then.
-    pub(crate) fn reprice(&mut self, state: &State) {
-        let model = Priced::of(state);
-        if self.priced.as_ref() != Some(&model) {
+    /// S and Q of every candidate for the present state, whose Gram columns have to be known.
+    pub(crate) fn update_factors(&mut self, state: &State) {
+        let model = (
+            state.active.clone(),
+            state.alpha.clone(),
+            state.mu.clone(),
+            state.beta,
+        );
+        if self.factors_model.as_ref() != Some(&model) {
             self.factors = self.factors_of_all(state);
-            self.priced = Some(model);
+            self.factors_model = Some(model);
         }
     }
 
-    /// Candidates for a first model: all up to `whole` of them, otherwise `size` from all over the dictionary. (Those that
-    /// go best with the targets resemble one another; starting from them costs several nats at the end.)
-    pub(crate) fn sample(&self, size: usize, whole: usize) -> Vec<usize> {
+    /// Candidates for a first model: all of them if they are at most `max_whole`, otherwise `size` at equal distances in the
+    /// dictionary. (The candidates most correlated with the targets are similar to one another: fits end several nats lower.)
+    pub(crate) fn sample(&self, size: usize, max_whole: usize) -> Vec<usize> {
         let candidates: Vec<usize> = (0..self.n_basis())
             .filter(|&i| self.diag[i] > 0.0)
             .collect();
-        if candidates.len() <= whole {
+        if candidates.len() <= max_whole {
             return candidates;
         }
         (0..size)
@@ -182,18 +165,18 @@ impl Dictionary {
             .collect()
     }
 
-    /// Functions that are no zero columns.
+    /// Number of functions that are not zero on all rows.
     pub(crate) fn n_candidates(&self) -> usize {
         self.diag.iter().filter(|&&d| d > 0.0).count()
     }
 
-    /// Drops columns of functions long gone once they outnumber those in use.
-    fn forget_spare_columns(&mut self, state: &State) {
-        const SPARE: usize = 256;
-        if self.gram.len() > 2 * state.len() + SPARE {
-            let seen = &self.seen;
+    /// Drops columns of inactive functions once they outnumber the active ones by far.
+    fn drop_spare_columns(&mut self, state: &State) {
+        const MAX_SPARE: usize = 256;
+        if self.gram.len() > 2 * state.len() + MAX_SPARE {
+            let weights = &self.weights;
             self.gram
-                .retain(|j, _| state.active.contains(j) || seen.iter().any(|s| s.0 == *j));
+                .retain(|j, _| state.active.contains(j) || weights.iter().any(|w| w.0 == *j));
         }
     }
 
@@ -214,26 +197,26 @@ impl Dictionary {
         self.diag[i]
     }
 
-    /// phi_j^T W phi_i, j being active.
+    /// phi_j^T W phi_i of an active function j.
     pub(crate) fn product(&self, j: usize, i: usize) -> f64 {
         self.gram[&j][i]
     }
 
-    /// Whether each function is a candidate: outside the model and not a zero column.
-    pub(crate) fn outside(&self, state: &State) -> Vec<bool> {
-        let mut outside: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
-        state.active.iter().for_each(|&j| outside[j] = false);
-        outside
+    /// Whether each function is a candidate: inactive and not a zero column.
+    pub(crate) fn inactive(&self, state: &State) -> Vec<bool> {
+        let mut inactive: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
+        state.active.iter().for_each(|&j| inactive[j] = false);
+        inactive
     }
 
-    /// Whether S is more than the rounding that is left of an almost dependent function.
+    /// Whether S exceeds its error.
     pub(crate) fn resolves(&self, i: usize, f: Factors, state: &State) -> bool {
-        f.s > self.least_sparsity(i, state)
+        f.s > self.s_error(i, state)
     }
 
-    /// S below which it is nothing but rounding, or the error of the last pass.
-    pub(crate) fn least_sparsity(&self, i: usize, state: &State) -> f64 {
-        self.resolved * state.beta * self.diag[i]
+    /// Bound on the error of S by round-off and by the last pass.
+    pub(crate) fn s_error(&self, i: usize, state: &State) -> f64 {
+        self.min_orthogonal * state.beta * self.diag[i]
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
@@ -261,9 +244,10 @@ impl Dictionary {
             .collect()
     }
 
-    /// Weights that are not what they were at the last pass, and by how much.
-    fn moved(&self, state: &State) -> Vec<(usize, f64)> {
-        let mut change: BTreeMap<usize, f64> = self.seen.iter().map(|&(j, mu)| (j, -mu)).collect();
+    /// Functions whose weights have changed since the last pass, with the changes.
+    fn weight_changes(&self, state: &State) -> Vec<(usize, f64)> {
+        let mut change: BTreeMap<usize, f64> =
+            self.weights.iter().map(|&(j, mu)| (j, -mu)).collect();
         for (&j, &mu) in state.active.iter().zip(&state.mu) {
             *change.entry(j).or_default() += mu;
         }
@@ -273,14 +257,14 @@ impl Dictionary {
     /// S and Q of every candidate: equations (24) and (25).
     fn factors_of_all(&self, state: &State) -> Vec<Factors> {
         let columns = self.active_columns(state);
-        let moved = self.moved(state);
+        let changes = self.weight_changes(state);
         let lower = pack_lower(state.chol());
         let pieces = map_pieces(self.n_basis(), LANES, |range| {
             let mut v = self.scaled_lanes(&columns, range.start, state.beta);
             solve_lanes(&lower, &mut v);
             let overlap = square_lanes(&v);
             let mut gradient = self.gradient[range.clone()].to_vec();
-            for &(j, change) in &moved {
+            for &(j, change) in &changes {
                 axpy(-change, &self.gram[&j][range.clone()], &mut gradient);
             }
             let factors = range.zip(overlap.iter().zip(gradient));
@@ -294,105 +278,98 @@ impl Dictionary {
         pieces.into_iter().flatten().collect()
     }
 
-    /// Whether candidate `i` is worth its place now.
+    /// The gain of adding candidate `i` with these factors; 0 if it may not be added.
     pub(crate) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
-        // A function that keeps coming back for next to nothing must not keep the loop alive.
-        let least = match self.entries[i] {
-            0..LEAST_ENTRIES => LEAST_GAIN,
-            LEAST_ENTRIES..MOST_ENTRIES => 1e-3,
-            _ => f64::INFINITY,
-        };
-        let gain = if self.resolves(i, f, state) {
-            f.gain_of_adding() - self.toll
-        } else {
-            0.0
-        };
-        if gain > least && f.optimal_alpha().is_some() {
+        if !self.resolves(i, f, state) || f.optimal_alpha().is_none() {
+            return 0.0;
+        }
+        let gain = f.gain_of_adding() - self.penalty;
+        if gain > Tuning::min_gain(self.entries[i]) {
             gain
         } else {
             0.0
         }
     }
 
-    /// Whether a candidate was kept out although it still has something to gain.
-    pub(crate) fn refuses(&self, state: &State) -> bool {
-        const WORTH_TELLING: f64 = 1e-6;
-        /// Relative rounding of S, and a gain that it does not explain: the twin of an active function seems to gain less.
-        const BLUR: f64 = 1e-14;
-        const SURE: f64 = 0.01;
+    /// Whether a candidate that may not be added would gain.
+    pub(crate) fn excludes_gain(&self, state: &State) -> bool {
+        /// Relative round-off of S, and a gain in nats that it cannot cause, not even for a duplicate of an active function.
+        const S_ROUNDING: f64 = 1e-14;
+        const SURE_GAIN: f64 = 0.01;
         (0..self.factors.len()).any(|i| {
             if state.active.contains(&i) || self.diag[i] <= 0.0 {
                 return false;
             }
             let f = self.factors[i];
             if self.resolves(i, f, state) {
-                return self.entries[i] >= LEAST_ENTRIES
-                    && f.gain_of_adding() > self.toll + WORTH_TELLING;
+                return self.entries[i] >= Tuning::MAX_FREE_ENTRIES
+                    && f.gain_of_adding() > self.penalty + Tuning::MIN_REPORTED_GAIN;
             }
-            // Rounding blurs S, and adding the function would spoil the rest; but it may be sure that it has to gain.
-            let blurred = Factors {
-                s: f.s.max(BLUR * state.beta * self.diag[i]),
+            // S is not resolved, so the function cannot be added; but its gain may be certain with the largest S possible.
+            let bounded = Factors {
+                s: f.s.max(S_ROUNDING * state.beta * self.diag[i]),
                 ..f
             };
-            blurred.gain_of_adding() > self.toll + SURE
+            bounded.gain_of_adding() > self.penalty + SURE_GAIN
         })
     }
 
-    /// Whether some candidate outside has something to gain.
-    pub(crate) fn gains(&self, state: &State) -> bool {
-        self.most_to_gain(state) > 0.0
+    /// Whether some candidate has a positive gain.
+    pub(crate) fn has_gain(&self, state: &State) -> bool {
+        self.largest_gain(state) > 0.0
     }
 
-    /// The largest gain outside.
-    pub(crate) fn most_to_gain(&self, state: &State) -> f64 {
-        let outside = self.outside(state);
-        (0..self.factors.len())
-            .filter(|&i| outside[i])
-            .map(|i| self.gain(i, self.factors[i], state))
-            .fold(0.0, f64::max)
+    /// The largest gain of a candidate.
+    pub(crate) fn largest_gain(&self, state: &State) -> f64 {
+        self.scores(state, |i| self.gain(i, self.factors[i], state))
+            .fold(0.0, |most, (gain, _)| f64::max(most, gain))
     }
 
-    /// Remembers that these were let in, or offered to be.
-    pub(crate) fn note_offers(&mut self, candidates: &[usize]) {
+    /// Counts these candidates as added or offered once more.
+    pub(crate) fn count_entries(&mut self, candidates: &[usize]) {
         for &i in candidates {
             self.entries[i] = self.entries[i].saturating_add(1);
         }
     }
 
-    /// Whether some function has left and come back more often than chance would have it.
-    pub(crate) fn returns(&self) -> bool {
+    /// Whether some function was added again and again.
+    pub(crate) fn has_reentries(&self) -> bool {
         self.entries.iter().any(|&e| e > 2)
     }
 
-    /// At most `limit` candidates outside with most to gain, best first.
-    pub(crate) fn gainers(&self, state: &State, limit: usize) -> Vec<usize> {
-        self.best(state, limit, |i| self.gain(i, self.factors[i], state))
+    /// At most `limit` candidates with positive gains, largest first.
+    pub(crate) fn best_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
+        let gain = |i: usize| self.gain(i, self.factors[i], state);
+        ranked(self.scores(state, gain), limit)
     }
 
-    /// At most `limit` candidates outside that gain, or nearly: some may once the others have moved.
-    pub(crate) fn contenders(&self, state: &State, limit: usize) -> Vec<usize> {
-        const NEARLY: f64 = 0.3;
-        self.best(state, limit, |i| {
+    /// At most `limit` candidates by q^2 / s, including some that would gain only after the others have changed.
+    pub(crate) fn near_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
+        let score = |i: usize| {
             let f = self.factors[i];
             let ratio = f.q * (f.q / f.s);
-            if ratio > NEARLY && self.resolves(i, f, state) {
+            if ratio > Tuning::MIN_NEAR_RATIO && self.resolves(i, f, state) {
                 ratio
             } else {
                 0.0
             }
-        })
+        };
+        ranked(self.scores(state, score), limit)
     }
 
-    /// Candidates outside with the highest scores above zero, best first.
-    fn best(&self, state: &State, limit: usize, score: impl Fn(usize) -> f64) -> Vec<usize> {
-        let outside = self.outside(state);
-        let scores = (0..self.factors.len())
-            .filter(|&i| outside[i])
-            .map(|i| (score(i), i));
-        ranked(scores, limit)
+    /// The score of every candidate with its index.
+    fn scores<'s>(
+        &'s self,
+        state: &'s State,
+        score: impl Fn(usize) -> f64 + 's,
+    ) -> impl Iterator<Item = (f64, usize)> + 's {
+        let inactive = self.inactive(state);
+        (0..self.factors.len())
+            .filter(move |&i| inactive[i])
+            .map(move |i| (score(i), i))
     }
 
-    /// Adds the best candidates, up to `block` of them, each with the gain it has given those before it; returns how many.
+    /// Adds up to `block` candidates, each the best one given the additions before it, and returns how many.
     ///
     /// Call right after [`Dictionary::refresh`].
     pub(crate) fn add(
@@ -402,20 +379,20 @@ impl Dictionary {
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Stop> {
-        let list = self.gainers(state, SHORTLIST);
+        let list = self.best_candidates(state, Tuning::SHORTLIST_SIZE);
         if list.is_empty() {
             return Ok(0);
         }
         let (gram, _) = stats.among(&list)?;
-        let mut conditional = Conditional::new(self, &list, &gram, state);
+        let mut shortlist = Shortlist::new(self, &list, &gram, state);
         let mut first_gain = None;
-        let mut entered: Vec<usize> = Vec::new();
+        let mut added: Vec<usize> = Vec::new();
         let size_before = state.len();
-        while entered.len() < block {
-            let Some((c, gain)) = conditional.best(self, &list, state) else {
+        while added.len() < block {
+            let Some((c, gain)) = shortlist.best(self, &list, state) else {
                 break;
             };
-            if gain < BLOCK_RATIO * *first_gain.get_or_insert(gain) {
+            if gain < Tuning::BLOCK_GAIN_RATIO * *first_gain.get_or_insert(gain) {
                 break;
             }
             let i = list[c];
@@ -423,30 +400,89 @@ impl Dictionary {
                 .iter()
                 .map(|j| self.gram[j][i])
                 .collect();
-            products.extend(entered.iter().map(|&e| gram[(e, c)]));
-            let entrant = Entrant {
+            products.extend(added.iter().map(|&e| gram[(e, c)]));
+            let candidate = Candidate {
                 index: i,
                 gram: &products,
                 gram_self: gram[(c, c)],
                 gradient: self.gradient[i],
                 prior: self.priors.of(i),
             };
-            let projection = state.project(&entrant);
+            let projection = state.project(&candidate);
             let factors = projection.1;
-            conditional.condition_on(c, factors);
+            shortlist.condition_on(c, factors);
             let Some(alpha) = factors.optimal_alpha() else {
                 continue;
             };
-            state.add(&entrant, projection, alpha)?;
-            entered.push(c);
+            state.add(&candidate, projection, alpha)?;
+            added.push(c);
             self.entries[i] = self.entries[i].saturating_add(1);
             let recentred = state.recentre(stats)?;
             recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)?;
             if recentred {
-                // The gradients here belong to the reference before.
+                // The gradients here belong to the previous reference.
                 break;
             }
         }
-        Ok(entered.len())
+        Ok(added.len())
+    }
+}
+
+/// S and Q of a few candidates, updated as they are added one by one: Tipping & Faul (2003), appendix A.2.
+///
+/// `overlap` is phi_i^T C^-1 phi_j (S on the diagonal), `q` is phi_i^T C^-1 t.
+struct Shortlist {
+    overlap: DMatrix<f64>,
+    q: Vec<f64>,
+    open: Vec<bool>,
+}
+
+impl Shortlist {
+    fn new(dictionary: &Dictionary, list: &[usize], gram: &DMatrix<f64>, state: &State) -> Self {
+        let columns = dictionary.active_columns(state);
+        let mut v = DMatrix::from_fn(columns.len(), list.len(), |k, c| {
+            state.beta * columns[k][list[c]]
+        });
+        for mut column in v.column_iter_mut() {
+            state.chol().solve_lower_in_place(column.as_mut_slice());
+        }
+        Self {
+            overlap: gram * state.beta - v.tr_mul(&v),
+            q: list.iter().map(|&i| dictionary.factors_of(i).q).collect(),
+            open: vec![true; list.len()],
+        }
+    }
+
+    /// The open member with the largest gain; of ties the first, which [`ranked`] put first.
+    fn best(&self, dictionary: &Dictionary, list: &[usize], state: &State) -> Option<(usize, f64)> {
+        let gains = (0..list.len()).filter(|&c| self.open[c]).map(|c| {
+            let factors = Factors {
+                s: self.overlap[(c, c)],
+                q: self.q[c],
+                prior: dictionary.priors().of(list[c]),
+            };
+            (c, dictionary.gain(list[c], factors, state))
+        });
+        gains
+            .filter(|g| g.1 > 0.0)
+            .fold(None, |best: Option<(usize, f64)>, g| match best {
+                Some(b) if g.1 <= b.1 => Some(b),
+                _ => Some(g),
+            })
+    }
+
+    /// Closes member `c` and, if it has a finite alpha, updates the others for its addition.
+    fn condition_on(&mut self, c: usize, factors: Factors) {
+        self.open[c] = false;
+        let Some(alpha) = factors.optimal_alpha() else {
+            return;
+        };
+        let variance = 1.0 / (alpha + factors.s);
+        let mean = variance * factors.q;
+        let column = self.overlap.column(c).clone_owned();
+        self.overlap.ger(-variance, &column, &column, 1.0);
+        for (q, overlap) in self.q.iter_mut().zip(column.iter()) {
+            *q -= mean * overlap;
+        }
     }
 }

@@ -1,24 +1,24 @@
 //! The marginal likelihood as a function of one alpha: Tipping & Faul (2003), section 3. Scalars only.
 //!
-//! With everything else held, ln p(t) depends on alpha through
+//! With all other hyperparameters fixed, ln p(t) depends on alpha through
 //! `l(alpha) = 1/2 [ln alpha - ln(alpha + s) + q^2 / (alpha + s)]` (equation 18), where s and q are the sparsity and
 //! quality factors with the function left out. All gains are in nats.
 
 use crate::fit::prior::Gamma;
 
-/// Beyond this multiple of s an alpha is infinite: the function is worth less than (s / alpha)^2 / 4 = 3e-17 nats.
-pub(crate) const INFINITE: f64 = 1e8;
+/// An alpha above this multiple of s counts as infinite: the function contributes less than (s / alpha)^2 / 4 = 3e-17 nats.
+pub(crate) const INFINITE_RATIO: f64 = 1e8;
 
-/// Least alpha, in units of unit-norm columns and unit-spread targets: a prior standard deviation of 3e7.
+/// Least alpha, in units of unit-norm columns and targets of unit variance: a prior standard deviation of 3e7.
 pub(crate) const ALPHA_FLOOR: f64 = 1e-15;
 
-/// Least gamma = 1 - alpha Sigma_jj with which `1 / Sigma_jj - alpha`, s, has digits enough. It loses those of gamma, and the best
-/// alpha, s / (q^2 / s - 1), those of its square where the function is there: 8 of 16 here. Below it s is asked of the data.
-pub(crate) const LEAST_DETERMINED: f64 = 1e-4;
+/// Least gamma = 1 - alpha Sigma_jj at which s = 1 / Sigma_jj - alpha is accurate: s has the relative accuracy of gamma, and the best
+/// alpha, s / (q^2 / s - 1), that of gamma^2, which is 8 of 16 digits here. Below it s is computed from the data.
+pub(crate) const MIN_RELIABLE_GAMMA: f64 = 1e-4;
 
-/// Sparsity and quality factors of one function, left out of the model (equation 19), and the prior of its alpha.
+/// Sparsity and quality factors of one function with the function left out (equation 19), and the prior of its alpha.
 ///
-/// With a prior that is not flat `l` stands for the sum of equation (18) and [`Gamma::log_density`].
+/// With an informative prior `l` is the sum of equation (18) and [`Gamma::log_density`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Factors {
     pub(crate) s: f64,
@@ -27,9 +27,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// The factors of a function in the model, from its posterior variance and mean.
-    ///
-    /// Equation (23) in another dress: Sigma_jj = 1 / (alpha + s) and mu_j = q / (alpha + s).
+    /// The factors of an active function from its posterior variance and mean: Sigma_jj = 1 / (alpha + s) and
+    /// mu_j = q / (alpha + s) are equivalent to equation (23).
     pub(crate) fn from_posterior(alpha: f64, variance: f64, mean: f64, prior: Gamma) -> Self {
         Self {
             s: (1.0 / variance - alpha).max(0.0),
@@ -38,13 +37,12 @@ impl Factors {
         }
     }
 
-    /// The factors of a function in the model from its S and Q, which these are: equation (23) itself, as sound as they are where
-    /// alpha is far above S.
+    /// s and q of an active function if these are its S and Q: equation (23), as accurate as S and Q where alpha is far above S.
     pub(crate) fn left_out(self, alpha: f64) -> Self {
-        let share = alpha / (alpha - self.s);
+        let ratio = alpha / (alpha - self.s);
         Self {
-            s: (share * self.s).max(0.0),
-            q: share * self.q,
+            s: (ratio * self.s).max(0.0),
+            q: ratio * self.q,
             ..self
         }
     }
@@ -56,27 +54,27 @@ impl Factors {
 
     /// Equation (20): the alpha that maximises l; `None` for infinity (21).
     ///
-    /// With a prior: infinity where no finite alpha is better than leaving the function out.
+    /// With an informative prior: `None` if no finite alpha has a positive l.
     pub(crate) fn optimal_alpha(self) -> Option<f64> {
         if !self.prior.is_flat() {
             return self.peak().map(|(alpha, _)| alpha);
         }
         let excess = self.excess();
-        // Also false for NaN, which s = q = 0 gives.
-        if excess * INFINITE > 1.0 {
+        // False for NaN, the result of s = q = 0.
+        if excess * INFINITE_RATIO > 1.0 {
             Some((self.s / excess).max(ALPHA_FLOOR))
         } else {
             None
         }
     }
 
-    /// |change in ln alpha| that re-estimation would make; infinite where the function should leave.
+    /// |change in ln alpha| by re-estimation; infinite for a deletion.
     pub(crate) fn change_from(self, alpha: f64) -> f64 {
         self.optimal_alpha()
             .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
     }
 
-    /// l(optimal alpha) for a function outside: equation (27). 0 when it does not belong.
+    /// l(optimal alpha), the gain of adding the function: equation (27). 0 if the optimal alpha is infinite.
     pub(crate) fn gain_of_adding(self) -> f64 {
         if !self.prior.is_flat() {
             return self.peak().map_or(0.0, |(_, gain)| gain);
@@ -89,7 +87,7 @@ impl Factors {
         }
     }
 
-    /// l(new) - l(old), without the cancellation of taking the difference.
+    /// l(new) - l(old), computed without cancellation.
     pub(crate) fn gain_of_moving(self, old: f64, new: f64) -> f64 {
         let Self { s, q, prior } = self;
         let quadratic = q * q * (old - new) / ((new + s) * (old + s));
@@ -102,7 +100,7 @@ impl Factors {
         }
     }
 
-    /// -l(alpha): the gain of deleting. Positive exactly where the function does not belong.
+    /// -l(alpha), the gain of deleting the function.
     pub(crate) fn gain_of_deleting(self, alpha: f64) -> f64 {
         let gain = 0.5 * ((self.s / alpha).ln_1p() - self.q * self.q / (alpha + self.s));
         if self.prior.is_flat() {
@@ -112,14 +110,14 @@ impl Factors {
         }
     }
 
-    /// The alpha that maximises l under a prior that is not flat, and l there; `None` if that is not positive.
+    /// The alpha that maximizes l under an informative prior, and the maximum; `None` if that is not positive.
     ///
     /// With u = alpha / s the slope of l in ln alpha is `g(u) / (2 (1 + u)^2)`, where
     /// `g(u) = -2 b s u^3 + (2 a - 4 b s) u^2 + (4 a - 2 b s - excess) u + 1 + 2 a`
     /// starts positive and ends negative: one maximum, or two.
     fn peak(self) -> Option<(f64, f64)> {
         let excess = self.excess();
-        // Nowhere is the prior above its peak, so without an excess l is negative. False for NaN too.
+        // The log density is never positive, so without an excess l is negative. NaN also returns.
         if self.s <= 0.0 || !(excess > 0.0 && excess.is_finite()) {
             return None;
         }
@@ -135,38 +133,44 @@ impl Factors {
                 + self.prior.log_density(self.s * u)
         };
         falling_roots(cubic)
-            .filter(|&u| u < INFINITE)
+            .filter(|&u| u < INFINITE_RATIO)
             .map(|u| ((self.s * u).max(ALPHA_FLOOR), value(u)))
             .filter(|&(_, value)| value > 0.0)
             .max_by(|x, y| x.1.total_cmp(&y.1))
     }
 }
 
-/// Where a cubic that is positive at zero and negative far out passes zero on its way down: once or twice.
+/// The one or two roots at which a cubic, positive at zero and negative at infinity, falls through zero.
 fn falling_roots(c: [f64; 4]) -> impl Iterator<Item = f64> {
     let at = move |u: f64| ((c[3] * u + c[2]) * u + c[1]) * u + c[0];
-    // Between the roots of its derivative it is monotone.
+    // The cubic is monotone between the roots of its derivative.
     let (x, y, z) = (3.0 * c[3], 2.0 * c[2], c[1]);
     let root = (y * y - 4.0 * x * z).max(0.0).sqrt();
-    // Free of cancellation: the larger of the two first, the other by their product.
+    // Without cancellation: the larger root first, the other one from the product of both.
     let w = -0.5 * (y + root.copysign(y));
-    let mut turns = [w / x, z / w].map(|u| if u > 0.0 && u < INFINITE { u } else { 0.0 });
+    let mut turns = [w / x, z / w].map(|u| {
+        if u > 0.0 && u < INFINITE_RATIO {
+            u
+        } else {
+            0.0
+        }
+    });
     turns.sort_by(f64::total_cmp);
     let far = std::iter::successors(Some(1.0_f64.max(2.0 * turns[1])), |u| Some(2.0 * u))
-        .find(|&u| at(u) < 0.0 || u > 2.0 * INFINITE)
-        .unwrap_or(INFINITE);
-    let stretches = [(0.0, turns[0]), (turns[0], turns[1]), (turns[1], far)];
-    stretches
+        .find(|&u| at(u) < 0.0 || u > 2.0 * INFINITE_RATIO)
+        .unwrap_or(INFINITE_RATIO);
+    let intervals = [(0.0, turns[0]), (turns[0], turns[1]), (turns[1], far)];
+    intervals
         .into_iter()
         .filter(move |&(low, high)| at(low) > 0.0 && at(high) <= 0.0)
         .map(move |(low, high)| bisect(at, low, high))
 }
 
-/// The root of a falling function between `low` and `high`, to the last digits whatever its size.
+/// The root of a falling function between `low` and `high`, with full relative accuracy.
 fn bisect(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
-    const HALVINGS: usize = 200;
-    for _ in 0..HALVINGS {
-        // Down to a hundredth by size, so that small roots keep their digits.
+    const MAX_HALVINGS: usize = 200;
+    for _ in 0..MAX_HALVINGS {
+        // Geometric means while the interval spans orders of magnitude, for the accuracy of small roots.
         let middle = if low < 0.01 * high {
             (low.max(1e-300) * high).sqrt().min(0.5 * high)
         } else {
@@ -229,15 +233,15 @@ mod tests {
         }
 
         #[test]
-        fn with_a_prior_it_is_the_global_maximum(
+        fn under_a_prior_optimal_alpha_is_the_global_maximum(
             ln_s in -8.0..8.0_f64, ratio in 0.0..40.0_f64, ln_shape in -15.0..3.0_f64, ln_rate in -15.0..3.0_f64,
         ) {
             let s = ln_s.exp();
             let prior = Gamma { shape: ln_shape.exp(), rate: ln_rate.exp() };
             let f = Factors { s, q: (ratio * s).sqrt(), prior };
             let scan = (-4000..4000).map(|k| l(f, s * (0.005 * f64::from(k)).exp())).fold(0.0, f64::max);
-            // At most this a function is worth where its alpha counts as infinite.
-            let least = 0.5 * ratio / INFINITE;
+            // Bound on l where alpha counts as infinite.
+            let least = 0.5 * ratio / INFINITE_RATIO;
             prop_assert!(f.gain_of_adding() >= scan - least - 1e-9 * (1.0 + scan));
             if let Some(best) = f.optimal_alpha() {
                 prop_assert!((f.gain_of_adding() - l(f, best)).abs() < 1e-9 * (1.0 + ratio));
@@ -247,14 +251,14 @@ mod tests {
         }
 
         #[test]
-        fn a_vanishing_prior_changes_nothing(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
+        fn a_nearly_flat_prior_has_the_gains_of_a_flat_one(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
             let f = Factors { prior: Gamma { shape: 1e-22, rate: 1e-22 }, ..flat(s, q) };
             prop_assert!((f.gain_of_adding() - flat(s, q).gain_of_adding()).abs() < 1e-10 * (1.0 + q * q / s));
         }
     }
 
     #[test]
-    fn functions_of_no_use_have_infinite_alpha() {
+    fn irrelevant_functions_have_infinite_alpha() {
         for f in [flat(0.0, 0.0), flat(1.0, 1.0), flat(2.0, 0.0)] {
             let prior = Gamma {
                 shape: 1.0,

@@ -6,10 +6,9 @@
 //! * EM: alpha = (1 + 2 a) / (mu^2 + Sigma_jj + 2 b), 1 / beta = (||t - Phi mu||^2 + sum gamma / beta + 2 d) / (N + 2 c),
 //!   which never lower the evidence.
 //!
-//! The alpha of a function that the data do not support grows without bound: for ever by steps of at most s under EM.
-//! It is therefore taken out as soon as it is far enough and the evidence gains by that. The updates bring the model
-//! near its end and no further; what follows is the end of the sequential scheme, which also takes back functions that
-//! were pruned too early.
+//! The alpha of an irrelevant function grows without bound, under EM in an infinite number of steps of at most s. The function is
+//! deleted once its alpha is large enough and the evidence gains by it. The updates stop close to a maximum; the sequential
+//! scheme continues from there, and can add functions again that were pruned too early.
 
 use crate::Result;
 use crate::data::Statistics;
@@ -25,39 +24,30 @@ use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Rules, Scheme};
-
-/// The prior precision all functions start with, in units of unit-norm columns and unit-spread targets.
-pub(crate) const START_ALPHA: f64 = 1.0;
-
-/// Updates end where no ln alpha nor ln beta moves by more.
-const NEAR: f64 = 1e-3;
-
-/// A function whose alpha is this many times its s may go.
-pub(crate) const PRUNABLE: f64 = 100.0;
+use crate::fit::tuning::Tuning;
 
 /// Runs from the full basis to convergence. `state`: an empty model.
-pub(crate) fn maximise(
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let everything: Vec<usize> = (0..stats.n_basis())
         .filter(|&i| stats.norms()[i] > 0.0)
         .collect();
-    let alpha = vec![START_ALPHA; everything.len()];
+    let alpha = vec![Tuning::INITIAL_ALPHA; everything.len()];
     fill(stats, state, &everything, &alpha, &priors)?;
     recorder.begin(state);
     let gaussian = stats.is_linear();
-    let noise = rules.free_noise(range).filter(|_| gaussian);
+    let noise = rules.noise_range().filter(|_| gaussian);
     loop {
-        let moved = update(stats, state, rules.scheme, noise)?;
+        let change = update(stats, state, rules.scheme, noise)?;
         recorder.step(Action::Joint, None, state)?;
-        let pruned = prune(state, moved, recorder)?;
-        look(stats, state)?;
-        if moved <= NEAR && !pruned {
+        let pruned = prune(state, change, recorder)?;
+        relinearise(stats, state)?;
+        if change <= Tuning::UPDATE_TOL && !pruned {
             break;
         }
     }
@@ -65,13 +55,13 @@ pub(crate) fn maximise(
     dictionary.refresh(stats, state)?;
     if gaussian {
         let start = Start::default();
-        sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+        sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
     } else {
-        schedule::finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)
+        schedule::complete(stats, state, &mut dictionary, 0, rules, recorder)
     }
 }
 
-/// Puts functions of these precisions into an empty model.
+/// Adds functions with these precisions to an empty model.
 pub(crate) fn fill(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -79,18 +69,23 @@ pub(crate) fn fill(
     alpha: &[f64],
     priors: &Priors,
 ) -> Result<()> {
-    state.fill(functions, START_ALPHA, priors, stats.cancel_flag());
+    state.fill(
+        functions,
+        Tuning::INITIAL_ALPHA,
+        priors,
+        stats.cancel_flag(),
+    );
     state.alpha.copy_from_slice(alpha);
     let mu = vec![0.0; functions.len()];
     let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
     let mut gradient = mu.clone();
     let deviance = stats.local(functions, &mu, &mut gram, &mut gradient)?;
     state.set_data(&mu, &gradient, deviance, Some(&gram))?;
-    look(stats, state)
+    relinearise(stats, state)
 }
 
-/// Brings the quadratic model of the data to where the mean now is.
-fn look(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+/// Moves the quadratic model of the data to the present mean or mode.
+fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     if stats.is_linear() {
         state.recentre(stats)?;
         Ok(())
@@ -99,9 +94,8 @@ fn look(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     }
 }
 
-/// One update of all alphas and the noise; the largest change in their logarithms.
-///
-/// Alphas that no longer matter do not count. A state whose factor fails at the new values stays as it is.
+/// One update of all alphas and the noise. Returns the largest change in their logarithms; 0, with the state unchanged, if the
+/// posterior precision at the new values is not positive definite.
 fn update(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -109,27 +103,25 @@ fn update(
     noise: Option<NoiseRange>,
 ) -> Result<f64> {
     let before = (state.alpha.clone(), state.beta);
-    let mut moved: f64 = 0.0;
+    let mut change: f64 = 0.0;
     let mut alpha = Vec::with_capacity(state.len());
     for k in 0..state.len() {
-        let next = new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * before.0[k]);
-        moved = moved.max((next / before.0[k]).ln().abs());
+        let next =
+            new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * before.0[k]);
+        change = change.max((next / before.0[k]).ln().abs());
         alpha.push(next);
     }
     let beta = noise.map_or(state.beta, |range| {
         new_beta(state, scheme).min(range.beta_max)
     });
-    moved = moved.max((beta / state.beta).ln().abs());
+    change = change.max((beta / state.beta).ln().abs());
     if state.set_hyperparameters(&alpha, beta).is_err() {
         state.set_hyperparameters(&before.0, before.1)?;
         return Ok(0.0);
     }
-    look(stats, state)?;
-    Ok(moved)
+    relinearise(stats, state)?;
+    Ok(change)
 }
-
-/// The most that an update multiplies an alpha by: MacKay's would send some to infinity at once.
-pub(crate) const MOST_GROWTH: f64 = 1e3;
 
 pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
     let (prior, mu) = (state.priors[k], state.mu[k]);
@@ -148,7 +140,7 @@ pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
     if prior.is_flat() {
         next
     } else {
-        // Where mu and a are next to nothing this is alpha -> c / alpha, which goes to and fro for ever.
+        // Where mu and a are close to zero the update is alpha -> c / alpha, which would oscillate.
         (next * state.alpha[k]).sqrt()
     }
 }
@@ -166,40 +158,40 @@ pub(crate) fn new_beta(state: &State, scheme: Scheme) -> f64 {
     (rows + 2.0 * prior.shape).max(f64::MIN_POSITIVE) / residual.max(f64::MIN_POSITIVE)
 }
 
-/// Takes out functions on their way out, each only if the evidence rises by it; whether there were any.
+/// Deletes functions whose alpha grows without bound if the evidence gains, and returns whether there were any. `change` is the result of
+/// the last [`update`].
 ///
-/// With a prior they may be on the way to a finite alpha, and go once the updates have all but come to rest.
+/// With an informative prior an alpha may be on its way to a finite value: prune only once the updates have nearly converged.
 pub(crate) fn prune(
     state: &mut State,
-    moved: f64,
+    change: f64,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
-    const REST: f64 = 0.1;
     delete_where(state, recorder, |factors, alpha, gain| {
-        let settled = !factors.prior.is_flat() && moved <= REST;
-        let far = alpha >= PRUNABLE * factors.s;
-        (far || settled) && factors.optimal_alpha().is_none() && gain >= 0.0
+        let is_stable = !factors.prior.is_flat() && change <= Tuning::PRUNE_TOL;
+        let is_large = alpha >= Tuning::PRUNE_RATIO * factors.s;
+        (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
     })
 }
 
-/// Takes out the functions of which that holds, given their factors, their alpha and the gain; whether there were any.
+/// Deletes the functions for which `is_deleted(factors, alpha, gain)`, and returns whether there were any.
 pub(crate) fn delete_where(
     state: &mut State,
     recorder: &mut Recorder<'_>,
-    goes: impl Fn(&Factors, f64, f64) -> bool,
+    is_deleted: impl Fn(&Factors, f64, f64) -> bool,
 ) -> std::result::Result<bool, Stop> {
     let size = state.len();
     for k in (0..size).rev() {
         let (factors, alpha) = (state.factors(k), state.alpha[k]);
         let gain = factors.gain_of_deleting(alpha);
-        if goes(&factors, alpha, gain) {
+        if is_deleted(&factors, alpha, gain) {
             let j = state.active[k];
             state.delete(k);
             recorder.step(Action::Delete(j), Some(gain), state)?;
         }
     }
     if state.len() < size {
-        // Rank-one updates drift.
+        // Rank-one updates accumulate round-off.
         state.recompute()?;
     }
     Ok(state.len() < size)

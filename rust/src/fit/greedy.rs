@@ -1,164 +1,152 @@
-//! Tipping & Faul's loop over a pool: the single change that gains most, again and again.
+//! Tipping & Faul's loop on a working set: apply the change with the largest gain until none remains.
 //!
-//! This is section 4 of the paper as it stands: S and Q of every candidate are known after every step ([`Outside`]), by the
-//! update formulae of its appendix. On a [`WorkingSet`] a step costs (members x active functions), all of it in the cache.
+//! This is section 4 of the paper: S and Q of every candidate are updated at every step ([`Candidates`]) by the formulae of
+//! its appendix. A step on a [`WorkingSet`] costs (members x active functions) and touches no data.
 
 use crate::Error;
-use crate::fit::candidates::{Outside, TIE};
+use crate::fit::candidates::Candidates;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
-use crate::fit::refine::Proposal;
-use crate::fit::settings::Effort;
+use crate::fit::refine::Change;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
-/// Functions that come in together once single steps are over, and the part of the first one's gain that is the least of the others':
-/// after them all are settled anew.
-const TOGETHER: usize = 32;
-const LEAST_SHARE: f64 = 0.03;
-
-/// Squared cosine of two columns from which the functions are duplicates.
-const DUPLICATE_COS2: f64 = 0.999_999;
-
-/// How close to their maxima hyperparameters are before functions come in together. What is left of the way they go with these.
-const ROUGHLY: f64 = 0.1;
-
-/// Brings the state to where nothing in the pool gains more than `effort` cares for.
-pub(crate) fn climb(
-    pool: &WorkingSet,
+/// Maximizes the evidence on the working set until no change gains more than `effort` asks for.
+pub(crate) fn maximize(
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut outside = Outside::new(pool, state);
-    climb_from(pool, state, &mut outside, noise, effort, recorder)
+    let mut candidates = Candidates::new(set, state);
+    maximize_from(set, state, &mut candidates, noise, effort, recorder)
 }
 
-/// [`climb`] with the factors of the members at hand.
-pub(crate) fn climb_from(
-    pool: &WorkingSet,
+/// [`maximize`] with given S and Q of the members.
+pub(crate) fn maximize_from(
+    set: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    candidates: &mut Candidates,
     noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let rough = effort.tol.max(ROUGHLY);
-    let mut tol = rough;
+    let coarse = effort.tol.max(Tuning::ADDITION_TOL);
+    let mut tol = coarse;
     loop {
-        step_greedily(pool, state, outside, effort, recorder)?;
+        step_greedily(set, state, candidates, effort, recorder)?;
         let before = state.clone();
-        let settling = Effort { tol, ..effort };
-        match refine::converge(&mut &*pool, state, noise, settling, recorder) {
+        match refine::converge(&mut &*set, state, noise, Effort { tol, ..effort }, recorder) {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                pool.check_cancel()?;
-                // Rounding rules here: what comes next sees more than the pool, or says so.
+                set.check_cancel()?;
+                // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
                 state.clone_from(&before);
                 return Ok(());
             }
             outcome => outcome?,
         };
         if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
-            outside.refresh(pool, state);
+            candidates.refresh(set, state);
         }
-        let added = add_several(pool, state, outside, effort, recorder)?;
+        let added = add_several(set, state, candidates, effort, recorder)?;
         if added == 0 && tol <= effort.tol {
             return Ok(());
         }
-        tol = if added == 0 { effort.tol } else { rough };
+        tol = if added == 0 { effort.tol } else { coarse };
     }
 }
 
-/// One change at a time, greatest gain first: the paper's section 4, steps 4 to 8 and 10.
+/// Single changes, largest gain first: section 4 of the paper, steps 4 to 8 and 10.
 ///
-/// Functions that gain less than single steps are worth here have to wait until the others are settled: next to one
-/// that is not, its like would enter in its place.
+/// Functions that gain less than `effort.step` wait until the active set has converged: next to a function that has not,
+/// a similar one would be added.
 pub(crate) fn step_greedily(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    candidates: &mut Candidates,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let least = effort.gain.max(effort.step);
+    let min_gain = effort.gain.max(effort.step);
     let mut good = None;
     for steps in 1.. {
-        pool.check_cancel()?;
-        let inside = refine::coarse_step(state, effort);
-        let addition = outside.best_addition(state, least);
-        // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
-        let better =
-            |step: &Proposal| addition.is_none_or(|(_, gain)| step.gain >= gain * (1.0 - TIE));
-        let step = inside.filter(better);
-        let Some(concerned) = step
-            .map(|step| state.active[step.k])
+        set.check_cancel()?;
+        let addition = candidates.best_addition(state, min_gain);
+        // A duplicate of an active function gains as much as its re-estimation, up to round-off: do not add it.
+        let is_better = |change: &Change| {
+            addition.is_none_or(|(_, gain)| change.gain >= gain * (1.0 - Tuning::TIE))
+        };
+        let change = refine::best_change(state, effort).filter(is_better);
+        let Some(function) = change
+            .map(|change| state.active[change.k])
             .or(addition.map(|(i, _)| i))
         else {
             break;
         };
         let good = good.get_or_insert_with(|| state.clone());
-        let mut taken = match step {
-            Some(step) => outside.apply(pool, state, step, recorder),
-            None => outside.add(pool, state, concerned, recorder),
+        let mut outcome = match change {
+            Some(change) => candidates.apply(set, state, change, recorder),
+            None => candidates.add(set, state, function, recorder),
         };
-        // Rank-one updates drift; each recomputation starts afresh.
-        if taken.is_ok() && steps % (2 * state.len() + 20) == 0 {
-            taken = state.recompute().map_err(Stop::from);
-            if taken.is_ok() {
-                outside.refresh(pool, state);
+        // Rank-one updates accumulate round-off; recomputation removes it.
+        if outcome.is_ok() && steps % (2 * state.len() + 20) == 0 {
+            outcome = state.recompute().map_err(Stop::from);
+            if outcome.is_ok() {
+                candidates.refresh(set, state);
                 good.clone_from(state);
             }
         }
-        match taken {
+        match outcome {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                pool.check_cancel()?;
+                set.check_cancel()?;
                 state.clone_from(good);
                 if good.len() > 0 {
-                    outside.make_do(pool, state, recorder)?;
+                    candidates.delete_cheapest(set, state, recorder)?;
                     good.clone_from(state);
                 } else {
-                    // From nothing again, without the function over which it came to grief.
-                    outside.refresh(pool, state);
-                    outside.keep_out(concerned);
+                    // Restart from the empty model without the function of the failed step.
+                    candidates.refresh(set, state);
+                    candidates.exclude(function);
                     recorder.step(Action::Search, None, state)?;
                 }
             }
-            taken => taken?,
+            outcome => outcome?,
         }
     }
     Ok(())
 }
 
-/// Adds the candidate with most to gain, and those that after it still have a good part of that; returns how many.
+/// Adds the candidate with the largest gain and further ones with a fixed fraction of it; returns how many.
 fn add_several(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
-    outside: &mut Outside,
+    candidates: &mut Candidates,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<usize, Stop> {
-    let mut least = effort.gain;
-    for added in 0..TOGETHER {
-        let Some((i, gain)) = outside.best_addition(state, least) else {
+    let mut min_gain = effort.gain;
+    for added in 0..Tuning::MAX_JOINT_ADDITIONS {
+        let Some((i, gain)) = candidates.best_addition(state, min_gain) else {
             return Ok(added);
         };
-        // A duplicate of an active function may gain nothing any more once that one has converged.
-        if added > 0 && pool.has_duplicate(i, &state.active) {
+        // Once the active duplicate has converged, this function may gain nothing.
+        if added > 0 && set.has_duplicate(i, &state.active) {
             return Ok(added);
         }
-        least = least.max(LEAST_SHARE * gain);
-        outside.add(pool, state, i, recorder)?;
+        min_gain = min_gain.max(Tuning::JOINT_GAIN_RATIO * gain);
+        candidates.add(set, state, i, recorder)?;
     }
-    Ok(TOGETHER)
+    Ok(Tuning::MAX_JOINT_ADDITIONS)
 }
 
 impl WorkingSet {
-    /// Whether one of these functions is a duplicate of function `i`.
+    /// Whether one of the functions `active` is a duplicate of function `i`.
     fn has_duplicate(&self, i: usize, active: &[usize]) -> bool {
         let (products, diagonal) = (self.gram.column(i), self.gram.diagonal());
-        let limit = |j: usize| DUPLICATE_COS2 * diagonal[i] * diagonal[j];
+        let limit = |j: usize| Tuning::DUPLICATE_COS2 * diagonal[i] * diagonal[j];
         active.iter().any(|&j| products[j].powi(2) > limit(j))
     }
 }

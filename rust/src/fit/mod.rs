@@ -1,4 +1,21 @@
-//! Inference. Knows [`Statistics`]; may not name a design or a kernel.
+//! Inference: maximization of the marginal likelihood over hyperparameters. Knows [`Statistics`], but no design matrix or kernel.
+//!
+//! The sequential scheme of Tipping & Faul (2003):
+//! * `sequential`: a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
+//! * `greedy`: the loop of the paper, the change with the largest gain first, and `candidates`: its S and Q;
+//! * `refine`: alphas and noise of the active set to convergence, and `newton`: joint steps on all of them;
+//! * `low_rank_start`, `row_subsample`: first models from cheaper approximations of the data;
+//! * `rollback`: return to the last converged model where round-off prevails.
+//!
+//! What they work on:
+//! * `model`: the active set and its posterior; `evidence`: the marginal likelihood as a function of one alpha; `prior`;
+//! * `dictionary`: S and Q of all candidates; `substitutes`: candidates that could replace an active function;
+//! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
+//! * `settings`: what a caller sets, and its checks; `tuning`: constants; `record`: steps, trace and callback.
+//!
+//! Other schemes: `full_basis` (MacKay and EM updates), `variational`, `outputs` and `shared_evidence` (several
+//! outputs that share their alphas), `mrvm` (probit classification), `search` (exchanges of functions after a fit), and
+//! `large` (dictionaries in blocks).
 
 pub(crate) mod laplace;
 pub(crate) mod large;
@@ -6,8 +23,6 @@ pub(crate) mod mrvm;
 pub(crate) mod search;
 
 mod candidates;
-mod conditional_gains;
-mod damping;
 mod dictionary;
 mod evidence;
 mod full_basis;
@@ -22,29 +37,29 @@ mod record;
 mod refine;
 mod rollback;
 mod row_subsample;
-mod scale_checks;
 mod sequential;
 mod settings;
 mod shared_evidence;
 mod substitutes;
+mod tuning;
 mod variational;
 mod working_set;
 
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::outputs::OutputState;
-pub use crate::fit::outputs::{Ascent, MStep, OutputNoise, RetargetedFit, fit_outputs};
+pub(crate) use crate::fit::model::State;
+pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
+pub(crate) use crate::fit::outputs::model::OutputState;
+pub use crate::fit::outputs::{OutputNoise, fit_outputs};
 pub use crate::fit::record::{Action, Step, Watch};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
-pub(crate) use crate::fit::model::State;
-pub use crate::fit::mrvm::top_down::TopDownFit;
-use crate::fit::newton::NoiseRange;
-use crate::fit::prior::{Gamma, Priors};
-use crate::fit::record::{Recorder, Stop};
-use crate::fit::settings::START_NOISE;
-
 use crate::Result;
 use crate::data::{Statistics, check_flag};
+use crate::fit::dictionary::Dictionary;
+use crate::fit::prior::{Gamma, Priors};
+use crate::fit::record::{Recorder, Stop};
+use crate::fit::sequential::Start;
+use crate::fit::tuning::Tuning;
 use crate::model::Posterior;
 
 /// How a fit ended.
@@ -53,15 +68,15 @@ use crate::model::Posterior;
 pub enum Status {
     /// At a maximum: Tipping & Faul (2003), section 4.4, over the whole dictionary.
     Converged,
-    /// Likewise, but the noise estimate sits at its floor, a millionth of the variance of the targets.
+    /// At a maximum with the noise estimate at its floor, a millionth of the variance of the targets.
     NoiseFloor,
-    /// Likewise, but some alpha sits at its floor: the data ask for a weight without bound.
+    /// At a maximum with some alpha at its floor: the data ask for an unbounded weight.
     AlphaFloor,
-    /// After as many steps as allowed.
+    /// After the largest number of steps allowed.
     MaxIterations,
-    /// The watcher asked for it.
+    /// The callback ended the fit.
     Stopped,
-    /// Rounding stands between the model and a certified maximum.
+    /// Round-off prevents a certified maximum.
     Stalled,
 }
 
@@ -82,110 +97,100 @@ impl Status {
 
 /// Fits a sparse Bayesian model by the scheme that the rules name.
 ///
-/// `watch` sees each step and may end the fit.
+/// `watch` is called after each step and may end the fit.
 ///
 /// # Errors
-/// Whatever the provider meets, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) should the
-/// posterior precision lose definiteness to rounding.
+/// Errors of the provider, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) if round-off makes the
+/// posterior precision indefinite before there is a converged model to return to.
 pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
     let scale = stats.target_scale();
-    let mut state = Setting::of(stats, rules)?.empty();
+    let mut state = empty_model(stats, rules)?;
     let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let range = NoiseRange::usual();
-    let variational = rules.scheme == Scheme::Variational;
-    let outcome = if variational {
-        variational::maximise(stats, &mut state, &priors, rules, range, &mut recorder)
-    } else if rules.scheme != Scheme::Sequential {
-        full_basis::maximise(
-            stats,
-            &mut state,
-            priors.clone(),
-            rules,
-            range,
-            &mut recorder,
-        )
-    } else {
-        let limits = (rules, range);
-        one_by_one(stats, &mut state, &priors, limits, &mut recorder)
+    let outcome = match rules.scheme {
+        Scheme::Sequential => fit_and_search(stats, &mut state, &priors, rules, &mut recorder),
+        Scheme::MacKay | Scheme::Em => {
+            full_basis::fit(stats, &mut state, priors, rules, &mut recorder)
+        }
+        Scheme::Variational => variational::fit(stats, &mut state, &priors, rules, &mut recorder),
     };
-    let status = if variational {
+    let status = if rules.scheme == Scheme::Variational {
         status(stats, &state, outcome)?
     } else {
-        crate::fit::outcome(stats, &mut state, outcome, &mut recorder)?
+        status_at_mode(stats, &mut state, outcome, &mut recorder)?
     };
-    // The state may have been brought to its mean once more since the last step.
+    // The quadratic model may have been moved to the posterior mean since the last step.
     recorder.amend(&state);
     let mut posterior =
         Posterior::publish(&state, recorder.trace, status, stats.norms(), scale).checked()?;
-    if let (true, Some(&bound)) = (variational, posterior.trace.last()) {
+    if let (Scheme::Variational, Some(&bound)) = (rules.scheme, posterior.trace.last()) {
         posterior.log_evidence = bound;
     }
     Ok(posterior)
 }
 
-/// The sequential scheme and the search after it.
-fn one_by_one(
+/// The sequential scheme and the search for a better optimum after it.
+fn fit_and_search(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let limits = (rules, range);
-    if stats.is_linear() {
-        let found = sequential::maximise(stats, state, priors.clone(), rules, range, recorder)?;
-        return crate::fit::search::exchange::go_on(found, stats, state, priors, limits, recorder);
-    }
-    let found = crate::fit::laplace::schedule::maximise(stats, state, priors, rules, recorder)?;
-    crate::fit::search::exchange::go_on_at_modes(found, stats, state, priors, rules, recorder)
+    let found = if stats.is_linear() {
+        fit_sequentially(stats, state, priors, rules, recorder)?
+    } else {
+        laplace::schedule::fit(stats, state, priors, rules, recorder)?
+    };
+    search::exchange::continue_from(found, stats, state, priors, rules, recorder)
 }
 
-/// What a model begins with.
-struct Setting {
-    beta: f64,
-    noise_prior: Gamma,
-    /// That of the empty model.
-    deviance: f64,
-    n_noise: f64,
+/// The sequential scheme for a Gaussian likelihood from an empty model, with the cheapest accurate start that the data allow.
+fn fit_sequentially(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<Status, Stop> {
+    let noise = rules.noise_range();
+    let mut start = Start::default();
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
+        dictionary = refreshed;
+    } else if row_subsample::fit(stats, state, priors, noise, recorder)? {
+        dictionary.refresh(stats, state)?;
+    } else {
+        let whole = sequential::initial_model(stats, state, &mut dictionary, noise, recorder)?;
+        start = Start::after_initial_model(whole, stats.n_obs(), noise);
+    }
+    sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
-impl Setting {
-    fn of(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
-        let scale = stats.target_scale();
-        scale_checks::check(scale, stats.norms(), rules, stats.is_linear())?;
-        let (beta, n_noise) = match rules.noise {
-            _ if !stats.is_linear() => (1.0, 0.0),
-            Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-            Noise::Estimated => (1.0 / START_NOISE, stats.n_obs()),
-        };
-        let [shape, rate] = rules.noise_prior;
-        Ok(Self {
-            beta,
-            noise_prior: Gamma {
-                shape,
-                rate: rate / (scale * scale),
-            },
-            deviance: stats.deviance(&[], &[])?,
-            n_noise,
-        })
-    }
-
-    fn empty(&self) -> State {
-        State::empty(self.beta, self.noise_prior, self.deviance, self.n_noise)
-    }
+/// The empty model, with the checks of the rules against the units of the data.
+fn empty_model(stats: &mut dyn Statistics, rules: &Rules) -> Result<State> {
+    let scale = stats.target_scale();
+    settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
+    let (beta, n_noise) = match rules.noise {
+        _ if !stats.is_linear() => (1.0, 0.0),
+        Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
+        Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
+    };
+    let [shape, rate] = rules.noise_prior;
+    let rate = rate / (scale * scale);
+    let deviance = stats.deviance(&[], &[])?;
+    Ok(State::empty(beta, Gamma { shape, rate }, deviance, n_noise))
 }
 
-/// How a fit ended whose evidence is that of its state; a state left between two looks for the mode is brought to it.
-fn outcome(
+/// The status of a fit other than the variational one. If it was interrupted, the posterior mode is found for the state as it is.
+fn status_at_mode(
     stats: &mut dyn Statistics,
     state: &mut State,
     outcome: std::result::Result<Status, Stop>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status> {
     if !stats.is_linear() && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
-        // Between two looks for the mode the state is a step ahead of it.
-        crate::fit::laplace::mode::find_some_mode(stats, state)?;
+        laplace::mode::find_some_mode(stats, state)?;
         recorder.amend(state);
     }
     status(stats, state, outcome)
@@ -202,7 +207,7 @@ fn status(
         Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
         Err(Stop::Stopped) => Ok(Status::Stopped),
         Err(Stop::Failed(error)) => {
-            // A factorisation that was told to end early looks like one that broke down.
+            // A cancelled factorisation fails like an indefinite one.
             check_flag(stats.cancel_flag().as_deref())?;
             Err(error)
         }

@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, LEAST_DETERMINED};
+use crate::fit::evidence::{ALPHA_FLOOR, Factors, MIN_RELIABLE_GAMMA};
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::Recorded;
 use crate::linalg::Cholesky;
@@ -16,15 +16,15 @@ use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of
 
 /// Active functions, hyperparameters and the Gaussian posterior over weights.
 ///
-/// The data enter as a quadratic model of the log-likelihood about a *reference* point r:
+/// The data terms are a quadratic model of the log-likelihood about a *reference* r:
 /// `ln p(t | w) = -beta/2 [deviance - 2 d^T gradient + d^T G d] + constant`, with `d = w - r`. For a Gaussian that is
 /// exact for any r, and an r close to the mean keeps the residual free of cancellation. For other likelihoods it is
 /// the Laplace approximation about r, with beta = 1: Tipping & Faul (2003), section 2.2.
 ///
 /// Between calls, with m active functions: `chol` factors H = diag(alpha) + beta G, `sigma` is its inverse, and
-/// `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have room to spare; their
-/// leading m x m blocks are in use. Actions change all of this in place by rank-one formulae; [`State::recompute`] is
-/// the slow twin that does it from scratch.
+/// `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have spare capacity; their
+/// leading m x m blocks are in use. Actions update everything in place by rank-one formulae; [`State::recompute`] computes
+/// it from scratch.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) active: Vec<usize>,
@@ -37,22 +37,22 @@ pub(crate) struct State {
     pub(crate) mu: Vec<f64>,
     pub(crate) sigma: DMatrix<f64>,
     chol: Cholesky,
-    /// The beta that the factor and `sigma` were made with from scratch, unless something has changed in place since.
+    /// The beta at which the factor and `sigma` were computed from scratch; `None` after an update in place.
     from_scratch_at: Option<f64>,
     gram: DMatrix<f64>,
     gradient: Vec<f64>,
     reference: Vec<f64>,
-    /// mu - reference, kept beside mu so that neither is a difference.
+    /// mu - reference, stored so that neither it nor mu is computed as a difference.
     offset: Vec<f64>,
     deviance: f64,
-    /// Rows behind beta: sum of sample weights for a Gaussian; 0 where there is no beta.
+    /// Number of rows whose noise precision is beta: sum of sample weights for a Gaussian; 0 for other likelihoods.
     n_noise: f64,
     work: Vec<f64>,
 }
 
-/// A function about to enter, with its data terms: inner products with the active functions, with itself, and with
-/// the residual at the reference.
-pub(crate) struct Entrant<'a> {
+/// An inactive function with its data terms: inner products with the active functions (`gram`), with itself, and with
+/// the residual at the reference (`gradient`).
+pub(crate) struct Candidate<'a> {
     pub(crate) index: usize,
     pub(crate) gram: &'a [f64],
     pub(crate) gram_self: f64,
@@ -60,13 +60,13 @@ pub(crate) struct Entrant<'a> {
     pub(crate) prior: Gamma,
 }
 
-const FIRST_CAPACITY: usize = 32;
+const INITIAL_CAPACITY: usize = 32;
 
-/// Without the room to spare, but for a few functions: trials are cloned by the hundred.
+/// With spare capacity for a few functions only: searches clone hundreds of states.
 impl Clone for State {
     fn clone(&self) -> Self {
-        const ROOM: usize = 8;
-        let capacity = stride(self.len() + ROOM);
+        const SPARE: usize = 8;
+        let capacity = stride(self.len() + SPARE);
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
@@ -89,7 +89,7 @@ impl Clone for State {
 }
 
 impl State {
-    /// An empty model. `deviance` is that of w = 0; `n_noise` the number of rows beta speaks for (0: no beta).
+    /// An empty model with the deviance of w = 0.
     pub(crate) fn empty(beta: f64, noise_prior: Gamma, deviance: f64, n_noise: f64) -> Self {
         Self {
             active: Vec::new(),
@@ -98,10 +98,10 @@ impl State {
             beta,
             noise_prior,
             mu: Vec::new(),
-            sigma: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
-            chol: Cholesky::with_capacity(FIRST_CAPACITY),
+            sigma: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
+            chol: Cholesky::with_capacity(INITIAL_CAPACITY),
             from_scratch_at: None,
-            gram: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
+            gram: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
             gradient: Vec::new(),
             reference: Vec::new(),
             offset: Vec::new(),
@@ -111,8 +111,8 @@ impl State {
         }
     }
 
-    /// Puts functions into an empty model, all with the same alpha; [`State::set_data`] has to follow.
-    /// They may be many, so work on their matrices ends early once the flag is raised.
+    /// Adds functions with equal alphas to an empty model; the caller has to call [`State::set_data`] next.
+    /// Once `cancel` is set, work on the matrices fails early.
     pub(crate) fn fill(
         &mut self,
         functions: &[usize],
@@ -122,7 +122,7 @@ impl State {
     ) {
         let m = functions.len();
         self.chol.cancelled_by(cancel);
-        // No room to grow: these are all the functions there are. Nothing can be cancelled while memory is cleared.
+        // Without spare capacity: clearing memory cannot be cancelled.
         self.gram = DMatrix::zeros(m, m);
         self.sigma = DMatrix::zeros(m, m);
         self.active.extend_from_slice(functions);
@@ -146,33 +146,34 @@ impl State {
         &self.chol
     }
 
-    /// The largest H_kk Sigma_kk, by which rounding grows on the way from H to Sigma.
+    /// The largest H_kk Sigma_kk, the factor by which the inversion of H amplifies round-off.
     pub(crate) fn cancellation(&self) -> f64 {
-        let of = |k: usize| (self.beta * self.gram[(k, k)] + self.alpha[k]) * self.sigma[(k, k)];
-        (0..self.len()).map(of).fold(0.0, f64::max)
+        let product =
+            |k: usize| (self.beta * self.gram[(k, k)] + self.alpha[k]) * self.sigma[(k, k)];
+        (0..self.len()).map(product).fold(0.0, f64::max)
     }
 
     pub(crate) fn n_noise(&self) -> f64 {
         self.n_noise
     }
 
-    /// Sparsity and quality of active function `k`, were it left out.
+    /// s and q of active function `k`: equation (23).
     pub(crate) fn factors(&self, k: usize) -> Factors {
         let (alpha, variance, prior) = (self.alpha[k], self.sigma[(k, k)], self.priors[k]);
-        if self.gamma(k) >= LEAST_DETERMINED {
+        if self.gamma(k) >= MIN_RELIABLE_GAMMA {
             return Factors::from_posterior(alpha, variance, self.mu[k], prior);
         }
-        self.project(&self.as_entrant(k)).1.left_out(alpha)
+        self.project(&self.as_candidate(k)).1.left_out(alpha)
     }
 
-    /// [`State::factors`] s, not less than the least positive number.
+    /// s of active function `k`, positive.
     pub(crate) fn sparsity(&self, k: usize) -> f64 {
         self.factors(k).s.max(f64::MIN_POSITIVE)
     }
 
-    /// Active function `k` as one that is about to enter. Its projection says what S and Q are with it in the model.
-    fn as_entrant(&self, k: usize) -> Entrant<'_> {
-        Entrant {
+    /// The data terms of active function `k`. Its projection has S and Q with the function in the model.
+    fn as_candidate(&self, k: usize) -> Candidate<'_> {
+        Candidate {
             index: self.active[k],
             gram: head(&self.gram, k, self.len()),
             gram_self: self.gram[(k, k)],
@@ -181,8 +182,8 @@ impl State {
         }
     }
 
-    /// Where the function is that costs least to take out; none in an empty model.
-    pub(crate) fn cheapest(&self) -> Option<usize> {
+    /// Position of the function whose deletion gains most or loses least; `None` in an empty model.
+    pub(crate) fn cheapest_deletion(&self) -> Option<usize> {
         let gain = |&k: &usize| self.factors(k).gain_of_deleting(self.alpha[k]);
         (0..self.len()).max_by(|a, b| gain(a).total_cmp(&gain(b)))
     }
@@ -192,7 +193,7 @@ impl State {
         1.0 - self.alpha[k] * self.sigma[(k, k)]
     }
 
-    /// The least pivot of the factor, as a fraction of the diagonal element it is what remains of.
+    /// The smallest squared pivot of the factor relative to its diagonal element of H.
     pub(crate) fn least_pivot(&self) -> f64 {
         let pivot = |k: usize| {
             self.chol.get(k, k).powi(2) / (self.alpha[k] + self.beta * self.gram[(k, k)])
@@ -200,7 +201,7 @@ impl State {
         (0..self.len()).map(pivot).fold(1.0, f64::min)
     }
 
-    /// Whether some alpha would be less if it were allowed.
+    /// Whether some alpha is at its floor.
     pub(crate) fn at_alpha_floor(&self) -> bool {
         self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
     }
@@ -212,25 +213,25 @@ impl State {
         self.deviance - 2.0 * dot(d, &self.gradient) + curvature
     }
 
-    /// What rounding may make of the evidence, in nats: far from the reference the residual is a difference of large terms.
-    fn rounding(&self) -> f64 {
+    /// Bound on the round-off of the evidence in nats: far from the reference the residual is a difference of large terms.
+    fn round_off(&self) -> f64 {
         let distance: f64 = self.offset.iter().map(|d| d.abs()).sum();
         f64::EPSILON * self.beta * distance * distance
     }
 
-    /// [`State::centre`] where rounding has come to matter; whether it has.
+    /// Calls [`State::centre`] if round-off matters, and returns whether it did.
     ///
-    /// Where the likelihood is not Gaussian, the quadratic model belongs to its reference, and nothing is done.
+    /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
-        const HARMLESS: f64 = 1e-10;
-        if self.rounding() <= HARMLESS || !stats.is_linear() {
+        const MAX_ROUND_OFF: f64 = 1e-10;
+        if self.round_off() <= MAX_ROUND_OFF || !stats.is_linear() {
             return Ok(false);
         }
         self.centre(stats)?;
         Ok(true)
     }
 
-    /// Has the rows say what the mean leaves of the targets: the quadratic model anew about the mean.
+    /// Moves the reference of the quadratic model to the posterior mean, with the residual computed from the data.
     pub(crate) fn centre(&mut self, stats: &mut dyn Statistics) -> Result<()> {
         let mu = self.mu.clone();
         let mut gradient = vec![0.0; mu.len()];
@@ -240,7 +241,7 @@ impl State {
 
     /// ln p(t | alpha, beta): equation (7) through the m x m factor.
     ///
-    /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so rounding in mu enters squared.
+    /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so round-off of mu enters squared.
     pub(crate) fn log_evidence(&self) -> f64 {
         let ln_alpha = sum_of_ln(&self.alpha);
         let penalty: f64 = self
@@ -260,9 +261,9 @@ impl State {
             - penalty)
     }
 
-    /// What is maximised: the log evidence and the log densities of the hyperparameters under their priors.
+    /// The objective: the log evidence plus the log densities of the hyperparameters under their priors.
     ///
-    /// That of ln beta is `c ln beta - d beta` (Tipping 2001, appendix A), with no constant.
+    /// The log density of ln beta is `c ln beta - d beta` without its constant: Tipping (2001), appendix A.
     pub(crate) fn log_posterior(&self) -> f64 {
         let mut value = self.log_evidence();
         for (prior, &alpha) in self.priors.iter().zip(&self.alpha) {
@@ -277,37 +278,32 @@ impl State {
         value
     }
 
-    /// S and Q of a function outside: equations (24) and (25).
-    pub(crate) fn factors_outside(&self, entrant: &Entrant<'_>) -> Factors {
-        self.project(entrant).1
-    }
-
-    /// The point about which the quadratic model of the data is made.
+    /// The reference of the quadratic model of the data.
     pub(crate) fn reference(&self) -> &[f64] {
         &self.reference
     }
 
-    /// Deviance there.
+    /// Deviance at the reference.
     pub(crate) fn deviance_at_reference(&self) -> f64 {
         self.deviance
     }
 
-    /// `v = L^-1 beta g`, and with it S and Q.
-    pub(crate) fn project(&self, entrant: &Entrant<'_>) -> (Vec<f64>, Factors) {
-        let mut v: Vec<f64> = entrant.gram.iter().map(|g| self.beta * g).collect();
-        let q = self.beta * (entrant.gradient - dot(entrant.gram, &self.offset));
+    /// `v = L^-1 beta g`, and S and Q of an inactive function: equations (24) and (25).
+    pub(crate) fn project(&self, candidate: &Candidate<'_>) -> (Vec<f64>, Factors) {
+        let mut v: Vec<f64> = candidate.gram.iter().map(|g| self.beta * g).collect();
+        let q = self.beta * (candidate.gradient - dot(candidate.gram, &self.offset));
         self.chol.solve_lower_in_place(&mut v);
-        // S = beta phi^T phi - ||L^-1 beta g||^2: the square of a norm, so never a difference of large cross terms.
-        let s = self.beta * entrant.gram_self - dot(&v, &v);
-        let prior = entrant.prior;
+        // S = beta phi^T phi - ||L^-1 beta g||^2: subtracting a squared norm avoids differences of large cross terms.
+        let s = self.beta * candidate.gram_self - dot(&v, &v);
+        let prior = candidate.prior;
         (v, Factors { s, q, prior })
     }
 
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
-    /// The entrant comes with its [`State::project`], which whoever chose alpha has made.
+    /// `(v, factors)` is the [`State::project`] of the candidate.
     pub(crate) fn add(
         &mut self,
-        entrant: &Entrant<'_>,
+        candidate: &Candidate<'_>,
         (v, Factors { s, q, .. }): (Vec<f64>, Factors),
         alpha: f64,
     ) -> Result<()> {
@@ -316,7 +312,7 @@ impl State {
         let mut u = v.clone();
         self.chol.solve_lower_transpose_in_place(&mut u);
         self.reserve(m + 1);
-        // With S itself for the pivot, the evidence gains what S and Q say it does, whatever rounding made of them.
+        // With alpha + S as the pivot the evidence gains exactly what S and Q predict, whatever their round-off.
         self.chol.push_solved(&v, alpha + s)?;
         let variance = 1.0 / (alpha + s);
         let mean = variance * q;
@@ -324,19 +320,19 @@ impl State {
         for (k, &uk) in u.iter().enumerate() {
             self.sigma[(k, m)] = -variance * uk;
             self.sigma[(m, k)] = -variance * uk;
-            self.gram[(k, m)] = entrant.gram[k];
-            self.gram[(m, k)] = entrant.gram[k];
+            self.gram[(k, m)] = candidate.gram[k];
+            self.gram[(m, k)] = candidate.gram[k];
         }
         self.sigma[(m, m)] = variance;
-        self.gram[(m, m)] = entrant.gram_self;
+        self.gram[(m, m)] = candidate.gram_self;
         axpy(-mean, &u, &mut self.mu);
         axpy(-mean, &u, &mut self.offset);
         self.mu.push(mean);
         self.offset.push(mean);
         self.alpha.push(alpha);
-        self.priors.push(entrant.prior);
-        self.active.push(entrant.index);
-        self.gradient.push(entrant.gradient);
+        self.priors.push(candidate.prior);
+        self.active.push(candidate.index);
+        self.gradient.push(candidate.gradient);
         self.reference.push(0.0);
         Ok(())
     }
@@ -346,12 +342,12 @@ impl State {
         self.from_scratch_at = None;
         let delta = alpha - self.alpha[k];
         self.alpha[k] = alpha;
-        let spread = 1.0 + delta * self.sigma[(k, k)];
-        if spread < 1e-6 || self.chol.update_diagonal(k, delta).is_err() {
-            // The rank-one formulae would lose more than six digits.
+        let ratio = 1.0 + delta * self.sigma[(k, k)];
+        if ratio < 1e-6 || self.chol.update_diagonal(k, delta).is_err() {
+            // The rank-one formulae would lose six digits or more.
             return self.recompute();
         }
-        self.subtract_column(k, delta / spread);
+        self.subtract_column(k, delta / ratio);
         Ok(())
     }
 
@@ -360,7 +356,7 @@ impl State {
         self.from_scratch_at = None;
         let m = self.len();
         self.subtract_column(k, 1.0 / self.sigma[(k, k)]);
-        // Taking the function out of the reference puts its share back into the residual.
+        // Without the function in the reference its part of the fit returns to the residual.
         let r = self.reference[k];
         self.deviance += r * (2.0 * self.gradient[k] + r * self.gram[(k, k)]);
         axpy(r, head(&self.gram, k, m), &mut self.gradient);
@@ -404,7 +400,7 @@ impl State {
     }
 
     /// Replaces the quadratic model of the data by one about `reference` (the current mu, for accuracy) and
-    /// recomputes. `gram: None` keeps the Gram matrix, and a factor of it made from scratch.
+    /// recomputes. `None` keeps the Gram matrix, and the factor if it was computed from scratch at this beta.
     pub(crate) fn set_data(
         &mut self,
         reference: &[f64],
@@ -454,8 +450,8 @@ impl State {
         }
     }
 
-    /// Makes room for `m` functions in all.
-    pub(crate) fn reserve(&mut self, m: usize) {
+    /// Reserves capacity for `m` functions in total.
+    fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
             let capacity = stride(m + m / 2);
             self.gram = leading(&self.gram, self.len(), capacity);
@@ -505,7 +501,7 @@ mod tests {
     const ROWS: usize = 12;
     const COLUMNS: usize = 8;
 
-    /// Unit-norm columns, targets, and what the state asks of them.
+    /// Unit-norm columns and targets.
     struct Data {
         phi: Vec<Vec<f64>>,
         t: Vec<f64>,
@@ -524,7 +520,6 @@ mod tests {
             }
         }
 
-        /// An empty model.
         fn empty(&self) -> State {
             State::empty(10.0, Gamma::FLAT, dot(&self.t, &self.t), ROWS as f64)
         }
@@ -541,20 +536,20 @@ mod tests {
                 .iter()
                 .map(|&j| dot(column, &self.phi[j]))
                 .collect();
-            let entrant = Entrant {
+            let candidate = Candidate {
                 index,
                 gram: &gram,
                 gram_self: dot(column, column),
                 gradient: dot(column, &residual),
                 prior: Gamma::FLAT,
             };
-            let projection = state.project(&entrant);
+            let projection = state.project(&candidate);
             let factors = projection.1;
-            state.add(&entrant, projection, alpha).unwrap();
+            state.add(&candidate, projection, alpha).unwrap();
             0.5 * ((alpha / (alpha + factors.s)).ln() + factors.q.powi(2) / (alpha + factors.s))
         }
 
-        /// Re-centres the quadratic model at the mean, as a pass over the data does.
+        /// Moves the reference to the mean, as a pass over the data does.
         fn recentre(&self, state: &mut State) {
             let mu = state.mu.clone();
             let mut residual = self.t.clone();
@@ -590,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_do_not_go_with_the_alpha_of_their_function() {
+    fn factors_do_not_depend_on_the_alpha_of_their_function() {
         let values: Vec<f64> = (0..ROWS * (COLUMNS + 1))
             .map(|i| (2.3 * i as f64).sin())
             .collect();
@@ -600,7 +595,7 @@ mod tests {
             data.add(&mut state, j, 1.0 + j as f64);
         }
         let expected = state.factors(2);
-        // The posterior variance has sixteen digits, of which s is what is left beyond those of 1 / alpha.
+        // The posterior variance determines s only by the digits in which it differs from 1 / alpha.
         for exponent in -3..=20 {
             state.reestimate(2, 10_f64.powi(exponent)).unwrap();
             if exponent % 2 == 0 {
@@ -614,7 +609,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_sequence_of_actions_leaves_what_recomputation_gives(
+        fn updates_in_place_agree_with_recomputation(
             values in prop::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + 1)),
             actions in prop::collection::vec((0..4_u8, 0..COLUMNS, -3.0..4.0_f64), 1..40),
         ) {
@@ -640,9 +635,9 @@ mod tests {
                         prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
                     }
                 }
-                let mut afresh = state.clone();
-                afresh.recompute().unwrap();
-                assert_same(&state, &afresh);
+                let mut recomputed = state.clone();
+                recomputed.recompute().unwrap();
+                assert_same(&state, &recomputed);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Newton steps on all ln alpha (and ln beta) together.
+//! Joint Newton steps on all ln alpha and ln beta.
 //!
 //! Moving one alpha at a time to its maximum converges slowly where functions overlap. The evidence is smooth in the
-//! log hyperparameters of the active set, and its Hessian needs nothing but Sigma and mu:
+//! log hyperparameters of the active set, and its Hessian needs only Sigma and mu:
 //!
 //! * g_j = dL/d ln alpha_j = 1/2 [1 - alpha_j (Sigma_jj + mu_j^2)]
 //! * d Sigma / d alpha_k = -Sigma_k Sigma_k^T and d mu / d alpha_k = -mu_k Sigma_k give
@@ -9,36 +9,32 @@
 //! * with beta G = H - A: d mu / d ln beta = Sigma A mu and d Sigma / d ln beta = Sigma A Sigma - Sigma, which give the
 //!   row of ln beta, g_beta = 1/2 [N - beta ||t - Phi mu||^2 - sum gamma].
 //!
-//! Gamma priors add `a - b alpha_j` to g_j and `-b alpha_j` to its own derivative, and likewise for beta.
+//! Gamma priors add `a - b alpha_j` to g_j and `-b alpha_j` to d g_j / d ln alpha_j; the prior of beta adds the same terms.
 //!
-//! The step is not taken in ln alpha. Let u = 1 / alpha. A function that overlaps with no other has
-//! dL/du = 1/2 (q^2 - s - s^2 u) / (1 + s u)^2, equation (18) of Tipping & Faul (2003). So Newton's method on
-//! (1 + s_j u_j)^2 dL/du_j, which is linear there, comes to the maximum of equation (20) at once, from wherever it
-//! starts; in ln alpha it is slow where q^2 is little more than s, and beyond the maximum the curvature soon has the wrong sign.
-//! In relative changes d_j of u_j it is the system of ln alpha, with `g_j (1 - 2 gamma_j)` added to the diagonal: the first
-//! term because of u, the second because of the factor, which depends on u_j alone.
+//! For a Gaussian likelihood steps are taken in u = 1 / alpha. Without overlap
+//! dL/du = 1/2 (q^2 - s - s^2 u) / (1 + s u)^2, equation (18) of Tipping & Faul (2003). Newton's method on
+//! (1 + s_j u_j)^2 dL/du_j, which is linear in u_j, therefore finds the maximum of equation (20) in one step from any
+//! start; in ln alpha it is slow where q^2 is little more than s, and the curvature changes sign beyond the maximum.
+//! In relative changes of u_j the system is that of ln alpha with `g_j (1 - 2 gamma_j)` added to the diagonal: the first
+//! term comes from u, the second from the factor.
 //!
-//! Where the likelihood is not Gaussian, s and q themselves go with the alphas, through the mode, and a step that holds for the
-//! quadratic model at the old one may be too long. There steps remain in ln alpha, where they are shorter: see `Coordinates`.
+//! For other likelihoods s and q depend on the alphas through the mode, and long steps leave the region where the quadratic
+//! model holds. Steps in ln alpha are shorter: see [`Coordinates`].
 //!
-//! A step is kept only if the evidence rises (Levenberg-Marquardt), so the guarantee of the sequential scheme holds.
+//! A step is kept only if the evidence rises (Levenberg-Marquardt), so every step of the scheme still raises it.
 
 use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::damping::Damping;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::model::State;
-use crate::fit::settings::NOISE_FLOOR;
+use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{column_dot, head, head_mut, weighted_square};
 
-/// Longest move of any log hyperparameter in one step.
-const LONGEST: f64 = 3.0;
-
-/// Where ln beta may move.
+/// The range of an estimated noise precision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoiseRange {
     /// Largest precision: the noise floor.
@@ -46,18 +42,18 @@ pub(crate) struct NoiseRange {
 }
 
 impl NoiseRange {
-    /// Down to the floor.
-    pub(crate) fn usual() -> Self {
+    /// Noise variances down to [`Tuning::NOISE_FLOOR`].
+    pub(crate) fn standard() -> Self {
         Self {
-            beta_max: 1.0 / NOISE_FLOOR,
+            beta_max: 1.0 / Tuning::NOISE_FLOOR,
         }
     }
 
-    /// A precision brought within the range. One that is short of its end by rounding is at it: left there, it would pass
-    /// for one that has settled inside.
+    /// Clamps `beta` to the range. A value that is below the end only by round-off becomes the end, so that it counts as at
+    /// the floor.
     pub(crate) fn snapped(self, beta: f64) -> f64 {
-        const SHORT: f64 = 1.0 - 1e-12;
-        if beta > SHORT * self.beta_max {
+        const ROUNDING: f64 = 1e-12;
+        if beta > (1.0 - ROUNDING) * self.beta_max {
             self.beta_max
         } else {
             beta
@@ -65,7 +61,7 @@ impl NoiseRange {
     }
 }
 
-/// What the precisions are stepped in.
+/// The coordinates of a step on the alphas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coordinates {
     /// 1 / alpha.
@@ -75,7 +71,7 @@ pub(crate) enum Coordinates {
 }
 
 impl Coordinates {
-    /// Those for what does not change with the mode, a pool among it, and those for rows of another likelihood.
+    /// Inverses where the data terms are fixed (a Gaussian likelihood or a working set), logarithms otherwise.
     pub(crate) fn of(stats: &dyn Statistics) -> Self {
         if stats.is_linear() {
             Self::Inverses
@@ -84,31 +80,87 @@ impl Coordinates {
         }
     }
 
-    /// Damping before a first step.
+    /// The initial damping.
     pub(crate) fn damping(self) -> Damping {
         Damping::starting_at(match self {
             Self::Inverses => 1e-3,
-            Self::Logarithms => Damping::FELT,
+            Self::Logarithms => Damping::MIN_EFFECTIVE,
         })
     }
 
-    /// The precision that `d` leads to from `alpha`: the part by which 1 / alpha falls, as far as one step goes, or ln alpha rises.
+    /// The alpha after a step `d`: the relative decrease of 1 / alpha, or the change in ln alpha.
     pub(crate) fn moved(self, alpha: f64, d: f64) -> f64 {
         let moved = match self {
-            Self::Inverses => alpha / (1.0 - d).clamp((-LONGEST).exp(), LONGEST.exp()),
+            Self::Inverses => {
+                alpha
+                    / (1.0 - d).clamp(
+                        (-Tuning::MAX_NEWTON_CHANGE).exp(),
+                        Tuning::MAX_NEWTON_CHANGE.exp(),
+                    )
+            }
             Self::Logarithms => alpha * d.exp(),
         };
         moved.max(ALPHA_FLOOR)
     }
 }
 
-/// Gradient and Hessian of the evidence in (ln alpha, ln beta); the last entry only where beta is free.
+/// Levenberg-Marquardt damping, kept from one step to the next.
+///
+/// It rises by small factors, since steps shrink in proportion, and falls only after a step that succeeded at once: otherwise every
+/// step along a narrow ridge would begin with a failed attempt.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Damping {
+    start: f64,
+    value: f64,
+    /// Whether an attempt at the present step has failed.
+    raised: bool,
+}
+
+impl Damping {
+    const MIN: f64 = 1e-12;
+    const MAX: f64 = 1e6;
+    /// Less damping hardly changes a step that has failed.
+    const MIN_EFFECTIVE: f64 = 1e-2;
+
+    pub(crate) fn starting_at(start: f64) -> Self {
+        Self {
+            start,
+            value: start,
+            raised: false,
+        }
+    }
+
+    /// The damping of the next attempt; `None`, with the initial damping restored, if there are no more attempts.
+    pub(crate) fn value(&mut self) -> Option<f64> {
+        if self.value > Self::MAX {
+            (self.value, self.raised) = (self.start, false);
+            return None;
+        }
+        Some(self.value)
+    }
+
+    /// Call after a failed attempt.
+    pub(crate) fn raise(&mut self) {
+        self.value = (self.value * 3.0).max(Self::MIN_EFFECTIVE);
+        self.raised = true;
+    }
+
+    /// Call after a successful step.
+    pub(crate) fn relax(&mut self) {
+        if !self.raised {
+            self.value = (self.value * 0.1).max(Self::MIN);
+        }
+        self.raised = false;
+    }
+}
+
+/// Gradient and Hessian of the evidence in (ln alpha, ln beta); without ln beta where beta is fixed.
 pub(crate) struct Local {
     pub(crate) gradient: DVector<f64>,
     pub(crate) hessian: DMatrix<f64>,
 }
 
-/// Takes one step that raises the evidence; `false` if none was found, the state being as before.
+/// Takes one step that raises the evidence. Returns `false`, with the state unchanged, if none was found.
 pub(crate) fn step(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -154,12 +206,12 @@ pub(crate) fn step(
     Ok(false)
 }
 
-/// Whether beta may move from where it is.
+/// Whether beta is estimated and not held at the floor.
 fn is_free(state: &State, noise: Option<NoiseRange>) -> bool {
     noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range))
 }
 
-/// Whether the noise sits at its floor and the evidence would push it further down.
+/// Whether the noise is at its floor and the evidence rises towards less noise.
 pub(crate) fn held_at_floor(state: &State, range: NoiseRange) -> bool {
     state.beta >= range.beta_max && noise_gradient(state) >= 0.0
 }
@@ -171,9 +223,9 @@ pub(crate) fn noise_gradient(state: &State) -> f64 {
         + state.noise_prior.slope(state.beta)
 }
 
-/// Leaves the alphas out of the gradient that sit at their floor where the evidence would push them further down. In the
-/// step they would have no way to go, and yet damp the others until these hardly move.
-pub(crate) fn hold(alpha: &[f64], gradient: &mut DVector<f64>) {
+/// Zeroes the gradient of each alpha at its floor that the evidence would push lower. Such an alpha cannot move, but would
+/// raise the damping of the others.
+pub(crate) fn hold_at_floor(alpha: &[f64], gradient: &mut DVector<f64>) {
     for (g, &a) in gradient.iter_mut().zip(alpha) {
         if a <= ALPHA_FLOOR {
             *g = g.max(0.0);
@@ -181,7 +233,7 @@ pub(crate) fn hold(alpha: &[f64], gradient: &mut DVector<f64>) {
     }
 }
 
-/// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
+/// Whether the evidence rose. Near the optimum gains are below its round-off, and the gradient has to shrink instead.
 fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -> bool {
     let now = state.log_posterior();
     let rounding = 1e-12 * (evidence.abs() + state.n_noise());
@@ -202,7 +254,7 @@ impl Local {
         if free_beta {
             gradient[m] = noise_gradient(state);
         }
-        hold(&state.alpha, &mut gradient);
+        hold_at_floor(&state.alpha, &mut gradient);
         gradient
     }
 
@@ -219,7 +271,7 @@ impl Local {
         Self::new(alpha, Self::gradient_at(state, free_beta), hessian)
     }
 
-    /// From a gradient out of [`hold`].
+    /// `gradient` is the result of [`hold_at_floor`]; held alphas are decoupled from the others.
     pub(crate) fn new(alpha: &[f64], gradient: DVector<f64>, mut hessian: DMatrix<f64>) -> Self {
         for k in 0..alpha.len() {
             if alpha[k] <= ALPHA_FLOOR && gradient[k] == 0.0 {
@@ -240,17 +292,17 @@ impl Local {
         for j in 0..m {
             let column = head(sigma, j, m);
             let d_mu = column_dot(column, &shrunk);
-            let spread = weighted_square(column, alpha);
-            let entry = -0.5 * alpha[j] * (spread - column[j] + 2.0 * mu[j] * d_mu);
+            let sum = weighted_square(column, alpha);
+            let entry = -0.5 * alpha[j] * (sum - column[j] + 2.0 * mu[j] * d_mu);
             hessian[(j, m)] = entry;
             hessian[(m, j)] = entry;
             d_quadratic -= 2.0 * shrunk[j] * d_mu;
-            d_gamma += alpha[j] * (column[j] - spread);
+            d_gamma += alpha[j] * (column[j] - sum);
         }
         hessian[(m, m)] = -0.5 * (d_quadratic + d_gamma) - state.noise_prior.rate * state.beta;
     }
 
-    /// The same for steps in the inverse alphas, from the part gamma of each weight that the data determine.
+    /// The system of steps in 1 / alpha, given gamma_j of each alpha.
     pub(crate) fn in_inverses(mut self, gammas: impl Iterator<Item = f64>) -> Self {
         for (k, gamma) in gammas.enumerate() {
             self.hessian[(k, k)] += self.gradient[k] * (1.0 - 2.0 * gamma);
@@ -267,19 +319,19 @@ impl Local {
             if i != j {
                 return -h;
             }
-            // The scale of each coordinate: its curvature, or its gradient where the curvature has the wrong sign.
+            // The scale of each coordinate is its curvature, plus its gradient where the curvature has the wrong sign.
             let scale = h.abs() + self.gradient[j].abs();
             damping * (scale + f64::MIN_POSITIVE) - h
         });
         factored.ok()?;
         let mut direction = self.gradient.clone();
         chol.solve_in_place(direction.as_mut_slice());
-        let longest = direction.amax();
-        if !longest.is_finite() {
+        let largest = direction.amax();
+        if !largest.is_finite() {
             return None;
         }
-        if longest > LONGEST {
-            direction *= LONGEST / longest;
+        if largest > Tuning::MAX_NEWTON_CHANGE {
+            direction *= Tuning::MAX_NEWTON_CHANGE / largest;
         }
         Some(direction)
     }
@@ -316,20 +368,20 @@ mod tests {
     use super::*;
     use crate::fit::search::lns::tests::model_of_three;
 
-    /// Minus the matrix whose inverse couples all of three alphas.
+    /// A Hessian that couples all three alphas.
     fn curvature() -> DMatrix<f64> {
         -DMatrix::from_row_slice(3, 3, &[2.0, 1.0, 0.5, 1.0, 3.0, 1.0, 0.5, 1.0, 1.5])
     }
 
     fn direction(alpha: &[f64], slopes: [f64; 3]) -> DVector<f64> {
         let mut gradient = DVector::from_row_slice(&slopes);
-        hold(alpha, &mut gradient);
+        hold_at_floor(alpha, &mut gradient);
         let local = Local::new(alpha, gradient, curvature());
         local.direction(0.0).unwrap()
     }
 
     #[test]
-    fn functions_at_right_angles_are_at_their_maxima_after_one_step() {
+    fn one_step_in_inverses_maximizes_the_alphas_of_orthogonal_functions() {
         let (_, model) = model_of_three();
         for from in [[0.1, 0.3, 2.0], [0.5, 9.0, 0.05], [0.02, 0.2, 0.4]] {
             let mut state = model.state.clone();
@@ -347,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alpha_held_at_its_floor_leaves_the_step_to_the_others() {
+    fn an_alpha_held_at_its_floor_does_not_change_the_step_of_the_others() {
         let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, -0.4, 0.2]);
         // [2 1/2; 1/2 3/2] d = [1/10; 1/5].
         let expected = [0.05 / 2.75, 0.35 / 2.75];
@@ -356,9 +408,34 @@ mod tests {
     }
 
     #[test]
-    fn an_alpha_at_its_floor_that_gains_by_rising_is_not_held() {
+    fn an_alpha_at_its_floor_with_a_positive_gradient_is_not_held() {
         let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, 0.4, 0.2]);
         let right = DVector::from_row_slice(&[0.1, 0.4, 0.2]);
         assert!((-curvature() * found - right).amax() < 1e-15);
+    }
+
+    #[test]
+    fn damping_falls_only_after_steps_that_succeed_at_once() {
+        let mut damping = Damping::starting_at(1e-3);
+        let start = damping.value().unwrap();
+        damping.relax();
+        assert!(damping.value().unwrap() < start);
+        let low = damping.value().unwrap();
+        damping.raise();
+        let raised = damping.value().unwrap();
+        assert!(raised > low);
+        damping.relax();
+        assert!(damping.value() == Some(raised));
+        damping.relax();
+        assert!(damping.value().unwrap() < raised);
+    }
+
+    #[test]
+    fn after_the_last_attempt_damping_is_reset() {
+        let mut damping = Damping::starting_at(1e-3);
+        let start = damping.value();
+        let attempts = (0..).take_while(|_| damping.value().inspect(|_| damping.raise()).is_some());
+        assert!(attempts.count() < 30);
+        assert_eq!(damping.value(), start);
     }
 }

@@ -1,12 +1,12 @@
 //! Gamma priors over the precisions: Tipping (2001), section 2.
 //!
-//! What is maximised is the density over ln alpha, to which a Gamma of shape a and rate b contributes
-//! `a ln alpha - b alpha` (the paper's appendix A). It is taken relative to its peak, at alpha = a / b: a function that
-//! the data do not support then loses by staying, whatever the units, and a = b = 0 is the limit in which none does.
+//! The objective is the density over ln alpha, to which a Gamma prior of shape a and rate b contributes
+//! `a ln alpha - b alpha` (appendix A of the paper). It is taken relative to its peak at alpha = a / b, so that an active
+//! function never gains by its prior, whatever the units; a = b = 0 is the flat limit.
 
 use std::sync::Arc;
 
-/// The prior of one precision, in units of unit-norm columns and unit-spread targets.
+/// The prior of one precision, in units of unit-norm columns and targets of unit variance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Gamma {
     pub(crate) shape: f64,
@@ -24,7 +24,7 @@ impl Gamma {
         self == Self::FLAT
     }
 
-    /// ln density of ln alpha, less that at its peak; never positive.
+    /// ln density of ln alpha relative to its peak; never positive.
     pub(crate) fn log_density(self, alpha: f64) -> f64 {
         let Self { shape, rate } = self;
         if shape > 0.0 {
@@ -34,22 +34,22 @@ impl Gamma {
         }
     }
 
-    /// Its derivative in ln alpha; the second derivative is `-rate alpha`.
+    /// Derivative of the log density in ln alpha; the second derivative is `-rate alpha`.
     pub(crate) fn slope(self, alpha: f64) -> f64 {
         self.shape - self.rate * alpha
     }
 }
 
-/// The priors of all functions of a dictionary or a pool: one shape, and rates that go with the length of the columns.
+/// The priors of all functions of a dictionary or working set: a common shape, and rates in the units of each column.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Priors {
     shape: f64,
-    /// Empty where all are flat.
+    /// Empty if all priors are flat.
     rates: Arc<[f64]>,
 }
 
 impl Priors {
-    /// From the shape and rate of the precisions in the caller's units; `target_scale / norm` is the unit of a weight.
+    /// `[shape, rate]` is in the units of the caller; `target_scale / norm` is the unit of a weight.
     pub(crate) fn new([shape, rate]: [f64; 2], norms: &[f64], target_scale: f64) -> Self {
         if shape == 0.0 && rate == 0.0 {
             return Self::default();
@@ -65,7 +65,7 @@ impl Priors {
         self.rates.is_empty()
     }
 
-    /// That of function `i`.
+    /// The prior of function `i`.
     pub(crate) fn of(&self, i: usize) -> Gamma {
         self.rates.get(i).map_or(Gamma::FLAT, |&rate| Gamma {
             shape: self.shape,
@@ -73,7 +73,7 @@ impl Priors {
         })
     }
 
-    /// Those of these functions alone, by their place among them.
+    /// The priors of `members`, indexed by position.
     pub(crate) fn among(&self, members: &[usize]) -> Self {
         let rates = members.iter().filter_map(|&i| self.rates.get(i).copied());
         Self {

@@ -1,20 +1,20 @@
-//! The first few of many, best first. Of equals the lower index wins.
+//! The best few of many scores, best first. Of equal scores the lower index comes first.
 
-/// At most `limit` candidates with the highest scores above zero.
+/// Indices of at most `limit` positive scores, highest first.
 pub(crate) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -> Vec<usize> {
     let scores = scores
         .filter(|&(score, _)| score > 0.0)
-        // Scores equal to nine digits are ties: rounding must not choose the model.
+        // Scores equal to nine digits are ties: round-off must not choose the model.
         .map(|(score, i)| (score.to_bits() >> 22, i));
     first(scores.collect(), limit)
 }
 
-/// At most `limit` of these with the products that are largest in size, to the last digit.
+/// Indices of at most `limit` products, largest absolute value first, compared exactly.
 pub(crate) fn most_aligned(
     products: impl Iterator<Item = (f64, usize)>,
     limit: usize,
 ) -> Vec<usize> {
-    // The bits of numbers that are not negative have their order.
+    // Non-negative floats are ordered like their bits.
     let sizes = products.map(|(product, i)| (product.abs().to_bits(), i));
     first(sizes.collect(), limit)
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_highest_scores_come_first_and_of_ties_the_lowest_index() {
+    fn scores_are_ranked_and_ties_go_to_the_lowest_index() {
         let scores = [
             (2.0, 7),
             (-5.0, 1),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_aligned_are_told_to_the_last_digit_whatever_their_sign() {
+    fn products_are_ranked_by_exact_absolute_value() {
         let products = [(0.5, 3), (-2.0, 8), (2.0, 5), (-2.0 - 1e-15, 9), (0.0, 1)];
         let of = |limit: usize| most_aligned(products.into_iter(), limit);
         assert_eq!(of(10), [9, 5, 8, 3, 1]);

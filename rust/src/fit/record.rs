@@ -1,39 +1,38 @@
-//! The record of a fit: what each step did, and who is watching.
+//! The record of a fit: the steps, the trace of the evidence, and the callback of the caller.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Error;
+use crate::fit::tuning::Tuning;
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Put a function into the model.
+    /// Added a function.
     Add(usize),
-    /// Moved the alpha of a function in the model to its maximum.
+    /// Re-estimated the alpha of an active function.
     Reestimate(usize),
-    /// Took a function out of the model.
+    /// Deleted a function.
     Delete(usize),
-    /// Replaced part of the model by something better.
+    /// Replaced the model by a better one that a search or another start found.
     Search,
-    /// Moved the noise level.
+    /// Re-estimated the noise level.
     Noise,
-    /// Moved all alphas (and the noise level where it is estimated) together.
+    /// Moved all alphas, and the noise level if it is estimated, in one joint step.
     Joint,
-    /// Found the posterior mode anew and linearised the likelihood there.
+    /// Found the posterior mode and made the Laplace approximation there.
     Mode,
-    /// Is looking at the candidates outside, and has come so far. No step: it has no number of its own.
+    /// Progress of a pass over the inactive candidates: not a step, and without a number of its own.
     Sweep {
-        /// Candidates looked at.
+        /// Candidates evaluated.
         done: usize,
-        /// Candidates to look at in this sweep.
+        /// Candidates of this pass.
         of: usize,
     },
 }
 
 impl Action {
-    /// The name in lower case, and the function concerned.
+    /// The name in lower case, and the function that was changed.
     #[must_use]
     pub fn parts(self) -> (&'static str, Option<usize>) {
         match self {
@@ -49,14 +48,14 @@ impl Action {
     }
 }
 
-/// One step, as a watcher sees it. Evidence (with priors: log posterior) and noise are in the units of the targets given.
+/// One step, as the callback receives it. Evidence (with priors: log posterior) and noise are in the units of the targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     /// 1 for the first step.
     pub iteration: usize,
     /// What was done.
     pub action: Action,
-    /// The gain in log evidence: the predicted one for steps on a single alpha, which the step then achieves.
+    /// The gain in log evidence; for changes of a single alpha the predicted gain, which equals the achieved one.
     pub gain: f64,
     /// Log evidence after the step.
     pub log_evidence: f64,
@@ -66,10 +65,10 @@ pub struct Step {
     pub beta: f64,
 }
 
-/// Called after each step; breaking ends the fit with the model as it then stands.
+/// Called after each step; a break ends the fit with the present model.
 pub type Watch<'w> = dyn FnMut(&Step) -> ControlFlow<()> + 'w;
 
-/// Why a loop was left early.
+/// Why a fit ended before convergence.
 #[derive(Debug)]
 pub(crate) enum Stop {
     MaxIterations,
@@ -89,45 +88,43 @@ impl From<crate::linalg::NotPositiveDefinite> for Stop {
     }
 }
 
-/// What a record wants to know of a model, whatever its kind. Evidence and noise are in the units of the fit.
+/// What the recorder needs of a model. Evidence and noise are in the units of the fit.
 pub(crate) trait Recorded {
-    /// What is maximised: the log evidence, with the log densities of hyperparameters that have priors.
+    /// The log evidence plus the log densities of hyperparameters that have priors.
     fn objective(&self) -> f64;
-    /// The power of the unit of the targets that its exponential has.
+    /// The exponent of the unit of the targets in the exponential of the objective.
     fn powers_of_target(&self) -> f64;
     fn n_active(&self) -> usize;
-    /// With several noise levels the inverse of their mean variance.
+    /// For several noise levels the inverse of their mean variance.
     fn noise_precision(&self) -> f64;
-    /// The least pivot of a factor, as a fraction of the diagonal element it is what remains of.
+    /// The smallest squared pivot of a factor relative to its diagonal element.
     fn least_pivot(&self) -> f64;
 }
 
-/// What is added to the objective of a state for the record.
+/// What the recorder adds to the objective of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Offset {
-    /// For each function in the model.
+    /// For each active function.
     pub(crate) per_function: f64,
-    /// Once.
+    /// For the whole model.
     pub(crate) whole: f64,
 }
 
-/// Counts steps, keeps the evidence after each, and tells the watcher.
+/// Counts steps, stores the evidence after each, and calls the callback.
 pub(crate) struct Recorder<'w> {
     pub(crate) trace: Vec<f64>,
     max_iter: usize,
-    /// Steps that were not kept.
-    quiet: usize,
+    /// Steps of a recorder without trace.
+    silent_steps: usize,
     target_scale: f64,
     pub(crate) offset: Offset,
-    /// Which functions the places of a pool stand for, while steps are recorded by them.
+    /// The dictionary indices of a working set while steps are indexed by its positions.
     pub(crate) members: Option<Vec<usize>>,
-    /// The same for the functions of a working set.
+    /// The dictionary indices of the part of a large dictionary to which `members` refers.
     pub(crate) working: Option<Vec<usize>>,
-    /// [`Recorded::least_pivot`] before the step, in builds that check.
+    /// [`Recorded::least_pivot`] before the step, for debug assertions.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
-    /// Ends what is not watched.
-    off: Option<Arc<AtomicBool>>,
 }
 
 impl<'w> Recorder<'w> {
@@ -138,28 +135,22 @@ impl<'w> Recorder<'w> {
         watch: &'w mut Watch<'w>,
     ) -> Self {
         let mut this = Self {
-            trace: Vec::new(),
             max_iter,
-            quiet: 0,
             target_scale,
-            offset: Offset::default(),
-            members: None,
-            working: None,
-            least_pivot: state.least_pivot(),
             watch: Some(watch),
-            off: None,
+            ..Self::silent()
         };
-        this.trace.push(this.in_target_units(state));
+        this.begin(state);
         this
     }
 
-    /// Takes this state for the start.
+    /// Starts the trace at this state.
     pub(crate) fn begin(&mut self, state: &impl Recorded) {
         self.least_pivot = state.least_pivot();
         self.trace = vec![self.in_target_units(state)];
     }
 
-    /// Corrects the record of the last step: the state has been brought to its mode since.
+    /// Replaces the last evidence by that of `state`, which was moved to its mode or mean since the last step.
     pub(crate) fn amend(&mut self, state: &impl Recorded) {
         let value = self.in_target_units(state);
         if let Some(last) = self.trace.last_mut() {
@@ -167,60 +158,37 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// For trials: keeps nothing. One that goes on for longer than any fit does, because rounding leads it in circles, ends with
+    /// A recorder for trials, without trace or callback. A trial that round-off keeps from convergence ends with
     /// [`Stop::MaxIterations`].
     pub(crate) fn silent() -> Self {
-        const LONGEST_TRIAL: usize = 20_000;
         Self {
             trace: Vec::new(),
-            max_iter: LONGEST_TRIAL,
-            quiet: 0,
+            max_iter: Tuning::MAX_TRIAL_STEPS,
+            silent_steps: 0,
             target_scale: 1.0,
             offset: Offset::default(),
             members: None,
             working: None,
             least_pivot: 1.0,
             watch: None,
-            off: None,
         }
     }
 
-    /// The same, until that is called off: [`Stop::Stopped`].
-    pub(crate) fn silent_until(off: &Arc<AtomicBool>) -> Self {
-        Self {
-            off: Some(Arc::clone(off)),
-            ..Self::silent()
-        }
-    }
-
-    /// Log posterior in the units of the targets: the density of t / c is c^N times that of t, and beta c^-2 times its.
+    /// The objective in the units of the targets: the density of t / c is c^N times that of t; beta of t / c is c^2 beta.
     fn in_target_units(&self, state: &impl Recorded) -> f64 {
-        // No function has a count that a float does not hold exactly.
         #[allow(clippy::cast_precision_loss)]
         let offset = self.offset.per_function * state.n_active() as f64 + self.offset.whole;
         state.objective() + offset - state.powers_of_target() * self.target_scale.ln()
-    }
-
-    /// The gain of an action in what is recorded, from that in the objective.
-    fn gain_in_record(&self, action: Action, gain: f64) -> f64 {
-        match action {
-            Action::Add(_) => gain + self.offset.per_function,
-            Action::Delete(_) => gain - self.offset.per_function,
-            _ => gain,
-        }
     }
 
     pub(crate) fn n_iter(&self) -> usize {
         self.trace.len() - 1
     }
 
-    /// The action by the function's own name.
+    /// The action with its function indexed in the dictionary.
     fn named(&self, action: Action) -> Action {
-        let member = |i: usize| self.members.as_ref().map_or(i, |members| members[i]);
-        let name = |i: usize| {
-            let i = member(i);
-            self.working.as_ref().map_or(i, |working| working[i])
-        };
+        let index = |i: usize, list: &Option<Vec<usize>>| list.as_ref().map_or(i, |list| list[i]);
+        let name = |i: usize| index(index(i, &self.members), &self.working);
         match action {
             Action::Add(i) => Action::Add(name(i)),
             Action::Reestimate(i) => Action::Reestimate(name(i)),
@@ -229,7 +197,7 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// Sees that a predicted gain was achieved.
+    /// Asserts that a predicted gain was achieved.
     fn check_gain(
         &mut self,
         action: Action,
@@ -239,7 +207,7 @@ impl<'w> Recorder<'w> {
     ) {
         let pivot = state.least_pivot();
         if let Some(gain) = predicted {
-            // Functions that depend on one another almost exactly leave their pivots fewer digits.
+            // Nearly dependent functions have small pivots with fewer correct digits.
             let digits = 1e-8 + 64.0 * f64::EPSILON / pivot.min(self.least_pivot);
             let slack = digits * gain.abs().max(1.0) + 1e-11 * self.trace[self.n_iter()].abs();
             debug_assert!(
@@ -250,7 +218,7 @@ impl<'w> Recorder<'w> {
         self.least_pivot = pivot;
     }
 
-    /// Tells the watcher how far a look at the candidates outside has come.
+    /// Reports the progress of a pass over the candidates to the callback.
     pub(crate) fn sweeping(
         &mut self,
         done: usize,
@@ -259,7 +227,7 @@ impl<'w> Recorder<'w> {
     ) -> Result<(), Stop> {
         let log_evidence = self.in_target_units(state);
         let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, state);
-        self.tell(&step)
+        self.notify(&step)
     }
 
     fn report(&self, action: Action, gain: f64, log_evidence: f64, state: &impl Recorded) -> Step {
@@ -273,7 +241,7 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    fn tell(&mut self, step: &Step) -> Result<(), Stop> {
+    fn notify(&mut self, step: &Step) -> Result<(), Stop> {
         if self
             .watch
             .as_mut()
@@ -284,7 +252,7 @@ impl<'w> Recorder<'w> {
         Ok(())
     }
 
-    /// Records a step. `gain` is the predicted one; `None` where there was no prediction and the achieved one stands.
+    /// Records a step with its predicted gain; `None`: report the achieved gain.
     pub(crate) fn step(
         &mut self,
         action: Action,
@@ -292,21 +260,19 @@ impl<'w> Recorder<'w> {
         state: &impl Recorded,
     ) -> Result<(), Stop> {
         if self.watch.is_none() {
-            self.quiet += 1;
-            if self
-                .off
-                .as_ref()
-                .is_some_and(|off| off.load(Ordering::Relaxed))
-            {
-                return Err(Stop::Stopped);
-            }
-            return if self.quiet < self.max_iter {
+            self.silent_steps += 1;
+            return if self.silent_steps < self.max_iter {
                 Ok(())
             } else {
                 Err(Stop::MaxIterations)
             };
         }
-        let gain = gain.map(|gain| self.gain_in_record(action, gain));
+        let offset = match action {
+            Action::Add(_) => self.offset.per_function,
+            Action::Delete(_) => -self.offset.per_function,
+            _ => 0.0,
+        };
+        let gain = gain.map(|gain| gain + offset);
         let before = self.trace[self.n_iter()];
         let log_evidence = self.in_target_units(state);
         if cfg!(debug_assertions) {
@@ -315,7 +281,7 @@ impl<'w> Recorder<'w> {
         self.trace.push(log_evidence);
         let gain = gain.unwrap_or(log_evidence - before);
         let step = self.report(action, gain, log_evidence, state);
-        self.tell(&step)?;
+        self.notify(&step)?;
         if self.n_iter() >= self.max_iter {
             return Err(Stop::MaxIterations);
         }

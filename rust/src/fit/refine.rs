@@ -1,24 +1,24 @@
-//! The inner loop: alphas and noise of the active set, to convergence. The dictionary is not touched.
+//! Refinement: the alphas of the active set and the noise to convergence, without a pass over the dictionary.
 
 use crate::data::Statistics;
 use crate::fit::model::State;
 use crate::fit::newton;
 use crate::fit::newton::{Coordinates, NoiseRange};
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::Effort;
+use crate::fit::tuning::{Effort, Tuning};
 
-/// How the inner loop ended.
+/// How refinement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refined {
     /// Every hyperparameter is within tolerance of its maximum.
     Converged,
-    /// Rounding keeps some hyperparameter from its maximum.
+    /// Round-off prevents convergence of some hyperparameter.
     Stalled,
 }
 
-/// A step on one function.
+/// A change of one active function.
 #[derive(Clone, Copy)]
-pub(crate) struct Proposal {
+pub(crate) struct Change {
     /// Position in the active set.
     pub(crate) k: usize,
     /// New alpha; infinite for a deletion.
@@ -26,10 +26,19 @@ pub(crate) struct Proposal {
     pub(crate) gain: f64,
 }
 
-/// Rounds of nothing but rounding after which there is nothing more to gain.
-pub(crate) const MOST_LEVEL: usize = 50;
+impl Change {
+    /// The change of active function `k` to its optimal alpha.
+    fn of(state: &State, k: usize) -> Self {
+        let (factors, old) = (state.factors(k), state.alpha[k]);
+        let (alpha, gain) = match factors.optimal_alpha() {
+            Some(alpha) => (alpha, factors.gain_of_moving(old, alpha)),
+            None => (f64::INFINITY, factors.gain_of_deleting(old)),
+        };
+        Self { k, alpha, gain }
+    }
+}
 
-/// Rounds in a row that raise the objective by nothing but its last digits.
+/// Counts consecutive rounds that raise the objective by no more than round-off.
 pub(crate) struct Plateau {
     highest: f64,
     length: usize,
@@ -43,9 +52,9 @@ impl Plateau {
         }
     }
 
-    /// Takes in the objective after one more round; how many there are now.
+    /// Registers the objective after one more round and returns the count.
     pub(crate) fn length_at(&mut self, objective: f64) -> usize {
-        /// A rise by less than this part of the objective is rounding.
+        /// Relative round-off of the objective.
         const ROUNDING: f64 = 1e-14;
         let risen = objective > self.highest + ROUNDING * objective.abs();
         self.length = if risen { 0 } else { self.length + 1 };
@@ -54,9 +63,9 @@ impl Plateau {
     }
 }
 
-/// Brings the active set to a maximum: one function at a time while that pays, all together near the end.
+/// Maximizes the evidence over the active set: first changes of single functions, then joint steps.
 ///
-/// Every step raises the evidence. `noise` is given where beta may move.
+/// Every step raises the evidence. `noise` is the range of beta, `None` if beta is fixed.
 pub(crate) fn converge(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -67,17 +76,17 @@ pub(crate) fn converge(
     let mut damping = Coordinates::of(stats).damping();
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
-        climb(stats, state, effort, recorder)?;
-        move_noise(stats, state, noise, recorder)?;
-        // The move of the noise may leave functions that are better deleted.
+        apply_best_changes(stats, state, effort, recorder)?;
+        update_noise(stats, state, noise, recorder)?;
+        // At the new noise some functions may have to be deleted.
         if (0..state.len()).any(|k| state.factors(k).optimal_alpha().is_none()) {
             continue;
         }
         if residual(state, noise) <= effort.tol {
             return Ok(Refined::Converged);
         }
-        // Where rounding leaves more of the residual than is asked for, steps could go on for ever.
-        if plateau.length_at(state.log_posterior()) >= MOST_LEVEL {
+        // Round-off may keep the residual above the tolerance for ever.
+        if plateau.length_at(state.log_posterior()) >= Tuning::MAX_PLATEAU {
             return Ok(Refined::Stalled);
         }
         if newton::step(stats, state, noise, &mut damping)? {
@@ -85,14 +94,14 @@ pub(crate) fn converge(
             failures = 0;
         } else if failures < 3 && state.len() > 0 {
             failures += 1;
-            sweep_once(stats, state, effort.tol, recorder)?;
+            reestimate_each(stats, state, effort.tol, recorder)?;
         } else {
             return Ok(Refined::Stalled);
         }
     }
 }
 
-/// Largest |change in ln alpha| (infinite where a function should leave) or |change in ln beta| to the maximum.
+/// Largest |change in ln alpha| (infinite for a deletion) or |change in ln beta| to the maximum.
 pub(crate) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
     let change = |k: usize| state.factors(k).change_from(state.alpha[k]);
     let alphas = (0..state.len()).map(change).fold(0.0, f64::max);
@@ -104,68 +113,47 @@ pub(crate) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
     }
 }
 
-/// The re-estimation or deletion on the active set that gains most. Re-estimations that gain less than `effort.step` are left to
-/// the joint steps, deletions never. Of equal gains the first in the model wins.
-pub(crate) fn coarse_step(state: &State, effort: Effort) -> Option<Proposal> {
-    let mut best: Option<Proposal> = None;
-    for k in 0..state.len() {
-        let (factors, old) = (state.factors(k), state.alpha[k]);
-        let step = match factors.optimal_alpha() {
-            Some(alpha) => Proposal {
-                k,
-                alpha,
-                gain: factors.gain_of_moving(old, alpha),
-            },
-            None => Proposal {
-                k,
-                alpha: f64::INFINITY,
-                gain: factors.gain_of_deleting(old),
-            },
-        };
-        let is_worth_it = step.gain >= effort.step || step.alpha == f64::INFINITY;
-        if is_worth_it && best.is_none_or(|best| step.gain > best.gain) {
-            best = Some(step);
-        }
-    }
-    best
+/// The re-estimation or deletion with the largest gain. Re-estimations have to gain at least `effort.step`. Of equal gains the
+/// first in the model wins.
+pub(crate) fn best_change(state: &State, effort: Effort) -> Option<Change> {
+    (0..state.len())
+        .map(|k| Change::of(state, k))
+        .filter(|change| change.gain >= effort.step || change.alpha == f64::INFINITY)
+        .reduce(|best, next| if next.gain > best.gain { next } else { best })
 }
 
-/// Single-function steps, greatest gain first, while they gain much or delete.
-fn climb(
+/// Changes of single functions, largest gain first, while [`best_change`] has any.
+fn apply_best_changes(
     stats: &mut dyn Statistics,
     state: &mut State,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    // Rank-one updates drift; each recomputation starts afresh.
-    let refresh_after = 2 * state.len() + 20;
+    // Rank-one updates accumulate round-off; recomputation removes it.
+    let recompute_after = 2 * state.len() + 20;
     let mut steps = 0;
-    loop {
-        let Some(proposal) = coarse_step(state, effort) else {
-            return Ok(());
-        };
-        apply(stats, state, proposal, recorder)?;
+    while let Some(change) = best_change(state, effort) {
+        apply(stats, state, change, recorder)?;
         steps += 1;
-        if steps % refresh_after == 0 {
+        if steps % recompute_after == 0 {
             state.recompute()?;
         }
     }
+    Ok(())
 }
 
-/// One step on each function that is further from its maximum than `tol`.
-fn sweep_once(
+/// Re-estimates each function whose ln alpha is further than `tol` from its maximum.
+fn reestimate_each(
     stats: &mut dyn Statistics,
     state: &mut State,
     tol: f64,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     for k in 0..state.len() {
-        let factors = state.factors(k);
-        if let Some(alpha) = factors.optimal_alpha()
-            && factors.change_from(state.alpha[k]) > tol
-        {
-            let gain = factors.gain_of_moving(state.alpha[k], alpha);
-            apply(stats, state, Proposal { k, alpha, gain }, recorder)?;
+        let change = Change::of(state, k);
+        let distance = (change.alpha / state.alpha[k]).ln().abs();
+        if change.alpha.is_finite() && distance > tol {
+            apply(stats, state, change, recorder)?;
         }
     }
     state.recompute()?;
@@ -175,10 +163,10 @@ fn sweep_once(
 fn apply(
     stats: &mut dyn Statistics,
     state: &mut State,
-    proposal: Proposal,
+    change: Change,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let Proposal { k, alpha, gain } = proposal;
+    let Change { k, alpha, gain } = change;
     let j = state.active[k];
     let action = if alpha.is_finite() {
         state.reestimate(k, alpha)?;
@@ -191,9 +179,9 @@ fn apply(
     recorder.step(action, Some(gain), state)
 }
 
-/// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), shortening the move until the
-/// evidence rises.
-fn move_noise(
+/// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), with step halving until the evidence
+/// rises.
+fn update_noise(
     stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
@@ -201,9 +189,13 @@ fn move_noise(
 ) -> Result<(), Stop> {
     let Some(range) = noise else { return Ok(()) };
     let mut change = (noise_fixed_point(state, range) / state.beta).ln();
-    // Small moves are left to the joint steps; in an empty model this is the whole optimum.
-    let worthwhile = if state.len() > 0 { 0.1 } else { 1e-12 };
-    if change.abs() < worthwhile {
+    // The joint steps make small changes; an empty model has none.
+    let min_change = if state.len() > 0 {
+        Tuning::MIN_NOISE_CHANGE
+    } else {
+        1e-12
+    };
+    if change.abs() < min_change {
         return Ok(());
     }
     let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_posterior());
@@ -225,7 +217,7 @@ fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
     let prior = state.noise_prior;
     let degrees = (state.n_noise() - gamma + 2.0 * prior.shape).max(f64::MIN_POSITIVE);
     let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
-    // Written so that a residual of zero gives the floor of the noise, not infinity.
+    // A residual of zero gives the noise floor, not infinity.
     if residual * range.beta_max <= degrees {
         range.beta_max
     } else {

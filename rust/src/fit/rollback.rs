@@ -1,4 +1,4 @@
-//! Where rounding keeps a fit from its end the last model that was settled stands.
+//! Rollback: if round-off prevents convergence, the last converged model is restored and the fit ends as stalled.
 
 use std::sync::atomic::AtomicBool;
 
@@ -8,15 +8,15 @@ use crate::fit::Status;
 use crate::fit::model::State;
 use crate::fit::record::{Action, Recorded, Recorder, Stop};
 
-/// Whether the evidence is less than it was, which no step makes it: then rounding rules.
-pub(crate) fn fell(state: &State, before: &State) -> bool {
+/// Whether the evidence is below that of `before`. Every step raises it, so this is an effect of round-off.
+pub(crate) fn evidence_fell(state: &State, before: &State) -> bool {
     const SLACK: f64 = 1e-6;
     let (now, then) = (state.log_posterior(), before.log_posterior());
     now < then - SLACK * (1.0 + then.abs())
 }
 
-/// Goes back to `good`, the last settled model, which ends the fit. `action`: what that is on record as.
-pub(crate) fn go_back<S: Recorded + Clone>(
+/// Restores `good`, the last converged model, and records that as `action`; the fit ends as stalled.
+pub(crate) fn roll_back<S: Recorded + Clone>(
     state: &mut S,
     good: &S,
     action: Action,
@@ -27,8 +27,8 @@ pub(crate) fn go_back<S: Recorded + Clone>(
     Ok(Status::Stalled)
 }
 
-/// [`go_back`] if rounding took the definiteness of a posterior precision, or else the outcome as it is.
-pub(crate) fn unless_indefinite<S: Recorded + Clone>(
+/// [`roll_back`] if the outcome is an indefinite posterior precision; other outcomes are returned.
+pub(crate) fn roll_back_if_indefinite<S: Recorded + Clone>(
     outcome: Result<Status, Stop>,
     state: &mut S,
     good: &S,
@@ -38,9 +38,9 @@ pub(crate) fn unless_indefinite<S: Recorded + Clone>(
 ) -> Result<Status, Stop> {
     match outcome {
         Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            // A factorisation that was told to end early looks like one that broke down.
+            // A cancelled factorisation fails like an indefinite one.
             check_flag(cancel)?;
-            go_back(state, good, action, recorder)
+            roll_back(state, good, action, recorder)
         }
         outcome => outcome,
     }

@@ -1,11 +1,10 @@
-//! Curvature from part of the rows, for the way to a first model where rows are many.
+//! Curvature from part of the rows, for the way from a first model to a nearly complete one where rows are many.
 //!
-//! What makes a pool or a pass over the dictionary expensive are Gram matrices: a multiplication for each row and each two
-//! functions, where gradients take one for each function. So on the way there the quadratic model of the data,
-//! `deviance - 2 d^T gradient + d^T G d` about the mean that a step sets out from, has deviance and gradient of all rows and
-//! a Gram matrix G of one row in sixteen, scaled up. The error is some part in a hundred of what the step changes, d^T G d,
-//! and not of what the model explains; it goes when the next step sets out, from gradients that are exact again. The end of
-//! the fit is all rows' alone.
+//! Most of the cost of a working set or a pass over the dictionary is Gram matrices: a product per row and pair of functions, where
+//! gradients take one per row and function. Here the quadratic model of the data,
+//! `deviance - 2 d^T gradient + d^T G d` about the present mean, has the deviance and the gradient of all rows, and the Gram
+//! matrix G of one row in sixteen, scaled up. The error is a few per cent of d^T G d, the curvature of the change, and not of what
+//! the model explains; the next quadratic model, with exact gradients, removes it. The fit ends on all rows.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,21 +13,18 @@ use nalgebra::DMatrix;
 
 use crate::data::{Statistics, Sweep, check_flag};
 use crate::fit::model::State;
+use crate::fit::newton::NoiseRange;
+use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::WHOLE;
+use crate::fit::sequential;
+use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
-/// One row in so many speaks for the curvature.
-const SHARE: usize = 16;
-
-/// Rows that takes, at least.
-const LEAST_ROWS: usize = 1 << 14;
-
-/// [`Statistics`] of a Gaussian likelihood whose Gram matrices are those of part of the rows.
+/// [`Statistics`] of a Gaussian likelihood with the Gram matrices of part of the rows.
 pub(crate) struct SubsampledStatistics<'a> {
     whole: &'a mut dyn Statistics,
     part: &'a mut dyn Statistics,
-    /// The length of each column as the part has it, over its length: unit columns of the whole have this length there.
+    /// Length on the part, scaled up, of each column that has unit length on all rows.
     ratio: Vec<f64>,
 }
 
@@ -41,7 +37,7 @@ impl<'a> SubsampledStatistics<'a> {
         Self { whole, part, ratio }
     }
 
-    /// From unit columns of the part to those of the whole.
+    /// Converts a Gram matrix of unit columns of the part to unit columns of the whole.
     fn scale(&self, gram: &mut DMatrix<f64>, functions: &[usize]) {
         for (b, &j) in functions.iter().enumerate() {
             for (a, &i) in functions.iter().enumerate() {
@@ -51,34 +47,31 @@ impl<'a> SubsampledStatistics<'a> {
     }
 }
 
-/// What moves a state, given statistics.
-pub(crate) type Stretch<'s> =
-    dyn FnMut(&mut dyn Statistics, &mut State, &mut Recorder<'_>) -> Result<(), Stop> + 's;
-
-/// Where rows and functions are many, has `begin` make a first model on all rows, and `go` bring that near the end on
-/// [`SubsampledStatistics`] statistics; whether they have. The state is that of all rows then.
+/// Where rows and functions are many, makes a first model on all rows, nearly completes it on [`SubsampledStatistics`], and
+/// returns true; the state then holds the statistics of all rows.
 ///
-/// (A step from the empty model changes all that the model explains, and so would the error of its curvature.) Where they
-/// fail for want of digits the state is empty again.
-pub(crate) fn approach(
+/// (A step from the empty model changes all that the model explains, so the error of its curvature would be large.) If a precision
+/// becomes indefinite, the state is empty again.
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
+    priors: &Priors,
+    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
-    begin: &mut Stretch<'_>,
-    go: &mut Stretch<'_>,
 ) -> Result<bool, Stop> {
-    // Smaller dictionaries have one pool.
-    if stats.n_basis() <= WHOLE {
+    // Smaller dictionaries are one working set.
+    if stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY {
         return Ok(false);
     }
     let empty = state.clone();
     let mut outcome = None;
-    stats.with_row_subsample(SHARE, LEAST_ROWS, &mut |whole, part| {
+    let (ratio, min_rows) = (Tuning::SUBSAMPLE_RATIO, Tuning::MIN_SUBSAMPLE_ROWS);
+    stats.with_row_subsample(ratio, min_rows, &mut |whole, part| {
         let mut run = || {
-            begin(whole, state, recorder)?;
+            sequential::model_of_sample(whole, state, priors, noise, recorder)?;
             let mut sampled = SubsampledStatistics::new(whole, part);
-            take_gram(&mut sampled, state)?;
-            go(&mut sampled, state, recorder)
+            relinearise(&mut sampled, state)?;
+            sequential::nearly_complete(&mut sampled, state, priors, noise, recorder)
         };
         outcome = Some(run());
     })?;
@@ -93,7 +86,7 @@ pub(crate) fn approach(
         state.clone_from(&empty);
         return Ok(false);
     }
-    take_gram(stats, state)?;
+    relinearise(stats, state)?;
     match outcome {
         Ok(()) => recorder.step(Action::Joint, None, state)?,
         Err(halt) => {
@@ -104,8 +97,8 @@ pub(crate) fn approach(
     Ok(true)
 }
 
-/// Has the state go by these statistics, about its mean.
-fn take_gram(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
+/// Replaces the quadratic model of the state by the one of `stats` at the posterior mean.
+fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     let (m, mu) = (state.len(), state.mu.clone());
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
@@ -160,7 +153,7 @@ impl Statistics for SubsampledStatistics<'_> {
     }
 
     fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // Gaussian weights do not move.
+        // The weights W of a Gaussian likelihood are constant.
         Ok(DMatrix::zeros(active.len(), active.len()))
     }
 
@@ -174,7 +167,7 @@ impl Statistics for SubsampledStatistics<'_> {
                 *v *= ratio * self.ratio[j];
             }
         }
-        // S is a difference, and its terms have to match.
+        // S is a difference, so both terms need the Gram matrices of the part.
         sweep.diag = self.ratio.iter().map(|r| r * r).collect();
         Ok(sweep)
     }
@@ -201,7 +194,7 @@ mod tests {
     const RUNS: usize = 6;
     const K: usize = 5;
 
-    /// Rows in runs of which each comes several times in a row: one row in so many has all there is to know.
+    /// Rows in runs, each repeated several times, so that a subsample has the same statistics.
     fn repeated(value: impl Fn(usize) -> f64) -> Vec<f64> {
         (0..RUNS * SAME * RUN)
             .map(|row| value(row / (SAME * RUN) * RUN + row % RUN))
@@ -209,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn where_rows_repeat_themselves_some_say_what_all_say() {
+    fn a_subsample_of_repeated_rows_has_the_statistics_of_all() {
         let columns: Vec<f64> = (0..K)
             .flat_map(|j| repeated(move |row| ((row * (j + 2)) as f64).sin() * (1.0 + j as f64)))
             .collect();
@@ -226,7 +219,7 @@ mod tests {
         let deviance = exact.local(&active, &mu, &mut gram, &mut gradient).unwrap();
         let sweep = exact.sweep(&active, &mu, &others).unwrap();
         let among = exact.among(&others).unwrap();
-        let mut asked = false;
+        let mut called = false;
         let near = |a: &[f64], b: &[f64]| {
             assert_eq!(a.len(), b.len());
             assert!(
@@ -237,7 +230,7 @@ mod tests {
         let mut whole = observe();
         whole
             .with_row_subsample(SAME, RUNS * RUN, &mut |whole, part| {
-                asked = true;
+                called = true;
                 let mut sampled = SubsampledStatistics::new(whole, part);
                 let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
                 let d = sampled.local(&active, &mu, &mut g, &mut slope).unwrap();
@@ -253,6 +246,6 @@ mod tests {
                 near(&a.1, &among.1);
             })
             .unwrap();
-        assert!(asked);
+        assert!(called);
     }
 }

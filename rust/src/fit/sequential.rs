@@ -1,94 +1,57 @@
-//! Tipping & Faul's fast maximisation of the marginal likelihood, for a Gaussian likelihood.
+//! Tipping & Faul's fast maximization of the marginal likelihood, for a Gaussian likelihood.
 //!
-//! The paper's loop, section 4, on a schedule: it runs over a [`WorkingSet`] of candidates, and the whole dictionary is
-//! looked at only to fill the next pool. Every step still raises the evidence, and the end is the paper's own (section
-//! 4.4): all |change in ln alpha| below tolerance and no function of the dictionary with anything to gain.
+//! The loop of the paper, section 4, runs on a [`WorkingSet`] of candidates; passes over the whole dictionary only choose the
+//! next working set. Every step raises the evidence, and the convergence criterion is the paper's (section 4.4): all
+//! |change in ln alpha| below tolerance and no function of the dictionary with a gain.
 
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::greedy::climb;
-use crate::fit::low_rank_start;
+use crate::fit::greedy::maximize;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
-use crate::fit::rollback::{fell, go_back, unless_indefinite};
-use crate::fit::row_subsample;
+use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
 use crate::fit::search::lns::{Opening, search};
-use crate::fit::settings::{
-    CONTENDERS, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LOOSE_TOL, Noise, Rules, SAMPLE,
-    SEARCHES, WHOLE, searches, trials,
-};
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
-/// Runs from the state given to convergence.
-pub(crate) fn maximise(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: Priors,
-    rules: &Rules,
-    range: NoiseRange,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status, Stop> {
-    let (noise, own, limits) = (rules.free_noise(range), priors, (rules, range));
-    if let Some(mut dictionary) = low_rank_start::approach(stats, state, &own, limits, recorder)? {
-        let start = Start::default();
-        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
-    }
-    let mut dictionary = Dictionary::new(stats.n_basis(), own.clone());
-    let mut begin = |whole: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
-        let mut dictionary = Dictionary::new(whole.n_basis(), own.clone());
-        dictionary.refresh(whole, state)?;
-        let members = dictionary.sample(SAMPLE, WHOLE);
-        let pool = WorkingSet::about(whole, state, dictionary.priors(), &members)?;
-        first_model(&pool, state, noise, noise.is_some(), recorder)
-    };
-    let mut go = |part: &mut dyn Statistics, state: &mut State, recorder: &mut Recorder<'_>| {
-        let mut dictionary = Dictionary::new(part.n_basis(), own.clone());
-        dictionary.refresh(part, state)?;
-        approach(part, state, &mut dictionary, noise, recorder)
-    };
-    if row_subsample::approach(stats, state, recorder, &mut begin, &mut go)? {
-        dictionary.refresh(stats, state)?;
-        let start = Start::default();
-        return complete(stats, state, &mut dictionary, start, rules, range, recorder);
-    }
-    let whole = rough(stats, state, &mut dictionary, noise, recorder)?;
-    let start = Start::rough(whole, stats.n_obs(), noise);
-    complete(stats, state, &mut dictionary, start, rules, range, recorder)
-}
-
-/// Where [`complete`] sets out from.
+/// How [`complete`] starts.
 #[derive(Default)]
 pub(crate) struct Start {
-    /// The pool of the whole dictionary, if there is one.
+    /// The working set of the whole dictionary, if there is one.
     whole: Option<WorkingSet>,
-    /// Searches to make.
+    /// Number of searches.
     searches: usize,
-    /// How the first of them begins.
+    /// How the first search begins.
     opening: Opening,
 }
 
 impl Start {
-    /// From what [`rough`] brought, on `n` rows.
-    pub(crate) fn rough(whole: Option<WorkingSet>, n: f64, noise: Option<NoiseRange>) -> Self {
-        // Where the noise is given a restart comes down to it in stages, and to another model.
-        let again = whole.is_some() && noise.is_some();
+    /// From the result of [`initial_model`], on `n` rows.
+    pub(crate) fn after_initial_model(
+        whole: Option<WorkingSet>,
+        n: f64,
+        noise: Option<NoiseRange>,
+    ) -> Self {
+        // With fixed noise a restart lowers the noise in stages and finds another model.
+        let opening = if whole.is_some() && noise.is_some() {
+            Opening::Refine
+        } else {
+            Opening::Restart
+        };
         Self {
             whole,
-            searches: searches(n),
-            opening: if again {
-                Opening::Settling
-            } else {
-                Opening::Restart
-            },
+            searches: Tuning::searches(n),
+            opening,
         }
     }
 
-    /// From a model that is nearly settled, with so many searches to make.
+    /// From a model that has nearly converged.
     pub(crate) fn warm(searches: usize) -> Self {
         Self {
             searches,
@@ -97,23 +60,21 @@ impl Start {
     }
 }
 
-/// Takes a model that has seen the dictionary to convergence.
+/// Continues from a model to convergence over the dictionary, which has to be refreshed.
 ///
-/// Where rounding takes the definiteness of the posterior precision on the way, the last model that was settled stands.
+/// If round-off makes the posterior precision indefinite, the last converged model is restored.
 pub(crate) fn complete(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
     start: Start,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
-    let limits = (rules, range);
-    let outcome = go_on(stats, state, &mut good, dictionary, start, limits, recorder);
+    let outcome = converge(stats, state, &mut good, dictionary, start, rules, recorder);
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -123,11 +84,8 @@ pub(crate) fn complete(
     )
 }
 
-/// Rounds in a row that raise nothing after which a fit is over.
-const MOST_IDLE: usize = 4;
-
-/// [`complete`]; `good` is kept at the last settled model.
-fn go_on(
+/// [`complete`] without the rollback; `good` becomes the last converged model.
+fn converge(
     stats: &mut dyn Statistics,
     state: &mut State,
     good: &mut State,
@@ -137,226 +95,226 @@ fn go_on(
         mut searches,
         mut opening,
     }: Start,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let noise = rules.free_noise(range);
+    let noise = rules.noise_range();
     let mut effort = Effort {
-        gain: LEAST_GAIN,
-        step: FINE_STEP,
-        tol: LOOSE_TOL.max(rules.tol),
+        gain: Tuning::MIN_GAIN,
+        step: Tuning::FINE_STEP,
+        tol: Tuning::LOOSE_TOL.max(rules.tol),
     };
     let mut plateau = Plateau::new();
     loop {
         let next;
-        let pool = if whole.is_some() {
+        let set = if whole.is_some() {
             whole.as_ref()
-        } else if searches > 0 || dictionary.gains(state) {
-            next = next_pool(stats, state, dictionary, searches > 0)?;
+        } else if searches > 0 || dictionary.has_gain(state) {
+            next = next_working_set(stats, state, dictionary, searches > 0)?;
             Some(&next)
         } else {
-            // A model from elsewhere may have nothing to look for in a pool.
             None
         };
-        if let Some(pool) = pool {
+        if let Some(set) = set {
             if searches > 0 {
                 let opening = std::mem::take(&mut opening);
-                let found = improve(stats, state, pool, noise, opening, recorder)?;
-                // What a pool can give one search finds; the next is for stand-ins that were not in it.
+                let found = improve(stats, state, set, noise, opening, recorder)?;
+                // One search exhausts a working set; another one needs other substitutes.
                 searches = if found && whole.is_none() {
                     searches - 1
                 } else {
                     0
                 };
             }
-            pool.within(state, recorder, |state, recorder| {
-                climb(pool, state, noise, effort, recorder)
+            set.within(state, recorder, |state, recorder| {
+                maximize(set, state, noise, effort, recorder)
             })?;
         }
-        look_again(stats, state, dictionary, whole.as_ref())?;
-        let mut settled = refine::converge(stats, state, noise, effort, recorder)?;
-        if fell(state, good) {
-            return go_back(state, good, Action::Joint, recorder);
+        refresh_or_update(stats, state, dictionary, whole.as_ref())?;
+        let mut refined = refine::converge(stats, state, noise, effort, recorder)?;
+        if evidence_fell(state, good) {
+            return roll_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
-        dictionary.reprice(state);
-        // A look from afar may promise what rounding denies from nearby, and again after every round; or a round
-        // may end where it began, after steps that came to nothing.
+        dictionary.update_factors(state);
+        // Round-off may promise gains for ever that no step achieves, or lead back to the same model.
         let idle = plateau.length_at(state.log_posterior());
-        if searches > 0 || (idle < MOST_IDLE && dictionary.gains(state)) {
+        let is_idle = idle >= Tuning::MAX_IDLE_ROUNDS;
+        if searches > 0 || (!is_idle && dictionary.has_gain(state)) {
             continue;
         }
         if effort.tol > rules.tol {
             effort.tol = rules.tol;
-            settled = refine::converge(stats, state, noise, effort, recorder)?;
-            dictionary.reprice(state);
-            if idle < MOST_IDLE && dictionary.gains(state) {
+            refined = refine::converge(stats, state, noise, effort, recorder)?;
+            dictionary.update_factors(state);
+            if !is_idle && dictionary.has_gain(state) {
                 continue;
             }
         }
-        if dictionary.refuses(state) || idle >= MOST_IDLE {
-            settled = Refined::Stalled;
-        }
-        return Ok(status(settled, state, rules, range));
+        let at_floor = || noise.is_some_and(|range| state.beta >= range.beta_max);
+        return Ok(match refined {
+            _ if is_idle || dictionary.excludes_gain(state) => Status::Stalled,
+            Refined::Stalled => Status::Stalled,
+            Refined::Converged if at_floor() => Status::NoiseFloor,
+            Refined::Converged => Status::Converged,
+        });
     }
 }
 
-/// A first model, from a sample of the dictionary: what is left to gain outside is little. If the sample is all there is
-/// its pool comes back, for all that follows.
+/// A first model from a sample of the dictionary, until no candidate gains much. If the sample is the whole dictionary, its working
+/// set is returned.
 ///
-/// An estimated noise level is held at its start until the sample has little more to offer, and freed then: were it free
-/// from the first function on, it would swallow the signal that later functions explain.
-pub(crate) fn rough(
+/// An estimated noise level is fixed at first: free from the first function on, it would absorb the signal that later functions
+/// explain.
+pub(crate) fn initial_model(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<WorkingSet>, Stop> {
-    const LITTLE: f64 = 2.0;
     dictionary.refresh(stats, state)?;
-    let mut members = dictionary.sample(SAMPLE, WHOLE);
-    let mut held = noise.is_some();
+    let mut members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
+    let mut fix_noise = noise.is_some();
     loop {
-        let pool = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
-        let is_all = dictionary.n_candidates() == pool.len();
-        first_model(&pool, state, noise, std::mem::take(&mut held), recorder)?;
-        if is_all {
-            // What candidates gain the pool says itself; the rows, what the model leaves of the targets.
+        let set = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
+        let is_whole = dictionary.n_candidates() == set.len();
+        maximize_coarsely(&set, state, noise, std::mem::take(&mut fix_noise), recorder)?;
+        if is_whole {
+            // The working set has the Gram matrix; the exact residual comes from the rows.
             state.centre(stats)?;
-            return Ok(Some(pool));
+            return Ok(Some(set));
         }
-        look_again(stats, state, dictionary, None)?;
-        if dictionary.most_to_gain(state) <= LITTLE {
+        refresh_or_update(stats, state, dictionary, None)?;
+        if dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN {
             return Ok(None);
         }
-        members = dictionary.gainers(state, SAMPLE);
+        members = dictionary.best_candidates(state, Tuning::SAMPLE_SIZE);
     }
 }
 
-/// Climbs as far as is worth it before the dictionary has been looked at; at first with the noise held if that is asked.
-fn first_model(
-    pool: &WorkingSet,
+/// [`initial_model`] without the passes that follow the first working set.
+pub(crate) fn model_of_sample(
+    stats: &mut dyn Statistics,
     state: &mut State,
+    priors: &Priors,
     noise: Option<NoiseRange>,
-    held: bool,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    pool.within(state, recorder, |state, recorder| {
-        if held {
-            climb(pool, state, None, HELD, recorder)?;
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    dictionary.refresh(stats, state)?;
+    let members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
+    let set = WorkingSet::about(stats, state, priors, &members)?;
+    maximize_coarsely(&set, state, noise, noise.is_some(), recorder)
+}
+
+/// Maximizes on a working set with coarse effort, at first with fixed noise if asked for.
+fn maximize_coarsely(
+    set: &WorkingSet,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    fix_noise: bool,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Stop> {
+    set.within(state, recorder, |state, recorder| {
+        if fix_noise {
+            maximize(set, state, None, Tuning::HELD_NOISE_EFFORT, recorder)?;
         }
-        climb(pool, state, noise, FREE, recorder)
+        maximize(set, state, noise, Tuning::COARSE_EFFORT, recorder)
     })
 }
 
-/// The searches of [`complete`], until the dictionary has little more to offer; not to the end.
-fn approach(
+/// The searches of [`complete`] without its last passes: continues until no candidate gains much.
+pub(crate) fn nearly_complete(
     stats: &mut dyn Statistics,
     state: &mut State,
-    dictionary: &mut Dictionary,
+    priors: &Priors,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    const ROUGH: f64 = 2.0;
-    const LITTLE: f64 = 0.3;
-    const MOST_ROUNDS: usize = 10;
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    dictionary.refresh(stats, state)?;
     let effort = Effort {
-        gain: 0.01,
-        step: FINE_STEP,
-        tol: LOOSE_TOL,
+        tol: Tuning::LOOSE_TOL,
+        ..Tuning::TRIAL_EFFORT
     };
-    let (mut searches, mut opening) = (SEARCHES, Opening::Restart);
-    for _ in 0..MOST_ROUNDS {
-        let searching = searches > 0 && dictionary.most_to_gain(state) <= ROUGH;
-        let pool = next_pool(stats, state, dictionary, searching)?;
+    let (mut searches, mut opening) = (Tuning::MAX_SEARCHES, Opening::Restart);
+    for _ in 0..Tuning::MAX_SUBSAMPLE_ROUNDS {
+        let searching = searches > 0 && dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN;
+        let set = next_working_set(stats, state, &mut dictionary, searching)?;
         if searching {
-            let found = improve(stats, state, &pool, noise, opening, recorder)?;
+            let found = improve(stats, state, &set, noise, opening, recorder)?;
             opening = Opening::Plain;
             searches = if found { searches - 1 } else { 0 };
         }
-        pool.within(state, recorder, |state, recorder| {
-            climb(&pool, state, noise, effort, recorder)
+        set.within(state, recorder, |state, recorder| {
+            maximize(&set, state, noise, effort, recorder)
         })?;
-        look_again(stats, state, dictionary, None)?;
+        refresh_or_update(stats, state, &mut dictionary, None)?;
         refine::converge(stats, state, noise, effort, recorder)?;
-        dictionary.reprice(state);
-        if searches == 0 && dictionary.most_to_gain(state) <= LITTLE {
+        dictionary.update_factors(state);
+        if searches == 0 && dictionary.largest_gain(state) <= Tuning::MAX_SUBSAMPLE_GAIN {
             break;
         }
     }
     Ok(())
 }
 
-/// Candidates for the next stretch: those that gain or might, or in a search those that could stand in for others.
-fn next_pool(
+/// The next working set: candidates that gain, or nearly, and for a search substitutes of the active functions.
+fn next_working_set(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
     searching: bool,
 ) -> Result<WorkingSet, Stop> {
-    let mut members = dictionary.gainers(state, SAMPLE);
+    let mut members = dictionary.best_candidates(state, Tuning::SAMPLE_SIZE);
     if searching {
-        members.extend(dictionary.stand_ins(state));
+        members.extend(dictionary.substitutes(state));
     } else {
-        dictionary.note_offers(&members);
-        members.extend(dictionary.contenders(state, CONTENDERS));
+        dictionary.count_entries(&members);
+        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
     }
-    Ok(WorkingSet::about(
-        stats,
-        state,
-        dictionary.priors(),
-        &members,
-    )?)
+    let set = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
+    Ok(set)
 }
 
-/// Searches the pool for a better model; whether there was one.
+/// Searches the working set for a better model, and returns whether there was one.
 fn improve(
     stats: &mut dyn Statistics,
     state: &mut State,
-    pool: &WorkingSet,
+    set: &WorkingSet,
     noise: Option<NoiseRange>,
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
-    let trials = trials(stats.n_obs());
-    let found = pool.within(state, recorder, |state, _| {
-        search(pool, state, noise, trials, opening)
+    let trials = Tuning::trials(stats.n_obs());
+    let found = set.within(state, recorder, |state, _| {
+        search(set, state, noise, trials, opening)
     })?;
     if found {
-        // The pool knows the targets by their projections alone; the rows say what the new model leaves of them.
+        // The exact residual of the new model comes from the rows.
         state.centre(stats)?;
         recorder.step(Action::Search, None, state)?;
     }
     Ok(found)
 }
 
-/// The factors of the whole dictionary, with a pass over the data only if the model holds functions new to it; or with one that
-/// brings no Gram columns, where there is a pool that has all of them.
-pub(crate) fn look_again(
+/// Brings S and Q of the dictionary to the present state: by a pass over the data only if the model has functions whose Gram columns are
+/// unknown, and without computing these if `whole`, a working set of all candidates, has them.
+pub(crate) fn refresh_or_update(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
     whole: Option<&WorkingSet>,
 ) -> Result<(), Stop> {
-    if dictionary.knows(state) {
+    if dictionary.has_columns(state) {
         state.centre(stats)?;
-        dictionary.reprice(state);
+        dictionary.update_factors(state);
         return Ok(());
     }
-    if let Some(pool) = whole {
-        dictionary.learn(pool, state);
+    if let Some(set) = whole {
+        dictionary.take_columns(set, state);
     }
     dictionary.refresh(stats, state)?;
     Ok(())
-}
-
-fn status(settled: Refined, state: &State, rules: &Rules, range: NoiseRange) -> Status {
-    match settled {
-        Refined::Stalled => Status::Stalled,
-        Refined::Converged if rules.noise == Noise::Estimated && state.beta >= range.beta_max => {
-            Status::NoiseFloor
-        }
-        Refined::Converged => Status::Converged,
-    }
 }

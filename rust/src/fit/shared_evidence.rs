@@ -1,16 +1,16 @@
 //! The marginal likelihood as a function of one alpha that several outputs share. Scalars only.
 //!
-//! With everything else held, each output contributes its own l(alpha) (Tipping & Faul 2003, equation 18), so that
-//! `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + Q_l / (alpha + s_l)]`, where `n_l` outputs have the sparsity
-//! factor `s_l` in common and `Q_l` is the sum of their squared quality factors. F vanishes where alpha is infinite. With
-//! one term the maximum is that of equations (20) and (21), `n s^2 / (Q - n s)`. With several F may have several maxima:
-//! `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (Q_l - n_l s_l)] / (alpha + s_l)^2`. Each term has one maximum at most, so
-//! those of F lie between the least and the largest of these.
+//! With all other hyperparameters fixed, each output contributes its own l(alpha) (Tipping & Faul 2003, equation 18):
+//! `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + Q_l / (alpha + s_l)]`, where `n_l` outputs share the sparsity
+//! factor `s_l` and `Q_l` is the sum of their squared quality factors. F vanishes at infinite alpha. With one term the
+//! maximum is given by equations (20) and (21), `n s^2 / (Q - n s)`. With several terms F may have several maxima:
+//! `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (Q_l - n_l s_l)] / (alpha + s_l)^2`. Each term has at most one maximum,
+//! and the maxima of F lie between the smallest and the largest of these.
 
-use crate::fit::evidence::{ALPHA_FLOOR, INFINITE};
-use crate::fit::settings::LEAST_GAIN;
+use crate::fit::evidence::{ALPHA_FLOOR, INFINITE_RATIO};
+use crate::fit::tuning::Tuning;
 
-/// Sparsity and quality of one function, left out of the model, for outputs with the same noise.
+/// Sparsity and quality of one function, with the function left out, for outputs with the same noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Term {
     /// Number of outputs.
@@ -21,17 +21,17 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// The alpha that is best for these outputs alone; infinite where there is none.
+    /// The alpha that maximizes this term; may be infinite.
     fn optimal_alpha(self) -> f64 {
         let excess = self.excess();
-        if excess * INFINITE > 1.0 {
+        if excess * INFINITE_RATIO > 1.0 {
             self.s / excess
         } else {
             f64::INFINITY
         }
     }
 
-    /// q^2 / s - 1 in the mean over the outputs.
+    /// The average of q^2 / s - 1 over the outputs.
     fn excess(self) -> f64 {
         self.power / (self.n * self.s) - 1.0
     }
@@ -56,43 +56,44 @@ impl Term {
     }
 }
 
-/// The factors of one function for all outputs: a term for each noise level.
+/// The factors of one function for all outputs: a term per noise level.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shared<'a>(pub(crate) &'a [Term]);
+pub(crate) struct SharedFactors<'a>(pub(crate) &'a [Term]);
 
-/// Longest step in ln alpha between two looks at the slope: features of F are as wide as a logistic curve.
-const STRIDE: f64 = 0.25;
+/// Grid step in ln alpha at which the slope is evaluated: terms of F are as wide as a logistic curve.
+const GRID_STEP: f64 = 0.25;
 
-impl Shared<'_> {
-    /// The best alpha and its gain over leaving the function out; `None` where nothing is gained.
+impl SharedFactors<'_> {
+    /// The alpha that maximizes F, and F there; `None` if F is nowhere positive.
     pub(crate) fn best(self) -> Option<(f64, f64)> {
         self.best_above(0.0)
     }
 
-    /// The same where that is more than `hurdle`; the higher it is the less there is to look at.
-    pub(crate) fn best_above(self, hurdle: f64) -> Option<(f64, f64)> {
+    /// [`SharedFactors::best`] if F exceeds `min_gain` there; a larger one shortens the scan.
+    pub(crate) fn best_above(self, min_gain: f64) -> Option<(f64, f64)> {
         let mut best: Option<(f64, f64)> = None;
         // As -ln(1 + x) <= -x / (1 + x), no term is above (Q - n s) / (2 alpha).
         let excess = |t: &Term| (t.power - t.n * t.s).max(0.0);
-        let end = self.0.iter().map(excess).sum::<f64>() / (2.0 * hurdle);
+        let end = self.0.iter().map(excess).sum::<f64>() / (2.0 * min_gain);
         self.for_each_maximum(end, |alpha| {
             let gain = -self.gain_of_deleting(alpha);
-            if gain > best.map_or(hurdle, |b| b.1) {
+            if gain > best.map_or(min_gain, |b| b.1) {
                 best = Some((alpha, gain));
             }
         });
         best
     }
 
-    /// What each term would gain with an alpha of its own: no shared one gains more.
+    /// Upper bound on F: the sum of the maxima of the terms.
     pub(crate) fn bound(self) -> f64 {
         self.0.iter().map(|term| term.optimal_gain()).sum()
     }
 
-    /// Where re-estimation takes `alpha`; `None` for infinity.
+    /// The re-estimated alpha; `None` for infinity.
     ///
-    /// That is the best alpha there is, unless it is as good as the nearest: a step that gains nothing is no step.
-    pub(crate) fn goal_from(self, alpha: f64) -> Option<f64> {
+    /// This is the global maximum, or the nearest one in the direction of ascent if that is as good: a step without gain would be
+    /// repeated for ever.
+    pub(crate) fn reestimated(self, alpha: f64) -> Option<f64> {
         let (best, gain) = self.best()?;
         if self.0.len() == 1 {
             return Some(best);
@@ -105,18 +106,18 @@ impl Shared<'_> {
             }
         });
         match nearest {
-            Some(near) if gain + self.gain_of_deleting(near) <= LEAST_GAIN => Some(near),
+            Some(near) if gain + self.gain_of_deleting(near) <= Tuning::MIN_GAIN => Some(near),
             _ => Some(best),
         }
     }
 
-    /// |change in ln alpha| that re-estimation would make; infinite where the function should leave.
+    /// |change in ln alpha| by re-estimation; infinite for a deletion.
     pub(crate) fn change_from(self, alpha: f64) -> f64 {
-        self.goal_from(alpha)
-            .map_or(f64::INFINITY, |goal| (goal / alpha).ln().abs())
+        self.reestimated(alpha)
+            .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
     }
 
-    /// F(new) - F(old), without the cancellation of taking the difference.
+    /// F(new) - F(old), computed without cancellation.
     pub(crate) fn gain_of_moving(self, old: f64, new: f64) -> f64 {
         let gain = |&Term { n, s, power }: &Term| {
             let quadratic = power * (old - new) / ((new + s) * (old + s));
@@ -125,7 +126,7 @@ impl Shared<'_> {
         self.0.iter().map(gain).sum()
     }
 
-    /// -F(alpha): the gain of deleting.
+    /// -F(alpha), the gain of deleting the function.
     pub(crate) fn gain_of_deleting(self, alpha: f64) -> f64 {
         let gain =
             |&Term { n, s, power }: &Term| 0.5 * (n * (s / alpha).ln_1p() - power / (alpha + s));
@@ -141,7 +142,7 @@ impl Shared<'_> {
         self.0.iter().fold((0.0, 0.0), add)
     }
 
-    /// Least and largest ln alpha up to `end` that could be a maximum, and whether the latter is but an end set.
+    /// Bounds on ln alpha of the maxima up to `end`, and whether there may be maxima above them.
     fn range(self, end: f64) -> Option<(f64, f64, bool)> {
         let best = |term: &Term| term.optimal_alpha();
         let least = self.0.iter().map(best).fold(f64::INFINITY, f64::min);
@@ -149,18 +150,18 @@ impl Shared<'_> {
             return None;
         }
         let most = self.0.iter().map(best).fold(0.0, f64::max);
-        let finite = INFINITE * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
+        let finite = INFINITE_RATIO * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
         let end = end.min(finite);
         let low = least.max(ALPHA_FLOOR);
         let high = most.min(end).max(low);
-        // Where rounding has made a sparsity factor infinite there is no end to look to.
+        // Overflow can make a sparsity factor infinite.
         if end < least || high == f64::INFINITY {
             return None;
         }
         Some((low.ln(), high.ln(), most > end))
     }
 
-    /// Visits the local maxima short of infinity and of `end`, ascending.
+    /// Visits the finite local maxima up to `end`, ascending.
     fn for_each_maximum(self, end: f64, mut visit: impl FnMut(f64)) {
         if let [term] = self.0 {
             let alpha = term.optimal_alpha();
@@ -172,40 +173,39 @@ impl Shared<'_> {
         let Some((low, high, open)) = self.range(end) else {
             return;
         };
-        // Each of these strides is looked at from both ends, and fewer than 2^52 of them fit.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let strides = ((high - low) / STRIDE).ceil() as usize;
+        let n_steps = ((high - low) / GRID_STEP).ceil() as usize;
         let mut left = (low, self.derivatives(low.exp()));
-        let (mut alpha, factor) = (low.exp(), STRIDE.exp());
+        let (mut alpha, factor) = (low.exp(), GRID_STEP.exp());
         if left.1.0 <= 0.0 {
             visit(low.exp());
         }
-        for k in 1..=strides {
-            let u = (low + STRIDE * k as f64).min(high);
-            alpha = if k < strides { alpha * factor } else { u.exp() };
+        for k in 1..=n_steps {
+            let u = (low + GRID_STEP * k as f64).min(high);
+            alpha = if k < n_steps { alpha * factor } else { u.exp() };
             let right = (u, self.derivatives(alpha));
             if let Some((from, to)) = self.bracket(left, right) {
                 visit(self.root(from, to).exp());
             }
             left = right;
         }
-        // At the largest maximum of a term the slope of the sum is negative but for rounding.
+        // The slope at the largest maximum of a term is negative, except by round-off.
         if left.1.0 > 0.0 && !open {
             visit(high.exp());
         }
     }
 
-    /// Where between these two looks the slope falls through zero, if it does.
+    /// An interval within `left..right`, each `(ln alpha, derivatives)`, in which the slope falls through zero.
     fn bracket(self, left: (f64, (f64, f64)), right: (f64, (f64, f64))) -> Option<(f64, f64)> {
-        let ((a, (slope_a, bend_a)), (b, (slope_b, bend_b))) = (left, right);
+        let ((a, (slope_a, curvature_a)), (b, (slope_b, curvature_b))) = (left, right);
         match (slope_a > 0.0, slope_b > 0.0) {
             (true, false) => Some((a, b)),
-            // It may dip below zero and come back, or rise above and fall again.
-            (true, true) if bend_a < 0.0 && bend_b > 0.0 => {
+            // The slope may cross zero twice between two points.
+            (true, true) if curvature_a < 0.0 && curvature_b > 0.0 => {
                 let turn = self.turn(a, b, -1.0);
                 (self.derivatives(turn.exp()).0 <= 0.0).then_some((a, turn))
             }
-            (false, false) if bend_a > 0.0 && bend_b < 0.0 => {
+            (false, false) if curvature_a > 0.0 && curvature_b < 0.0 => {
                 let turn = self.turn(a, b, 1.0);
                 (self.derivatives(turn.exp()).0 > 0.0).then_some((turn, b))
             }
@@ -213,7 +213,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Where the slope's own slope changes sign, from `sign` to the other.
+    /// Where the curvature changes sign, from `sign` to `-sign`.
     fn turn(self, mut a: f64, mut b: f64, sign: f64) -> f64 {
         for _ in 0..40 {
             let middle = 0.5 * (a + b);
@@ -226,17 +226,17 @@ impl Shared<'_> {
         0.5 * (a + b)
     }
 
-    /// The zero of a slope that is positive at `a` and not at `b`: Newton's method, kept inside.
+    /// The zero of a slope that is positive at `a` and not at `b`, by Newton's method with bisection as safeguard.
     fn root(self, mut a: f64, mut b: f64) -> f64 {
         let mut u = 0.5 * (a + b);
         for _ in 0..100 {
-            let (slope, bend) = self.derivatives(u.exp());
+            let (slope, curvature) = self.derivatives(u.exp());
             if slope > 0.0 {
                 a = u;
             } else {
                 b = u;
             }
-            let newton = u - slope / bend;
+            let newton = u - slope / curvature;
             let next = if newton > a && newton < b {
                 newton
             } else {
@@ -259,19 +259,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_sparsity_that_rounding_made_infinite_leads_nowhere() {
-        let sound = Term {
+    fn an_infinite_sparsity_has_no_best_alpha() {
+        let finite = Term {
             n: 1.0,
             s: 2.0,
             power: 9.0,
         };
-        let broken = Term {
+        let infinite = Term {
             s: f64::INFINITY,
-            ..sound
+            ..finite
         };
-        for terms in [[sound, broken], [broken, sound], [broken, broken]] {
-            assert_eq!(Shared(&terms).best(), None);
-            assert_eq!(Shared(&terms).goal_from(1.0), None);
+        for terms in [[finite, infinite], [infinite, finite], [infinite, infinite]] {
+            assert_eq!(SharedFactors(&terms).best(), None);
+            assert_eq!(SharedFactors(&terms).reestimated(1.0), None);
         }
     }
 
@@ -297,8 +297,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn no_alpha_of_a_dense_scan_is_better(terms in terms()) {
-            let shared = Shared(&terms);
+        fn best_alpha_is_the_maximum_of_a_dense_scan(terms in terms()) {
+            let shared = SharedFactors(&terms);
             let scan = (0..4000).map(|k| value(&terms, (f64::from(k) * 0.01 - 20.0).exp()));
             let scanned = scan.fold(0.0, f64::max);
             let (alpha, gain) = shared.best().unwrap_or((f64::INFINITY, 0.0));
@@ -306,27 +306,27 @@ mod tests {
             prop_assert!(gain <= shared.bound() + 1e-12 * (1.0 + gain));
             if alpha.is_finite() {
                 prop_assert!((value(&terms, alpha) - gain).abs() < 1e-10 * (1.0 + gain));
-                // Stationary, and the goal from close by.
+                // Stationary, and unchanged by re-estimation.
                 prop_assert!(shared.derivatives(alpha).0.abs() < 1e-9 * (1.0 + shared.bound()));
-                prop_assert!((shared.goal_from(alpha).unwrap() / alpha).ln().abs() < 1e-6);
+                prop_assert!((shared.reestimated(alpha).unwrap() / alpha).ln().abs() < 1e-6);
             }
         }
 
         #[test]
-        fn derivatives_are_those_of_the_sum(terms in terms(), u in -6.0..6.0_f64) {
+        fn derivatives_agree_with_finite_differences(terms in terms(), u in -6.0..6.0_f64) {
             let h = 1e-4;
-            let shared = Shared(&terms);
-            let (slope, bend) = shared.derivatives(u.exp());
+            let shared = SharedFactors(&terms);
+            let (slope, curvature) = shared.derivatives(u.exp());
             let at = |u: f64| value(&terms, u.exp());
             let slope_at = |u: f64| shared.derivatives(u.exp()).0;
             let scale = 1e-6 * (1.0 + shared.bound());
             prop_assert!(((at(u + h) - at(u - h)) / (2.0 * h) - slope).abs() < scale);
-            prop_assert!(((slope_at(u + h) - slope_at(u - h)) / (2.0 * h) - bend).abs() < scale);
+            prop_assert!(((slope_at(u + h) - slope_at(u - h)) / (2.0 * h) - curvature).abs() < scale);
         }
 
         #[test]
         fn gains_are_differences_of_the_sum(terms in terms(), old in 1e-3..1e3_f64, new in 1e-3..1e3_f64) {
-            let shared = Shared(&terms);
+            let shared = SharedFactors(&terms);
             let scale = 1e-10 * (1.0 + shared.bound());
             let difference = value(&terms, new) - value(&terms, old);
             prop_assert!((shared.gain_of_moving(old, new) - difference).abs() < scale);
@@ -334,24 +334,24 @@ mod tests {
         }
 
         #[test]
-        fn one_output_is_the_ordinary_case(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
+        fn one_output_agrees_with_factors(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
             let prior = Gamma::FLAT;
             let alone = Factors { s, q, prior };
             let terms = [Term { n: 1.0, s, power: q * q }];
-            let best = Shared(&terms).best();
+            let best = SharedFactors(&terms).best();
             prop_assert_eq!(best.is_some(), alone.optimal_alpha().is_some());
             if let (Some((alpha, gain)), Some(expected)) = (best, alone.optimal_alpha()) {
-                // Both divide s by q^2 / s - 1, of which little is left beside rounding where q^2 is close to s.
+                // Both divide s by q^2 / s - 1, a difference with few digits where q^2 is close to s.
                 prop_assert!((s / alpha - s / expected).abs() < 1e-15 * (1.0 + 4.0 * q * q / s));
                 prop_assert!((gain - alone.gain_of_adding()).abs() < 1e-12 * (1.0 + q * q));
             }
         }
 
         #[test]
-        fn outputs_with_the_same_noise_may_be_told_apart(s in 0.01..100.0_f64, q in proptest::collection::vec(-30.0..30.0_f64, 2..5)) {
-            let apart: Vec<Term> = q.iter().map(|q| Term { n: 1.0, s, power: q * q }).collect();
+        fn outputs_with_equal_noise_may_share_a_term_or_not(s in 0.01..100.0_f64, q in proptest::collection::vec(-30.0..30.0_f64, 2..5)) {
+            let separate: Vec<Term> = q.iter().map(|q| Term { n: 1.0, s, power: q * q }).collect();
             let together = [Term { n: q.len() as f64, s, power: q.iter().map(|q| q * q).sum() }];
-            match (Shared(&apart).best(), Shared(&together).best()) {
+            match (SharedFactors(&separate).best(), SharedFactors(&together).best()) {
                 (Some(a), Some(b)) => {
                     prop_assert!((a.0 / b.0 - 1.0).abs() < 1e-6);
                     prop_assert!((a.1 - b.1).abs() < 1e-9 * (1.0 + b.1));
@@ -362,8 +362,8 @@ mod tests {
     }
 
     #[test]
-    fn of_two_maxima_the_higher_one_is_found() {
-        // A strong signal in an output with much noise, a weaker one where there is little.
+    fn the_higher_of_two_maxima_is_found() {
+        // A strong signal in a noisy output and a weak one in a precise output.
         let terms = [
             Term {
                 n: 1.0,
@@ -376,7 +376,7 @@ mod tests {
                 power: 1.3e4,
             },
         ];
-        let shared = Shared(&terms);
+        let shared = SharedFactors(&terms);
         let mut maxima = Vec::new();
         shared.for_each_maximum(f64::INFINITY, |alpha| maxima.push(alpha));
         assert_eq!(maxima.len(), 2);
@@ -384,21 +384,21 @@ mod tests {
         let values: Vec<f64> = maxima.iter().map(|&a| value(&terms, a)).collect();
         let higher = usize::from(values[1] > values[0]);
         assert!((best / maxima[higher] - 1.0).abs() < 1e-15);
-        // From either side re-estimation goes there, and not to the nearest.
-        assert_eq!(shared.goal_from(maxima[1 - higher]), Some(best));
+        // Re-estimation moves to the higher maximum from either side.
+        assert_eq!(shared.reestimated(maxima[1 - higher]), Some(best));
     }
 
     #[test]
-    fn functions_of_no_use_have_infinite_alpha() {
+    fn irrelevant_functions_have_infinite_alpha() {
         let term = |s: f64, power: f64| Term { n: 1.0, s, power };
         for terms in [
             vec![term(0.0, 0.0)],
             vec![term(1.0, 1.0), term(2.0, 1.0)],
-            // One output gains a little, the other loses more.
+            // One output gains less than the other loses.
             vec![term(1.0, 1.5), term(50.0, 0.0)],
         ] {
-            assert_eq!(Shared(&terms).best(), None);
-            assert_eq!(Shared(&terms).goal_from(1.0), None);
+            assert_eq!(SharedFactors(&terms).best(), None);
+            assert_eq!(SharedFactors(&terms).reestimated(1.0), None);
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Which candidates could take the place of an active function.
+//! Candidates that could replace an active function.
 
 use std::ops::Range;
 
 use crate::fit::dictionary::Dictionary;
 use crate::fit::model::State;
-use crate::fit::settings::STAND_INS;
+use crate::fit::tuning::Tuning;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::parallel::map_pieces;
 
-/// Candidates that one thread looks at, at a time.
+/// Candidates of one parallel piece.
 const PIECE: usize = 16 * LANES;
 
 impl Dictionary {
-    /// For each active function the candidates that would gain most were it to leave.
+    /// For each active function the candidates that would gain most after its deletion.
     ///
-    /// Taking k out changes the factors of candidate i by appendix A.4, with `u_i = beta Sigma Phi^T phi_i`. Gains
-    /// rise with q^2 / s, so no logarithm is needed to rank them.
-    pub(crate) fn stand_ins(&self, state: &State) -> Vec<usize> {
+    /// Deleting k changes the factors of candidate i by appendix A.4, with `u_i = beta Sigma Phi^T phi_i`. Gains rise with
+    /// q^2 / s, which is ranked instead.
+    pub(crate) fn substitutes(&self, state: &State) -> Vec<usize> {
         let columns = self.active_columns(state);
         let lower = pack_lower(state.chol());
-        let outside = self.outside(state);
+        let inactive = self.inactive(state);
         let pieces = map_pieces(self.n_basis(), PIECE, |piece| {
             let mut best: Vec<Best> = vec![Best::default(); state.len()];
             for first in piece.clone().step_by(LANES) {
@@ -28,9 +28,9 @@ impl Dictionary {
                 let mut u = self.scaled_lanes(&columns, first, state.beta);
                 solve_lanes(&lower, &mut u);
                 solve_lanes_transposed(&lower, &mut u);
-                let candidates = Candidates::of(self, &outside, range.clone(), state);
+                let factors = LaneFactors::of(self, &inactive, range.clone(), state);
                 dispatch(Score {
-                    candidates: &candidates,
+                    factors: &factors,
                     state,
                     u: &mut u,
                 });
@@ -57,34 +57,34 @@ impl Dictionary {
     }
 }
 
-/// Factors of a few candidates side by side; those in the model have none.
-struct Candidates {
+/// Factors of adjacent functions; active functions cannot be substitutes.
+struct LaneFactors {
     s: [f64; LANES],
     q: [f64; LANES],
-    /// Below this S is nothing but rounding.
-    least: [f64; LANES],
+    /// Error of s; infinite for active functions.
+    s_error: [f64; LANES],
 }
 
-impl Candidates {
-    fn of(dictionary: &Dictionary, outside: &[bool], range: Range<usize>, state: &State) -> Self {
+impl LaneFactors {
+    fn of(dictionary: &Dictionary, inactive: &[bool], range: Range<usize>, state: &State) -> Self {
         let mut this = Self {
             s: [0.0; LANES],
             q: [0.0; LANES],
-            least: [f64::INFINITY; LANES],
+            s_error: [f64::INFINITY; LANES],
         };
-        for (lane, i) in range.enumerate().filter(|&(_, i)| outside[i]) {
+        for (lane, i) in range.enumerate().filter(|&(_, i)| inactive[i]) {
             let factors = dictionary.factors_of(i);
             this.s[lane] = factors.s;
             this.q[lane] = factors.q;
-            this.least[lane] = dictionary.least_sparsity(i, state);
+            this.s_error[lane] = dictionary.s_error(i, state);
         }
         this
     }
 }
 
-/// Puts q^2 / s without function k in the place of row k of u; 0 for candidates that cannot enter.
+/// Replaces row k of u by q^2 / s after the deletion of function k; 0 for candidates that cannot be added.
 struct Score<'a> {
-    candidates: &'a Candidates,
+    factors: &'a LaneFactors,
     state: &'a State,
     u: &'a mut [[f64; LANES]],
 }
@@ -95,7 +95,7 @@ impl WithSimd for Score<'_> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
-        let Candidates { s, q, least } = self.candidates;
+        let LaneFactors { s, q, s_error } = self.factors;
         for (k, u) in self.u.iter_mut().enumerate() {
             let precision = 1.0 / self.state.sigma[(k, k)];
             let mean = self.state.mu[k];
@@ -103,39 +103,39 @@ impl WithSimd for Score<'_> {
                 let ratio = u[lane] * precision;
                 let s = s[lane] + u[lane] * ratio;
                 let q = q[lane] + ratio * mean;
-                u[lane] = if s > least[lane] { q * (q / s) } else { 0.0 };
+                u[lane] = if s > s_error[lane] { q * (q / s) } else { 0.0 };
             }
         }
     }
 }
 
-/// The few best-scored candidates, best first.
+/// The candidates with the highest scores, best first.
 #[derive(Clone)]
 struct Best {
     ranked: Vec<(f64, usize)>,
-    /// What a score has to exceed.
-    bar: f64,
+    /// Scores up to this are not among the best.
+    threshold: f64,
 }
 
 impl Default for Best {
     fn default() -> Self {
         Self {
-            ranked: Vec::with_capacity(STAND_INS + 1),
-            bar: 0.0,
+            ranked: Vec::with_capacity(Tuning::SUBSTITUTES + 1),
+            threshold: 0.0,
         }
     }
 }
 
 impl Best {
     fn offer(&mut self, score: f64, i: usize) {
-        if score > self.bar {
+        if score > self.threshold {
             let place = self.ranked.partition_point(|b| b.0 >= score);
             self.ranked.insert(place, (score, i));
-            self.ranked.truncate(STAND_INS);
+            self.ranked.truncate(Tuning::SUBSTITUTES);
             if let [.., last] = &self.ranked[..]
-                && self.ranked.len() == STAND_INS
+                && self.ranked.len() == Tuning::SUBSTITUTES
             {
-                self.bar = last.0;
+                self.threshold = last.0;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Statistics of a few functions, held whole: what a fit may consult without touching the data.
+//! Working sets: the exact statistics of part of the dictionary, on which a fit continues without the data.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Statistics, Sweep, check_flag};
-use crate::fit::model::{Entrant, State};
+use crate::fit::model::{Candidate, State};
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop};
 use crate::linalg::symmetric::SymmetricMatrix;
@@ -15,9 +15,9 @@ use crate::linalg::vector::{axpy, dot};
 
 /// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.
 ///
-/// Inside a pool functions go by their place in it: [`WorkingSet::within`] takes a state there and back.
+/// Functions are indexed by position in the working set: [`WorkingSet::within`] translates a state.
 pub(crate) struct WorkingSet {
-    /// Which functions of the dictionary these are, ascending.
+    /// Indices in the dictionary, ascending.
     members: Vec<usize>,
     pub(crate) gram: SymmetricMatrix,
     /// phi_i^T W t.
@@ -25,96 +25,95 @@ pub(crate) struct WorkingSet {
     /// t^T W t.
     pub(crate) target_sq: f64,
     pub(crate) n_obs: f64,
-    /// Those of the members.
     pub(crate) priors: Priors,
-    /// Ones: members are in the units of the fit.
+    /// Ones: columns are in the units of the fit.
     norms: Vec<f64>,
-    /// Whether it is of a likelihood close to that of the rows, and not the same.
-    is_near: bool,
+    /// Whether the statistics are approximations of those of the rows.
+    is_approximate: bool,
     cancel: Option<Arc<AtomicBool>>,
 }
 
 impl WorkingSet {
     /// The statistics of the active functions and `others`, about the state's reference.
     ///
-    /// For a Gaussian that is first brought to the mean. For other likelihoods the state has to be at a mode just found:
-    /// what the pool then holds is the Laplace approximation about it.
+    /// For a Gaussian likelihood the reference is first moved to the posterior mean. For other likelihoods the state has to be
+    /// at its mode: the working set is the Laplace approximation about it.
     pub(crate) fn about(
         stats: &mut dyn Statistics,
         state: &mut State,
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        Self::gathered(stats, state, priors, others, false)
+        Self::new(stats, state, priors, others, false)
     }
 
-    /// The same, to the digits that it takes to choose functions by.
-    pub(crate) fn nearly_about(
+    /// [`WorkingSet::about`] from approximate statistics, if the provider has any: accurate enough to choose functions.
+    pub(crate) fn approximate_about(
         stats: &mut dyn Statistics,
         state: &mut State,
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        Self::gathered(stats, state, priors, others, true)
+        Self::new(stats, state, priors, others, true)
     }
 
-    fn gathered(
+    fn new(
         stats: &mut dyn Statistics,
         state: &mut State,
         priors: &Priors,
         others: &[usize],
-        nearly: bool,
+        approximate: bool,
     ) -> Result<Self> {
         if stats.is_linear() {
             state.centre(stats)?;
         } else {
-            // The search for the mode may have ended on a look elsewhere.
+            // The last evaluation of the likelihood may have been at other weights.
             stats.deviance(&state.active, state.reference())?;
         }
         let mut members = [others, &state.active].concat();
         members.sort_unstable();
         members.dedup();
-        let nearly = if nearly {
+        let approximation = if approximate {
             stats.approximate_among(&members)?
         } else {
             None
         };
-        let is_near = nearly.is_some();
-        let (gram, gradient) = match nearly {
-            Some(nearly) => nearly,
+        let is_approximate = approximation.is_some();
+        let (gram, gradient) = match approximation {
+            Some(approximation) => approximation,
             None => stats.lower_among(&members)?,
         };
         let gram = SymmetricMatrix::from_lower(&gram);
-        let mut pool = Self {
+        let mut set = Self {
             gram,
             projections: gradient.clone(),
             target_sq: state.deviance_at_reference(),
             n_obs: state.n_noise(),
             priors: priors.among(&members),
             norms: vec![1.0; members.len()],
-            is_near,
+            is_approximate,
             cancel: stats.cancel_flag(),
             members,
         };
-        // The residual holds what the model leaves; adding the model back gives the targets.
+        // `gradient` and the deviance belong to the residual; adding the fit gives those of the targets.
         for (&j, &r) in state.active.iter().zip(state.reference()) {
-            axpy(r, pool.gram.column(pool.place(j)), &mut pool.projections);
+            axpy(r, set.gram.column(set.place(j)), &mut set.projections);
         }
         for (&j, &r) in state.active.iter().zip(state.reference()) {
-            let i = pool.place(j);
-            pool.target_sq += r * (gradient[i] + pool.projections[i]);
+            let i = set.place(j);
+            set.target_sq += r * (gradient[i] + set.projections[i]);
         }
-        Ok(pool)
+        Ok(set)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Brings a state within to what the pool says of its functions. A [`WorkingSet::nearly_about`] is that of a likelihood close to the
-    /// one of the rows; between the two the gradient of one could promise what the Gram matrix of the other does not bound.
-    pub(crate) fn take_up(&self, state: &mut State) -> Result<()> {
-        if !self.is_near {
+    /// Replaces the data terms of a state by those of an approximate working set. Otherwise its gradient would come from one
+    /// likelihood and its Gram matrix from another, and steps might not raise the evidence of either.
+    pub(crate) fn adopt_data(&self, state: &mut State) -> Result<()> {
+        if !self.is_approximate {
             return Ok(());
         }
         let (size, reference) = (state.len(), state.reference().to_vec());
@@ -123,18 +122,18 @@ impl WorkingSet {
         state.set_data(&reference, &gradient, deviance, Some(&gram))
     }
 
-    /// Each member with its product with member `j`, all by their own names.
+    /// Each member, by its index in the dictionary, with its product with member `j`.
     pub(crate) fn products_with(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
         let column = self.gram.column(self.place(j));
         self.members.iter().copied().zip(column.iter().copied())
     }
 
-    /// Where function `j` is in it.
+    /// Position of function `j` of the dictionary.
     pub(crate) fn place(&self, j: usize) -> usize {
         self.members.partition_point(|&m| m < j)
     }
 
-    /// Runs `f` with the state's functions named by their place here, and its steps recorded by their own names.
+    /// Runs `f` on the state with functions indexed by position; the recorder translates them back.
     pub(crate) fn within<'w, T>(
         &self,
         state: &mut State,
@@ -153,17 +152,17 @@ impl WorkingSet {
         result
     }
 
-    /// Member `i` with its data terms about the reference of the state.
-    pub(crate) fn entrant<'g>(
+    /// Member `i` with its data terms at the reference of the state.
+    pub(crate) fn candidate<'g>(
         &self,
         i: usize,
         state: &State,
         gram: &'g mut Vec<f64>,
-    ) -> Entrant<'g> {
+    ) -> Candidate<'g> {
         let column = self.gram.column(i);
         gram.clear();
         gram.extend(state.active.iter().map(|&j| column[j]));
-        Entrant {
+        Candidate {
             index: i,
             gram_self: column[i],
             gradient: self.projections[i] - dot(gram, state.reference()),
@@ -172,7 +171,7 @@ impl WorkingSet {
         }
     }
 
-    /// [`crate::Error::Interrupted`] once the caller has asked for the end.
+    /// [`crate::Error::Interrupted`] once the caller has cancelled the fit.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         check_flag(self.cancel.as_deref())
     }
@@ -183,7 +182,7 @@ impl WorkingSet {
     }
 }
 
-/// By reference, so that several fits can share a pool.
+/// Implemented for a reference, so that several fits can share a working set.
 impl Statistics for &WorkingSet {
     fn n_obs(&self) -> f64 {
         self.n_obs
@@ -235,7 +234,7 @@ impl Statistics for &WorkingSet {
     }
 
     fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // Gaussian weights do not move.
+        // The weights W of a Gaussian likelihood are constant.
         Ok(DMatrix::zeros(active.len(), active.len()))
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use nalgebra::DMatrix;
 
 use crate::linalg::vector::mirror;
-use crate::parallel::each_of;
+use crate::parallel::fill_pieces_of;
 
 /// Columns that one thread makes at a time.
 pub(crate) const COLUMNS: usize = 24;
@@ -73,9 +73,8 @@ impl LowerTriangle {
         add: impl Fn(Range<usize>, &mut [f64]) + Sync + Send,
     ) {
         let size = self.size;
-        // The longest come first, so that threads end together.
-        each_of(multiplications, &mut self.strips, |strip, values| {
-            let first = strip * COLUMNS;
+        fill_pieces_of(multiplications, &mut self.strips, 1, |strip, strips| {
+            let (first, values) = (strip * COLUMNS, &mut strips[0]);
             let columns = first..(first + COLUMNS).min(size);
             values.resize(columns.len() * (size - first), 0.0);
             add(columns, values);

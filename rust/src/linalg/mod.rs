@@ -22,10 +22,9 @@ pub(crate) mod symmetric;
 #[cfg(feature = "fit")]
 pub(crate) mod transpose;
 #[cfg(feature = "fit")]
-pub mod vector;
+pub(crate) mod vector;
 
 #[cfg(feature = "fit")]
 pub use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
 #[cfg(feature = "fit")]
 pub use crate::linalg::lower_triangle::LowerTriangle;
-pub use crate::parallel::{beside, with_threads};

@@ -9,7 +9,7 @@ use crate::parallel::pieces;
 #[must_use]
 #[inline(always)]
 #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
-pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     // Eight partial sums let the additions overlap; their order is fixed, so the result is too.
     let mut sums = [0.0_f64; 8];
     let (a_head, a_tail) = a.as_chunks::<8>();
@@ -26,13 +26,13 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// [`dot`] of columns: what calls it need not be vector code.
 #[must_use]
-pub fn column_dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn column_dot(a: &[f64], b: &[f64]) -> f64 {
     dispatch(|| dot(a, b))
 }
 
 /// The sum of `w x^2`.
 #[must_use]
-pub fn weighted_square(x: &[f64], w: &[f64]) -> f64 {
+pub(crate) fn weighted_square(x: &[f64], w: &[f64]) -> f64 {
     dispatch(WeightedSquare { x, w })
 }
 
@@ -61,7 +61,7 @@ impl WithSimd for WeightedSquare<'_> {
 }
 
 /// `out = x y`, element by element.
-pub fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
+pub(crate) fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
     dispatch(|| {
         for (out, (x, y)) in out.iter_mut().zip(x.iter().zip(y)) {
             *out = x * y;
@@ -72,7 +72,7 @@ pub fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
 /// `y += c * x`.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `dot`
-pub fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
+pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += c * x;
     }
@@ -81,7 +81,7 @@ pub fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
 /// [`axpy`] of four terms one after another, to the bit; y is read and written once.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `dot`
-pub fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
+pub(crate) fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
     let [(c0, x0), (c1, x1), (c2, x2), (c3, x3)] = terms;
     let columns = x0.iter().zip(x1).zip(x2).zip(x3);
     for (y, (((x0, x1), x2), x3)) in y.iter_mut().zip(columns) {
@@ -92,14 +92,14 @@ pub fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
 /// The first `m` elements of column `j`.
 #[must_use]
 #[inline]
-pub fn head(matrix: &DMatrix<f64>, j: usize, m: usize) -> &[f64] {
+pub(crate) fn head(matrix: &DMatrix<f64>, j: usize, m: usize) -> &[f64] {
     let start = j * matrix.nrows();
     &matrix.as_slice()[start..start + m]
 }
 
 /// The first `m` elements of column `j`, to be written.
 #[inline]
-pub fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
+pub(crate) fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
     let start = j * matrix.nrows();
     &mut matrix.as_mut_slice()[start..start + m]
 }
@@ -118,7 +118,7 @@ pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatr
 
 /// The sum of the logarithms of positive numbers: of eight at a time that of their product, which takes an eighth of the time.
 #[must_use]
-pub fn sum_of_ln(values: &[f64]) -> f64 {
+pub(crate) fn sum_of_ln(values: &[f64]) -> f64 {
     /// Eight of these have a product that is no less exact for its size.
     const MODERATE: std::ops::RangeInclusive<f64> = 1e-38..=1e38;
     let (eights, rest) = values.as_chunks::<8>();
@@ -133,7 +133,7 @@ pub fn sum_of_ln(values: &[f64]) -> f64 {
 }
 
 /// Adds `c x x^T` to the leading block of `matrix`.
-pub fn rank_one(matrix: &mut DMatrix<f64>, c: f64, x: &[f64]) {
+pub(crate) fn rank_one(matrix: &mut DMatrix<f64>, c: f64, x: &[f64]) {
     dispatch(RankOne { matrix, c, x });
 }
 
@@ -156,7 +156,7 @@ impl WithSimd for RankOne<'_> {
 }
 
 /// Completes a symmetric matrix from its lower triangle.
-pub fn mirror(matrix: &mut DMatrix<f64>) {
+pub(crate) fn mirror(matrix: &mut DMatrix<f64>) {
     let size = matrix.nrows();
     let values = matrix.as_mut_slice();
     each_below_diagonal(size, |i, j| values[i * size + j] = values[j * size + i]);
@@ -178,7 +178,7 @@ pub(crate) fn each_below_diagonal(size: usize, mut f: impl FnMut(usize, usize)) 
 
 /// x^T A y over the leading block of A.
 #[must_use]
-pub fn bilinear(matrix: &DMatrix<f64>, x: &[f64], y: &[f64]) -> f64 {
+pub(crate) fn bilinear(matrix: &DMatrix<f64>, x: &[f64], y: &[f64]) -> f64 {
     dispatch(Bilinear { matrix, x, y })
 }
 

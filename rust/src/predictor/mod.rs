@@ -94,7 +94,8 @@ mod scratch;
 mod variance;
 
 use crate::kernel::Points;
-use crate::{Error, Kernel, Probit, Result};
+use crate::likelihood::probit::Probit;
+use crate::{Error, Kernel, Result};
 
 pub use crate::predictor::link::Link;
 pub use crate::predictor::schema::{
@@ -108,7 +109,7 @@ use crate::predictor::variance::{Directions, Folded, Joint, Spread};
 /// Rows of X lie one after another, `n_features` numbers each. A row has the same prediction, to the bit, alone and among
 /// others, and whatever the number of threads. Of rows predicted one by one none takes memory, once a thread has
 /// predicted its first. A batch is predicted by the calling thread alone, or inside
-/// [`with_threads`](crate::linalg::with_threads) by as many as that says.
+/// [`with_threads`](crate::with_threads) by as many as that says.
 #[derive(Debug, Clone)]
 pub struct Predictor {
     parts: Parts,

@@ -1,8 +1,8 @@
-//! Likelihoods other than the Gaussian, through the Laplace approximation.
+//! Likelihoods other than the Gaussian, by the Laplace approximation.
 
-pub(crate) mod complementarity;
-pub(crate) mod fixed_point;
+mod complementarity;
+mod fixed_point;
 pub(crate) mod mode;
-pub(crate) mod rprop;
+mod residual;
 pub(crate) mod schedule;
-pub(crate) mod working_sets;
+mod working_sets;

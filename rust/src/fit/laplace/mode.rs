@@ -10,13 +10,13 @@ use crate::{Error, Result};
 
 /// Moves the state's quadratic model to the mode of the posterior at its alphas: damped Newton on equation (10).
 ///
-/// The log posterior is concave, so a shortened Newton step always rises; the prior bounds the mode, on separable
-/// data too. Ends when a step promises less than rounding, or near the mode no less than the step before: where functions
-/// all but depend on one another rounding alone makes promises, and steps go to and fro.
+/// The log posterior is concave, so a short enough Newton step always raises it; the prior bounds the mode, on separable
+/// data too. Stops when the predicted rise is round-off, or, near the mode, no less than for the step before: with almost
+/// linearly dependent functions the predicted rise is round-off only, and the steps would alternate for ever.
 pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    const MOST_STEPS: usize = 200;
-    /// From here on each step should promise the square of the last.
-    const CLOSE: f64 = 1e-8;
+    const MAX_STEPS: usize = 200;
+    /// Below this relative rise Newton's method converges quadratically.
+    const QUADRATIC_RISE: f64 = 1e-8;
     let m = state.len();
     let active = state.active.clone();
     let mut mu = starting_point(stats, state)?;
@@ -26,7 +26,7 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     chol.cancelled_by(stats.cancel_flag());
     let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     let mut last = f64::INFINITY;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let slope: Vec<f64> = (0..m)
             .map(|k| gradient[k] - state.alpha[k] * mu[k])
             .collect();
@@ -37,9 +37,9 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
         chol.solve_in_place(&mut step);
         let rise = dot(&slope, &step);
         let height = penalised(deviance, &state.alpha, &mu);
-        // `rise` is twice what the quadratic model promises.
+        // `rise` is twice the rise that the quadratic model predicts.
         let size = 1.0 + height.abs();
-        if rise <= 1e-13 * size || (last <= CLOSE * size && rise > 0.1 * last) {
+        if rise <= 1e-13 * size || (last <= QUADRATIC_RISE * size && rise > 0.1 * last) {
             break;
         }
         last = rise;
@@ -53,8 +53,19 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     state.set_data(&mu, &gradient, deviance, Some(&gram))
 }
 
-/// [`find_mode`]; where rounding takes the definiteness of the posterior precision functions leave, the one that costs least
-/// first, until what is left has a mode.
+/// Replaces the quadratic model of the data by the one about `mu`, and recomputes the posterior.
+pub(crate) fn expand_about(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    mu: &[f64],
+) -> Result<()> {
+    let m = mu.len();
+    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+    let deviance = stats.local(&state.active, mu, &mut gram, &mut gradient)?;
+    state.set_data(mu, &gradient, deviance, Some(&gram))
+}
+
+/// [`find_mode`]; while the posterior precision is indefinite by round-off, deletes the function that costs least.
 pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     loop {
         let before = state.clone();
@@ -62,24 +73,24 @@ pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> R
         let Err(Error::NotPositiveDefinite(_)) = outcome else {
             return outcome;
         };
-        // A factorisation that was told to end early looks like one that broke down.
+        // A cancelled factorisation reports the same error.
         check_flag(stats.cancel_flag().as_deref())?;
         state.clone_from(&before);
-        let Some(k) = state.cheapest() else {
+        let Some(k) = state.cheapest_deletion() else {
             return outcome;
         };
         state.delete(k);
     }
 }
 
-/// The mean of the quadratic model, unless the likelihood itself is better off where that model was made, or at zero:
-/// a large step leaves the region where the model means anything.
+/// The mean of the quadratic model, unless the posterior density is higher at its reference or at zero: a large step
+/// leaves the region where the quadratic model is accurate.
 fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>> {
     let mut best = (f64::INFINITY, vec![0.0; state.len()]);
-    // The mean, which it mostly is, comes last: what was last looked at needs no second look.
+    // The mean, mostly the best, comes last: its evaluation is still cached by the provider.
     for mu in [state.reference(), &state.mu[..]] {
         let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
-        // Neither NaN nor infinite, as what overflows is.
+        // False for NaN and infinity.
         if height.is_finite() && height <= best.0 {
             best = (height, mu.to_vec());
         }
@@ -87,7 +98,7 @@ fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>>
     Ok(best.1)
 }
 
-/// Minus twice the penalised log-likelihood, halved: what the mode minimises.
+/// Half the penalised deviance, which the mode minimises.
 fn penalised(deviance: f64, alpha: &[f64], mu: &[f64]) -> f64 {
     0.5 * (deviance + alpha.iter().zip(mu).map(|(a, m)| a * m * m).sum::<f64>())
 }

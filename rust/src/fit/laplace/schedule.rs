@@ -1,40 +1,41 @@
-//! Likelihoods other than the Gaussian, through the Laplace approximation: Tipping & Faul (2003), section 2.2.
+//! Likelihoods other than the Gaussian, by the Laplace approximation: Tipping & Faul (2003), section 2.2.
 //!
-//! The likelihood is linearised at the posterior mode, the alphas are brought to the maximum of the resulting
-//! Gaussian evidence, and so on until neither moves. What is certified at the end is this classic fixed point, which
-//! treats the working weights B as constants in alpha; it is close to, and not exactly, a stationary point of the
-//! Laplace evidence itself, and the evidence need not rise when the mode is found anew.
+//! The likelihood is linearised at the posterior mode, the alphas maximise the evidence of the resulting Gaussian model,
+//! and both are repeated until neither changes. The certificate at the end is for this fixed point, which treats the
+//! working weights B as constants in alpha. It is close to, but not exactly, a stationary point of the Laplace evidence,
+//! and that evidence may fall when the mode is recomputed.
 //!
-//! Alternating gets near the fixed point fast but need not reach it: a function may enter under one linearisation and
-//! be thrown out under the next, for ever. The end is therefore left to Newton's method on the fixed-point equations
-//! themselves, with the motion of the mode and of B in the Jacobian.
+//! The alternation gets near the fixed point fast but need not reach it: a function may be added under one linearisation
+//! and deleted under the next, for ever. The end is therefore left to Newton's method on the fixed-point equations, whose
+//! Jacobian includes the change of the mode and of B.
 
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::laplace::fixed_point::{Residual, polish, sharpen};
+use crate::fit::laplace::fixed_point::{converge, newton, refine_to_rounding};
 use crate::fit::laplace::mode::find_mode;
-use crate::fit::laplace::rprop::creep;
-use crate::fit::laplace::working_sets::{Pools, first_model};
+use crate::fit::laplace::residual::Residual;
+use crate::fit::laplace::working_sets::{WorkingSetRounds, first_model};
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
-use crate::fit::rollback::unless_indefinite;
-use crate::fit::settings::{BLOCK, COARSE_GAIN, Effort, LOOSE_TOL, Rules};
+use crate::fit::rollback::roll_back_if_indefinite;
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 
-/// Rounds of mode and alphas between two passes over the dictionary.
-const ROUNDS: usize = 3;
+/// Alternations of mode and alphas between two passes over the dictionary.
+const MAX_ALTERNATIONS: usize = 3;
 
-/// Passes followed by a pool at all: most fits need two or three.
-const POOLS: usize = 12;
+/// Passes over the dictionary that are followed by a working set. Most fits need two or three.
+const MAX_WORKING_SETS: usize = 12;
 
-/// Runs from the state given, an empty model, to convergence.
+/// Fits from `state`, an empty model, to convergence.
 ///
-/// Some choices of functions have no fixed point: one of them is wanted by the others' linearisation and not by its own.
-/// If pools have led to such a choice the fit starts again without them; not where all that is left is rounding.
-pub(crate) fn maximise(
+/// Some active sets have no fixed point: one function has a gain in the linearisation without it, but not in the one with
+/// it. If working sets lead to such a set, the fit restarts without working sets, unless it stalled at round-off.
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
@@ -45,14 +46,15 @@ pub(crate) fn maximise(
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     first_model(stats, state, &dictionary, recorder)?;
-    let status = finish_or_go_back(stats, state, &mut dictionary, POOLS, rules, recorder)?;
+    let sets = MAX_WORKING_SETS;
+    let status = complete(stats, state, &mut dictionary, sets, rules, recorder)?;
     if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
     }
     let stalled = state.clone();
     state.clone_from(&empty);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
-    let status = finish_or_go_back(stats, state, &mut dictionary, 0, rules, recorder)?;
+    let status = complete(stats, state, &mut dictionary, 0, rules, recorder)?;
     if status != Status::Converged && stalled.log_posterior() > state.log_posterior() {
         state.clone_from(&stalled);
         recorder.step(Action::Mode, None, state)?;
@@ -60,7 +62,7 @@ pub(crate) fn maximise(
     Ok(status)
 }
 
-/// Goes on from a model that was settled before there were more functions to choose from.
+/// Continues from a model that converged on a smaller dictionary.
 pub(crate) fn resume(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -68,29 +70,34 @@ pub(crate) fn resume(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let status = finish_or_go_back(stats, state, dictionary, POOLS, rules, recorder)?;
+    let status = complete(stats, state, dictionary, MAX_WORKING_SETS, rules, recorder)?;
     if status == Status::Converged || Residual::of(state).is_rounding(state) {
         return Ok(status);
     }
-    finish_or_go_back(stats, state, dictionary, 0, rules, recorder)
+    complete(stats, state, dictionary, 0, rules, recorder)
 }
 
-/// [`finish`]; where rounding takes the definiteness of the posterior precision on the way, the last model whose mode was found
-/// stands.
-pub(crate) fn finish_or_go_back(
+/// [`run`] with rollback: if round-off makes the posterior precision indefinite, restores the last model at its mode.
+pub(crate) fn complete(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    most_pools: usize,
+    max_working_sets: usize,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
-    let outcome = finish_keeping(
-        &mut good, stats, state, dictionary, most_pools, rules, recorder,
+    let outcome = run(
+        stats,
+        state,
+        &mut good,
+        dictionary,
+        max_working_sets,
+        rules,
+        recorder,
     );
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -100,56 +107,42 @@ pub(crate) fn finish_or_go_back(
     )
 }
 
-/// Runs from the state given to convergence, with at most so many pools on the way.
-pub(crate) fn finish(
+/// Fits from the given state to convergence, with at most `max_working_sets` working sets. `good` receives each model at
+/// its mode.
+pub(crate) fn run(
     stats: &mut dyn Statistics,
     state: &mut State,
-    dictionary: &mut Dictionary,
-    most_pools: usize,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status, Stop> {
-    let mut good = state.clone();
-    finish_keeping(
-        &mut good, stats, state, dictionary, most_pools, rules, recorder,
-    )
-}
-
-/// [`finish`]; `good` is kept at the last model whose mode was found.
-fn finish_keeping(
     good: &mut State,
-    stats: &mut dyn Statistics,
-    state: &mut State,
     dictionary: &mut Dictionary,
-    most_pools: usize,
+    max_working_sets: usize,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let mut pools = Pools::at_most(most_pools);
+    let mut rounds = WorkingSetRounds::at_most(max_working_sets);
     let mut fine = false;
     loop {
-        let settled = if fine {
-            Some(settle(stats, state, rules.tol, recorder)?)
+        let refined = if fine {
+            Some(converge(stats, state, rules.tol, recorder)?)
         } else {
-            approach(stats, state, pools.have_begun(), rules, recorder)?
+            approach(stats, state, rounds.have_begun(), rules, recorder)?
         };
-        let steering = !fine && pools.are_left();
-        let exchanging = steering && pools.may_exchange(state);
-        let gains = look(stats, state, dictionary, (steering, exchanging))?;
+        let in_rounds = !fine && rounds.are_left();
+        let exchanging = in_rounds && rounds.may_exchange(state);
+        let gains = refresh(stats, state, dictionary, in_rounds, exchanging)?;
         recorder.step(Action::Mode, None, state)?;
         good.clone_from(state);
-        if steering && (gains || exchanging) {
-            fine = pools.next(stats, state, dictionary, (gains, exchanging), recorder)?;
+        if in_rounds && (gains || exchanging) {
+            fine = rounds.next(stats, state, dictionary, (gains, exchanging), recorder)?;
             continue;
         }
-        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
-            fine |= dictionary.returns();
+        if dictionary.add(Tuning::MAX_BLOCK_ADDITIONS, stats, state, recorder)? > 0 {
+            fine |= dictionary.has_reentries();
             continue;
         }
-        match settled {
+        match refined {
             None => fine = true,
-            Some(Refined::Converged) if !dictionary.refuses(state) => {
-                sharpen(stats, state, recorder)?;
+            Some(Refined::Converged) if !dictionary.excludes_gain(state) => {
+                refine_to_rounding(stats, state, recorder)?;
                 return Ok(Status::Converged);
             }
             Some(_) => return Ok(Status::Stalled),
@@ -157,74 +150,47 @@ fn finish_keeping(
     }
 }
 
-/// Nears the fixed point of the functions in the model, and ends at a mode; how it is settled if `polishing` has brought it there.
+/// Brings the active set near its fixed point, and the state to its mode. With `try_newton`, tries Newton's method too;
+/// returns [`Refined::Converged`] if that succeeds.
 fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
-    polishing: bool,
+    try_newton: bool,
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Refined>, Stop> {
-    alternate(stats, state, LOOSE_TOL.max(rules.tol), recorder)?;
-    if !polishing {
+    alternate(stats, state, Tuning::LOOSE_TOL.max(rules.tol), recorder)?;
+    if !try_newton {
         return Ok(None);
     }
-    // A pass costs more than the end of the active set; at worst that is done again when it matters.
-    let settled = polish(stats, state, rules.tol, recorder)?;
+    // Cheaper than a pass over the dictionary, which at worst finds a function to add after all.
+    let refined = newton(stats, state, rules.tol, recorder)?;
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)?;
-    Ok((settled == Refined::Converged).then_some(settled))
+    Ok((refined == Refined::Converged).then_some(refined))
 }
 
-/// Looks at the whole dictionary; whether something outside gains. That is near enough as long as it only says what pool to make,
-/// not where it says that there is none to make.
-fn look(
+/// A pass over the dictionary; returns whether an inactive candidate gains. Approximate factors are enough to choose a
+/// working set, but not to conclude that none is needed.
+fn refresh(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    (steering, exchanging): (bool, bool),
+    in_rounds: bool,
+    exchanging: bool,
 ) -> Result<bool, Stop> {
-    if steering {
-        dictionary.refresh_nearly(stats, state)?;
-        let gains = dictionary.gains(state);
+    if in_rounds {
+        dictionary.refresh_approximately(stats, state)?;
+        let gains = dictionary.has_gain(state);
         if gains || exchanging {
             return Ok(gains);
         }
     }
     dictionary.refresh(stats, state)?;
-    Ok(dictionary.gains(state))
+    Ok(dictionary.has_gain(state))
 }
 
-/// Brings the active set to the fixed point: by Newton's method, if need be from a point nearer by.
-fn settle(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    tol: f64,
-    recorder: &mut Recorder<'_>,
-) -> Result<Refined, Stop> {
-    let mut near = 0.1;
-    loop {
-        let before = state.alpha.clone();
-        if polish(stats, state, tol, recorder)? == Refined::Converged {
-            return Ok(Refined::Converged);
-        }
-        if Residual::of(state).is_rounding(state) {
-            return Ok(Refined::Stalled);
-        }
-        // What was in the way of a step still is where nothing has moved since.
-        let stuck = state.alpha == before;
-        let mut crept = false;
-        while !crept {
-            if near <= tol {
-                return Ok(Refined::Stalled);
-            }
-            near *= 0.2;
-            crept = creep(stats, state, near, recorder)? || !stuck;
-        }
-    }
-}
-
-/// Mode and alphas of the active set, in turn, a few times or until the alphas stay where they are. Ends at a mode.
+/// Alternates between mode and alphas of the active set until the alphas converge to `tol`, or a few times. Ends at a mode.
 fn alternate(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -235,12 +201,12 @@ fn alternate(
         find_mode(stats, state)?;
         recorder.step(Action::Mode, None, state)?;
         let distance = refine::residual(state, None);
-        if distance <= tol || round >= ROUNDS {
+        if distance <= tol || round >= MAX_ALTERNATIONS {
             break;
         }
         let effort = Effort {
             gain: 0.0,
-            step: COARSE_GAIN,
+            step: Tuning::COARSE_STEP,
             tol: tol.min(0.1 * distance),
         };
         refine::converge(stats, state, None, effort, recorder)?;

@@ -1,37 +1,42 @@
-//! Pools at a posterior mode: the Gaussian scheme on a few functions and the likelihood as it is linearised there.
+//! Working sets at a posterior mode: the Gaussian algorithm on a few functions and the linearised likelihood.
 
 use crate::Error;
 use crate::data::Statistics;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::greedy::climb;
+use crate::fit::greedy::maximize;
 use crate::fit::laplace::mode::find_mode;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::search::exchange::exchange_few;
 use crate::fit::search::lns::{Opening, search};
-use crate::fit::settings::{Effort, FINE_STEP, FREE, LEAST_GAIN, SMALL_SAMPLE, WHOLE};
+use crate::fit::search::local::{SearchBudget, improve};
+use crate::fit::settings::Search;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
-/// Pools that are searched.
-const SEARCHES: usize = 3;
+/// Working sets on which large-neighbourhood search runs.
+const MAX_SEARCHES: usize = 3;
 
-/// Candidates that gain, and that might, in a pool: its Gram matrix is made anew at each mode.
-const CONTENDERS: usize = 64;
+/// Candidates with a gain, and others close to it, in a working set. Its Gram matrix is recomputed at each mode.
+const CANDIDATES_PER_SET: usize = 64;
 
-/// Neighbourhoods tried in a pool.
-const TRIALS: usize = 16;
+/// Neighbourhoods tried in one search.
+const NEIGHBOURHOODS_PER_SEARCH: usize = 16;
 
-/// Pools after which exchanges are tried no more, and functions of a model in which they take little time.
-const EXCHANGES: usize = SEARCHES + 4;
-const FEW: usize = 20;
+/// Working sets after which no more exchanges are tried.
+const MAX_SETS_WITH_EXCHANGES: usize = MAX_SEARCHES + 4;
 
-/// For a pool about a model that has seen the whole dictionary.
-const LATE: Effort = Effort {
-    gain: LEAST_GAIN,
-    step: FINE_STEP,
+/// Largest model in which exchanges take a small part of the time of a fit.
+const MAX_SIZE_FOR_EXCHANGES: usize = 20;
+
+/// The effort on a working set that was chosen by a pass over the dictionary.
+const CHOSEN_SET_EFFORT: Effort = Effort {
+    gain: Tuning::MIN_GAIN,
+    step: Tuning::FINE_STEP,
     tol: f64::INFINITY,
 };
+
+/// Fits a first model on a sample of the dictionary.
 
 /// A first model, from functions of all the dictionary.
 pub(crate) fn first_model(
@@ -41,52 +46,53 @@ pub(crate) fn first_model(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     let sample = sample(dictionary, stats.n_predictors());
-    let stretch = Stretch {
+    let round = Round {
         others: &sample,
-        effort: FREE,
-        trials: TRIALS,
+        effort: Tuning::COARSE_EFFORT,
+        trials: NEIGHBOURHOODS_PER_SEARCH,
         exchanging: false,
-        // The mode has moved since the first functions came in, and with it what is best beside them.
+        // The mode has moved since the first functions were added, and with it the best companions for them.
         opening: Opening::Restart,
     };
-    relinearise(stats, state, dictionary.priors(), &stretch, recorder)?;
+    run(stats, state, dictionary.priors(), &round, recorder)?;
     Ok(())
 }
 
-/// The pools of a fit on its way to a fixed point.
+/// The working sets of one fit.
 #[derive(Default)]
-pub(crate) struct Pools {
+pub(crate) struct WorkingSetRounds {
     made: usize,
-    most: usize,
-    /// The functions about which the last one had stand-ins.
-    about: Vec<usize>,
+    max: usize,
+    /// The active set for which the last working set had substitutes.
+    substituted: Vec<usize>,
 }
 
-impl Pools {
-    /// At most so many.
-    pub(crate) fn at_most(most: usize) -> Self {
+impl WorkingSetRounds {
+    pub(crate) fn at_most(max: usize) -> Self {
         Self {
-            most,
+            max,
             ..Self::default()
         }
     }
 
-    /// Whether there may be another.
+    /// Whether another working set is allowed.
     pub(crate) fn are_left(&self) -> bool {
-        self.made < self.most
+        self.made < self.max
     }
 
-    /// Whether one has led anywhere, or was to.
+    /// Whether one was used, and none has failed.
     pub(crate) fn have_begun(&self) -> bool {
-        self.made > 0 && self.most > 0
+        self.made > 0 && self.max > 0
     }
 
-    /// Whether exchanges of these functions are still to be tried, in a small part of the time that the rest takes.
+    /// Whether exchanges of these active functions are still to be tried, and cheap.
     pub(crate) fn may_exchange(&self, state: &State) -> bool {
-        (1..=FEW).contains(&state.len()) && self.made < EXCHANGES && self.about != state.active
+        (1..=MAX_SIZE_FOR_EXCHANGES).contains(&state.len())
+            && self.made < MAX_SETS_WITH_EXCHANGES
+            && self.substituted != state.active
     }
 
-    /// Goes on in the next one; whether what is left is to settle.
+    /// Fits on the next working set; returns whether only the fixed point remains to be solved for.
     pub(crate) fn next(
         &mut self,
         stats: &mut dyn Statistics,
@@ -97,35 +103,42 @@ impl Pools {
     ) -> Result<bool, Stop> {
         self.made += 1;
         let before = state.active.clone();
-        let searching = self.made <= SEARCHES;
-        let with_stand_ins = searching || exchanging;
-        let members = members(dictionary, state, with_stand_ins);
-        if with_stand_ins {
-            self.about.clone_from(&before);
+        let searching = self.made <= MAX_SEARCHES;
+        let mut members = dictionary.best_candidates(state, CANDIDATES_PER_SET);
+        members.extend(dictionary.near_candidates(state, CANDIDATES_PER_SET));
+        if searching || exchanging {
+            members.extend(dictionary.substitutes(state));
+            self.substituted.clone_from(&before);
         }
-        let stretch = Stretch {
+        let round = Round {
             others: &members,
-            effort: LATE,
-            trials: if gains && searching { TRIALS } else { 0 },
-            // While something gains they would come too early.
+            effort: CHOSEN_SET_EFFORT,
+            trials: if gains && searching {
+                NEIGHBOURHOODS_PER_SEARCH
+            } else {
+                0
+            },
+            // Not while a candidate still gains.
             exchanging: exchanging && !gains,
             opening: Opening::Plain,
         };
-        if relinearise(stats, state, dictionary.priors(), &stretch, recorder)? {
+        if run(stats, state, dictionary.priors(), &round, recorder)? {
             return Ok(state.active == before);
         }
         if gains {
-            // The linearisation does not reach as far as the pool went: one block at a time, then.
-            self.most = 0;
+            // The linearisation is not accurate at the model that the working set led to. Add one block at a time instead.
+            self.max = 0;
         }
         Ok(!gains)
     }
 }
 
-/// Candidates for a first model: functions from all over the dictionary, the same ones for each linear predictor, so that
-/// no class is served better than another.
+/// Candidates for a first model: functions at even distances in the dictionary, the same for each linear predictor, so that
+/// all classes are treated alike.
 fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
-    let size = SMALL_SAMPLE.min(WHOLE / n_predictors).max(1);
+    let size = Tuning::LAPLACE_SAMPLE_SIZE
+        .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
+        .max(1);
     let n_each = dictionary.n_basis() / n_predictors;
     let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
     if sample.len() > size {
@@ -135,72 +148,62 @@ fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
     (0..n_predictors).flat_map(of_each).collect()
 }
 
-/// Candidates for a pool about the state.
-fn members(dictionary: &Dictionary, state: &State, searching: bool) -> Vec<usize> {
-    let mut members = dictionary.gainers(state, CONTENDERS);
-    members.extend(dictionary.contenders(state, CONTENDERS));
-    if searching {
-        members.extend(dictionary.stand_ins(state));
-    }
-    members
-}
-
-/// What a stretch on pools is to do.
-struct Stretch<'a> {
-    /// Candidates beside the active functions.
+/// What is done on a working set.
+struct Round<'a> {
+    /// Candidates besides the active functions.
     others: &'a [usize],
     effort: Effort,
     /// Neighbourhoods to try.
     trials: usize,
     /// Whether to try exchanges after them.
     exchanging: bool,
-    /// What searches begin with.
     opening: Opening,
 }
 
-/// The Gaussian scheme over a pool of candidates and the active functions, on the likelihood as it is linearised at the
-/// mode, which is then found anew; until the choice of functions stays.
-fn relinearise(
+/// Runs the Gaussian algorithm on a working set, with the likelihood linearised at the mode, and finds the mode anew; repeats
+/// until the active set stays the same. Returns whether the Laplace evidence rose.
+fn run(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    stretch: &Stretch<'_>,
+    round: &Round<'_>,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
-    const MOST_MODES: usize = 8;
-    let mut useful = false;
-    // The pool and the state have to speak of the same linearisation.
+    const MAX_MODES: usize = 8;
+    let mut improved = false;
+    // Working set and state must use the same linearisation.
     find_mode(stats, state)?;
     recorder.step(Action::Mode, None, state)?;
-    for _ in 0..MOST_MODES {
+    for _ in 0..MAX_MODES {
         let before = state.clone();
-        let pool = WorkingSet::nearly_about(stats, state, priors, stretch.others)?;
-        let outcome = pool.within(state, recorder, |state, recorder| {
-            pool.take_up(state)?;
-            climb(&pool, state, None, stretch.effort, recorder)?;
-            if stretch.trials > 0 && search(&pool, state, None, stretch.trials, stretch.opening)? {
+        let set = WorkingSet::approximate_about(stats, state, priors, round.others)?;
+        let outcome = set.within(state, recorder, |state, recorder| {
+            set.adopt_data(state)?;
+            maximize(&set, state, None, round.effort, recorder)?;
+            if round.trials > 0 && search(&set, state, None, round.trials, round.opening)? {
                 recorder.step(Action::Search, None, state)?;
             }
-            if stretch.exchanging && exchange_few(&pool, state)? {
+            let budget = &mut SearchBudget::of(Search::Greedy);
+            if round.exchanging && improve(&set, state, None, budget)? {
                 recorder.step(Action::Search, None, state)?;
             }
             Ok(())
         });
         match outcome.and_then(|()| Ok(find_mode(stats, state)?)) {
             Ok(()) => {}
-            // Far from its mode a likelihood can be too steep for its linearisation.
+            // Far from its mode the likelihood can be too steep for its linearisation.
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => state.clone_from(&before),
             Err(halt) => return Err(halt),
         }
-        let risen = state.log_posterior() > before.log_posterior();
-        if !risen {
+        let rose = state.log_posterior() > before.log_posterior();
+        if !rose {
             state.clone_from(&before);
         }
         recorder.step(Action::Mode, None, state)?;
-        useful |= risen;
-        if !risen || state.active == before.active {
+        improved |= rose;
+        if !rose || state.active == before.active {
             break;
         }
     }
-    Ok(useful)
+    Ok(improved)
 }

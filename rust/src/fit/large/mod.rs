@@ -1,5 +1,4 @@
-//! Dictionaries of up to millions of candidates: a working set, priced and screened against the rest.
+//! Dictionaries of up to millions of candidates: a working set, and passes that price the rest.
 
-pub(crate) mod pricing;
-pub(crate) mod screening;
+mod pricing;
 pub(crate) mod working_set;

@@ -1,82 +1,158 @@
-//! Sweeps over the candidates outside a working set, and which of them come in.
+//! Pricing of the candidates that are not in the working set: their gains, and which of them to add to it.
+//!
+//! Where the provider has bounds (`data/low_rank/bounds.rs`), candidates are screened first. The bounds give
+//! phi_z = f + e with the products of f known and |e| bounded. S is the squared length of phi_z in the norm of C^-1, which is at
+//! most that of beta W. So by the triangle inequality sqrt(S) differs from that of f by at most sqrt(beta) |e|, and Q from that
+//! of f by at most beta |e^T g|. With flat priors the gain grows with q^2 / s alone; with other priors it is smaller.
 
-use crate::data::{DictionaryPart, Statistics, Subset};
+use crate::data::{BoundSample, DictionaryPart, ScreeningBounds, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Factors;
 use crate::fit::model::State;
-use crate::fit::prior::Priors;
+use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::{Blocks, Rules};
 use crate::linalg::vector::dot;
 use crate::parallel::map_pieces;
 
-/// A candidate with less to gain than this many nats stays outside: half of what a certificate allows.
-pub(crate) const WORTHWHILE: f64 = 5e-7;
+/// Smallest gain, in nats, for which a candidate is added to the working set: half of what the certificate allows.
+const MIN_GAIN: f64 = 5e-7;
 
-/// A ratio q^2 / s below this leaves a candidate far from gaining.
-pub(crate) const NEARLY: f64 = 0.1;
+/// Smallest q^2 / s of a candidate that may gain in a later round; it gains where q^2 / s > 1.
+const MIN_NEAR_RATIO: f64 = 0.1;
 
-/// Candidates with most to gain that a sweep remembers.
-const REMEMBERED: usize = 4096;
+/// Best candidates that are kept, of each kind.
+const MAX_KEPT: usize = 4096;
 
-/// A candidate and what it would bring.
+/// Candidates screened between two reports of progress.
+const SCREENED_PER_REPORT: usize = 1 << 14;
+
+/// Candidates per parallel piece.
+const PIECE: usize = 256;
+
+/// A candidate and its gain.
 #[derive(Debug, Clone)]
-pub(crate) struct Offer {
-    pub(crate) index: usize,
-    pub(crate) gain: f64,
-    /// q^2 / s: it gains where that is above 1.
-    pub(crate) ratio: f64,
-    /// The part of the function in the span of the model, in the metric of its posterior, of unit length; of those that gain.
-    pub(crate) profile: Vec<f64>,
+struct Offer {
+    index: usize,
+    gain: f64,
+    /// q^2 / s.
+    ratio: f64,
+    /// If it gains: the projection of its column onto the active ones, in the metric of the posterior, scaled to unit length.
+    profile: Vec<f64>,
 }
 
-/// What a sweep found.
+/// The result of a pass over the dictionary.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Those with something to gain, best first.
-    gainers: Vec<Offer>,
-    /// Of the working set before, those that come closest to gaining, best first.
-    others: Vec<Offer>,
+pub(crate) struct Priced {
+    /// Candidates with a gain, best first.
+    gaining: Vec<Offer>,
+    /// Candidates without a gain and with the largest q^2 / s, best first.
+    near: Vec<Offer>,
 }
 
-/// S and Q of these candidates at the model: its functions as the dictionary counts them, and its state.
+/// The result of screening one candidate.
+enum Verdict {
+    /// It gains at least this much.
+    Gains(Offer),
+    /// It does not gain.
+    DoesNotGain(Offer),
+    Open,
+}
+
+/// A pass over these candidates at the model: its functions as numbered in the dictionary, and its state.
 ///
-/// Where bounds on them can be had for less (`screened.rs`) only those are looked at which the bounds leave open, and none
-/// if the bounds show that others gain.
-pub(crate) fn sweep(
+/// Candidates that the bounds decide are not priced, and none is priced if by the bounds some gain.
+pub(crate) fn price(
     stats: &mut dyn DictionaryPart,
     (active, state): (&[usize], &State),
     candidates: &[usize],
     rules: &Rules,
     blocks: &Blocks,
     recorder: &mut Recorder<'_>,
-) -> Result<Found, Stop> {
-    let mut found = Found::default();
-    let open = found.screen(stats, (active, state), candidates, rules, recorder)?;
-    if !found.is_empty() {
-        return Ok(found);
+) -> Result<Priced, Stop> {
+    let mut priced = Priced::default();
+    let open = priced.screen(stats, (active, state), candidates, rules, recorder)?;
+    if !priced.is_empty() {
+        return Ok(priced);
     }
     let mut done = 0;
     for block in open.chunks(blocks.block) {
         recorder.sweeping(done, open.len(), state)?;
-        found.look_at(stats, active, state, block, rules)?;
+        priced.price_block(stats, active, state, block, rules)?;
         done += block.len();
     }
     recorder.sweeping(done, open.len(), state)?;
-    Ok(found)
+    Ok(priced)
 }
 
-impl Found {
+impl Priced {
+    /// Whether no candidate gains.
     pub(crate) fn is_empty(&self) -> bool {
-        self.gainers.is_empty()
+        self.gaining.is_empty()
     }
 
-    /// The largest gain.
-    pub(crate) fn most(&self) -> f64 {
-        self.gainers.first().map_or(0.0, |offer| offer.gain)
+    pub(crate) fn largest_gain(&self) -> f64 {
+        self.gaining.first().map_or(0.0, |offer| offer.gain)
     }
 
-    fn look_at(
+    /// Screens the candidates that have bounds, and returns those that remain open.
+    fn screen(
+        &mut self,
+        stats: &mut dyn DictionaryPart,
+        (active, state): (&[usize], &State),
+        candidates: &[usize],
+        rules: &Rules,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Vec<usize>, Stop> {
+        let screens = stats.screening_bounds(active, &state.mu, candidates.len())?;
+        if screens.is_empty() {
+            return Ok(candidates.to_vec());
+        }
+        recorder.sweeping(0, candidates.len(), state)?;
+        let flat = rules.has_flat_alphas();
+        let (mut open, mut done) = (Vec::new(), 0);
+        for block in candidates.chunks(SCREENED_PER_REPORT) {
+            let uncovered = |i: &&usize| !screens.iter().any(|s| s.functions.contains(i));
+            open.extend(block.iter().filter(uncovered));
+            for screen in &screens {
+                let covered = |i: &usize| screen.functions.contains(i);
+                let own: Vec<usize> = block.iter().copied().filter(covered).collect();
+                self.screen_block(stats, screen, &own, state, flat, &mut open)?;
+            }
+            done += block.len();
+            recorder.sweeping(done, candidates.len(), state)?;
+        }
+        Ok(open)
+    }
+
+    fn screen_block(
+        &mut self,
+        stats: &dyn DictionaryPart,
+        screen: &ScreeningBounds,
+        candidates: &[usize],
+        state: &State,
+        flat: bool,
+        open: &mut Vec<usize>,
+    ) -> Result<(), Stop> {
+        let glances = stats.bound_samples(screen, candidates)?;
+        let verdicts = map_pieces(candidates.len(), PIECE, |range| {
+            let one = |c: usize| verdict(candidates[c], &glances[c], state, flat);
+            range.map(one).collect::<Vec<_>>()
+        });
+        let (mut gaining, mut near) = (Vec::new(), Vec::new());
+        for (&index, verdict) in candidates.iter().zip(verdicts.into_iter().flatten()) {
+            match verdict {
+                Verdict::Gains(offer) => gaining.push(offer),
+                Verdict::DoesNotGain(offer) if offer.ratio > MIN_NEAR_RATIO => near.push(offer),
+                Verdict::DoesNotGain(_) => {}
+                Verdict::Open => open.push(index),
+            }
+        }
+        self.keep(gaining, near);
+        Ok(())
+    }
+
+    fn price_block(
         &mut self,
         stats: &mut dyn DictionaryPart,
         active: &[usize],
@@ -88,8 +164,7 @@ impl Found {
         let functions = [active, block].concat();
         let mut state = state.clone();
         state.active = (0..m).collect();
-        let flat = rules.has_flat_alphas();
-        let mut view = if flat {
+        let mut view = if rules.has_flat_alphas() {
             Subset::unmeasured(stats, functions)
         } else {
             Subset::measured(stats, functions)?
@@ -97,24 +172,25 @@ impl Found {
         let priors = Priors::new(rules.alpha_prior, view.norms(), view.target_scale());
         let mut dictionary = Dictionary::new(view.n_basis(), priors);
         dictionary.refresh(&mut view, &mut state)?;
-        let offers = map_pieces(block.len(), 256, |range| {
+        let offers = map_pieces(block.len(), PIECE, |range| {
             let offer = |c: usize| offer(&dictionary, &state, m + c, block[c]);
             range.filter_map(offer).collect::<Vec<_>>()
         });
-        let (gainers, others): (Vec<_>, Vec<_>) = offers
+        let (gaining, near): (Vec<_>, Vec<_>) = offers
             .into_iter()
             .flatten()
-            .partition(|offer| offer.gain > WORTHWHILE);
-        self.remember(gainers, others);
+            .partition(|offer| offer.gain > MIN_GAIN);
+        self.keep(gaining, near);
         Ok(())
     }
 
-    pub(crate) fn remember(&mut self, gainers: Vec<Offer>, others: Vec<Offer>) {
-        remember(&mut self.gainers, gainers, |offer| offer.gain);
-        remember(&mut self.others, others, |offer| offer.ratio);
+    fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>) {
+        keep_best(&mut self.gaining, gaining, |offer| offer.gain);
+        keep_best(&mut self.near, near, |offer| offer.ratio);
     }
 
-    /// The next working set: the model, those that gain and differ from one another, and of the others the best.
+    /// The next working set: the model, candidates that gain and differ from one another, and the best of the others that
+    /// were in the working set before.
     pub(crate) fn working_set(
         &self,
         active: &[usize],
@@ -122,49 +198,88 @@ impl Found {
         blocks: &Blocks,
     ) -> Vec<usize> {
         let mut members = active.to_vec();
-        members.extend(self.unlike(blocks.entrants));
+        members.extend(self.most_different(blocks.entrants));
         let room = blocks.working.max(members.len()) - members.len();
-        let kept = self.others.iter().map(|offer| offer.index);
-        members.extend(kept.filter(|i| before.binary_search(i).is_ok()).take(room));
+        let near = self.near.iter().map(|offer| offer.index);
+        members.extend(near.filter(|i| before.binary_search(i).is_ok()).take(room));
         members.sort_unstable();
         members.dedup();
         members
     }
 
-    /// At most so many of those that gain, the best first, and first those unlike any before.
-    fn unlike(&self, most: usize) -> Vec<usize> {
-        /// Candidates more alike than this (the cosine between them) wait until those less alike have been chosen.
-        const ALIKE: [f64; 4] = [0.9, 0.99, 0.999, 1.1];
+    /// At most `limit` candidates that gain, best first, where candidates similar to a better one come last.
+    fn most_different(&self, limit: usize) -> Vec<usize> {
+        /// In each round, candidates with a larger cosine to one already chosen are passed over.
+        const MAX_COS: [f64; 4] = [0.9, 0.99, 0.999, 1.1];
         let mut chosen: Vec<usize> = Vec::new();
-        for alike in ALIKE {
-            for (c, offer) in self.gainers.iter().enumerate() {
-                if chosen.len() >= most {
+        for max_cos in MAX_COS {
+            for (c, offer) in self.gaining.iter().enumerate() {
+                if chosen.len() >= limit {
                     break;
                 }
-                let like = |&d: &usize| dot(&offer.profile, &self.gainers[d].profile) > alike;
-                if !chosen.iter().any(|d| *d == c || like(d)) {
+                let similar = |&d: &usize| dot(&offer.profile, &self.gaining[d].profile) > max_cos;
+                if !chosen.iter().any(|d| *d == c || similar(d)) {
                     chosen.push(c);
                 }
             }
         }
-        chosen.into_iter().map(|c| self.gainers[c].index).collect()
+        chosen.into_iter().map(|c| self.gaining[c].index).collect()
     }
 }
 
-/// What a candidate offers, unless that is nothing.
+fn verdict(index: usize, glance: &BoundSample, state: &State, flat: bool) -> Verdict {
+    /// Round-off of S, relative to the terms whose difference it is.
+    const ROUNDING: f64 = 1e-12;
+    let beta = state.beta;
+    let mut v: Vec<f64> = glance.products.iter().map(|p| beta * p).collect();
+    state.chol().solve_lower_in_place(&mut v);
+    let (prior_s, q) = (beta * glance.diag, (beta * glance.gradient).abs());
+    let s = prior_s - dot(&v, &v);
+    let error = ROUNDING * prior_s;
+    let (rest, gradient_rest) = (beta.sqrt() * glance.rest, beta * glance.gradient_rest);
+    let s_min = ((s - error).max(0.0).sqrt() - rest).max(0.0).powi(2);
+    let s_max = ((s + error).max(0.0).sqrt() + rest).powi(2);
+    let offer = |gain: f64, profile: Vec<f64>| Offer {
+        index,
+        gain,
+        ratio: q * (q / s),
+        profile,
+    };
+    // With s_min = 0 the gain is NaN, and the candidate stays open.
+    if flat_gain(s_min, q + gradient_rest) <= MIN_GAIN {
+        return Verdict::DoesNotGain(offer(0.0, Vec::new()));
+    }
+    let min_gain = flat_gain(s_max, (q - gradient_rest).max(0.0));
+    if flat && min_gain > MIN_GAIN {
+        normalise(&mut v);
+        return Verdict::Gains(offer(min_gain, v));
+    }
+    Verdict::Open
+}
+
+/// The gain of a candidate with these factors under a flat prior; NaN if s is zero.
+fn flat_gain(s: f64, q: f64) -> f64 {
+    if s > 0.0 {
+        let prior = Gamma::FLAT;
+        Factors { s, q, prior }.gain_of_adding()
+    } else {
+        f64::NAN
+    }
+}
+
+/// The offer of a candidate, unless it is far from a gain.
 fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Option<Offer> {
     let factors: Factors = dictionary.factors_of(i);
     if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, factors, state) {
         return None;
     }
     let ratio = factors.q * (factors.q / factors.s);
-    // Also for no number.
-    if ratio.is_nan() || ratio <= NEARLY {
+    if ratio.is_nan() || ratio <= MIN_NEAR_RATIO {
         return None;
     }
     let gain = dictionary.gain(i, factors, state);
     let mut profile = Vec::new();
-    if gain > WORTHWHILE {
+    if gain > MIN_GAIN {
         profile.extend((0..state.len()).map(|j| dictionary.product(j, i)));
         state.chol().solve_lower_in_place(&mut profile);
         normalise(&mut profile);
@@ -178,7 +293,7 @@ fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Opti
 }
 
 /// Scales to unit length.
-pub(crate) fn normalise(values: &mut [f64]) {
+fn normalise(values: &mut [f64]) {
     let length = dot(values, values).sqrt();
     if length > 0.0 {
         for v in values {
@@ -187,9 +302,9 @@ pub(crate) fn normalise(values: &mut [f64]) {
     }
 }
 
-/// Merges more offers into those with the highest scores.
-fn remember(best: &mut Vec<Offer>, more: Vec<Offer>, score: impl Fn(&Offer) -> f64) {
+/// Merges more offers into the list of those with the highest scores.
+fn keep_best(best: &mut Vec<Offer>, more: Vec<Offer>, score: impl Fn(&Offer) -> f64) {
     best.extend(more);
     best.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.index.cmp(&b.index)));
-    best.truncate(REMEMBERED);
+    best.truncate(MAX_KEPT);
 }

@@ -1,80 +1,81 @@
-//! Dictionaries too large for one look: a working set of their functions, and the rest in blocks.
+//! Fits over dictionaries that are too large for one pass: a working set of candidates, and the rest in blocks.
 //!
-//! The ordinary scheme runs to convergence on the working set. A sweep then has S and Q of the candidates outside, block by
-//! block, at the model as it is; those that gain and differ from one another come into the working set, and the scheme goes on
-//! from where it is. (Starting anew ends at another optimum each time, and so never ends.) The last sweep is over all
-//! candidates and finds none with anything to gain, which is the certificate of Tipping & Faul (2003), section 4.4, over the
-//! whole dictionary.
+//! The ordinary algorithm runs to convergence on the working set. A pass then computes S and Q of all other candidates, block
+//! by block, at the current model. Candidates that gain and differ from one another are added to the working set, and the fit
+//! continues from the current model. (A restart in each round would converge to another optimum each time, and never end.)
+//! The last pass covers all candidates and finds none with a gain, which is the certificate of Tipping & Faul (2003), section
+//! 4.4, for the whole dictionary.
 //!
-//! First sweeps are over parts of the dictionary, ever finer: while there is much to gain a part shows where.
+//! The first passes cover only every n-th candidate, with n decreasing: while gains are large, a part of the dictionary shows
+//! where they are.
 //!
-//! Between rounds the fit is a [`BlockCheckpoint`] and nothing else: each round begins by making its state from that, so that a fit
-//! that goes on from a sketch kept somewhere takes the steps, to the bit, that it would have taken.
+//! Between rounds the whole state of the fit is a [`BlockCheckpoint`], from which each round builds its model. So a fit that
+//! resumes from a stored checkpoint takes the same steps, to the bit.
 
 use std::collections::BTreeSet;
 
 use crate::data::{DictionaryPart, Statistics, Subset, check_flag};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::laplace::mode::find_mode;
+use crate::fit::laplace::mode::{expand_about, find_mode};
 use crate::fit::laplace::schedule;
 use crate::fit::large::pricing;
-use crate::fit::large::pricing::Found;
+use crate::fit::large::pricing::Priced;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
-use crate::fit::{Setting, Status};
+use crate::fit::{Status, empty_model, fit_sequentially};
 use crate::model::Posterior;
 use crate::{Error, Result};
 
-/// A fit in blocks between two rounds. Functions are those of the whole dictionary, hyperparameters in the units of the fit.
+/// The state of a fit in blocks between two rounds. Functions are numbered as in the whole dictionary; hyperparameters are in the
+/// units of the fit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BlockCheckpoint {
     /// The working set, ascending.
     pub working: Vec<usize>,
-    /// The functions in the model, in the order they have there.
+    /// The active functions, in the order of the model.
     pub active: Vec<usize>,
     /// Their precisions.
     pub alpha: Vec<f64>,
-    /// The precision of the noise.
+    /// Noise precision.
     pub beta: f64,
     /// The objective at the start and after each step.
     pub trace: Vec<f64>,
-    /// Rounds so far.
+    /// Number of completed rounds.
     pub round: usize,
-    /// The next sweep looks at one in so many candidates.
+    /// The next pass covers one in this many candidates.
     pub stride: usize,
-    /// Rounds in a row that raised the objective by nothing.
+    /// Consecutive rounds that did not raise the objective.
     pub idle: usize,
 }
 
-/// Told of each sketch; what it returns ends the fit if it is an error.
+/// Receives each checkpoint. An error ends the fit.
 pub type SaveCheckpoint<'k> = dyn FnMut(&BlockCheckpoint) -> Result<()> + 'k;
 
-/// Rounds that gain nothing after which rounding is to blame.
-const MOST_IDLE: usize = 6;
+/// Consecutive rounds without a gain after which the fit has stalled: only round-off is left.
+const MAX_IDLE_ROUNDS: usize = 6;
 
-/// Where a part of the dictionary has no more than this many nats to give, the next sweep is over a larger part.
-const LITTLE: f64 = 0.1;
+/// Largest gain in nats, in a pass over a part of the dictionary, after which the next pass covers a larger part.
+const MAX_GAIN_TO_REFINE: f64 = 0.1;
 
-/// Each sweep is over so many times as many candidates as those before.
-const FINER: usize = 8;
+/// Factor between the numbers of candidates of successive passes.
+const STRIDE_FACTOR: usize = 8;
 
-/// Fits by the sequential scheme over all functions of a provider that answers for some of them at a time.
+/// Fits by the sequential algorithm over a provider that returns statistics of a part of its functions at a time.
 ///
-/// `resume`: where to go on. `keep` sees the sketch before each round.
+/// `resume` is a checkpoint to continue from. `save` receives a checkpoint before each round.
 ///
 /// # Errors
-/// As [`fit`](crate::fit::fit()); [`Error::Invalid`] for another scheme, several linear predictors, or a sketch of something else.
+/// As [`fit`](crate::fit::fit()); [`Error::Invalid`] for another scheme, several linear predictors, or a checkpoint of another fit.
 pub fn fit_in_blocks(
     stats: &mut dyn DictionaryPart,
     rules: &Rules,
     blocks: &Blocks,
     resume: Option<BlockCheckpoint>,
-    keep: &mut SaveCheckpoint<'_>,
+    save: &mut SaveCheckpoint<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<Posterior> {
     let plain = rules.scheme == Scheme::Sequential && rules.search == Search::Greedy;
@@ -84,39 +85,34 @@ pub fn fit_in_blocks(
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;
-    let setting = Setting::of(stats, rules)?;
-    let mut sketch = match resume {
-        Some(sketch) => sketch.checked(stats.n_basis())?,
-        None => BlockCheckpoint::first(stats.n_basis(), blocks, setting.beta),
+    let initial = empty_model(stats, rules)?;
+    let mut checkpoint = match resume {
+        Some(checkpoint) => checkpoint.checked(stats.n_basis())?,
+        None => BlockCheckpoint::first(stats.n_basis(), blocks, initial.beta),
     };
-    let mut recorder = Recorder::new(
-        &setting.empty(),
-        rules.max_iter,
-        stats.target_scale(),
-        watch,
-    );
-    if sketch.trace.is_empty() {
-        sketch.trace.clone_from(&recorder.trace);
+    let mut recorder = Recorder::new(&initial, rules.max_iter, stats.target_scale(), watch);
+    if checkpoint.trace.is_empty() {
+        checkpoint.trace.clone_from(&recorder.trace);
     }
-    recorder.trace.clone_from(&sketch.trace);
+    recorder.trace.clone_from(&checkpoint.trace);
     let mut run = Run {
         rules,
         blocks,
-        setting,
-        state: State::empty(1.0, crate::fit::Gamma::FLAT, 0.0, 0.0),
+        state: initial.clone(),
+        initial,
     };
-    let outcome = run.finish(stats, &mut sketch, keep, &mut recorder);
+    let outcome = run.finish(stats, &mut checkpoint, save, &mut recorder);
     recorder.working = None;
-    run.publish(stats, &sketch, outcome, recorder)
+    run.publish(stats, &checkpoint, outcome, recorder)
 }
 
 impl BlockCheckpoint {
-    /// An empty model over functions from all over the dictionary.
+    /// An empty model, and a working set at even distances in the dictionary.
     fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
         let size = blocks.sample.min(n_basis);
         let mut stride = 1;
-        while n_basis / (stride * FINER) >= 2 * size.max(1) {
-            stride *= FINER;
+        while n_basis / (stride * STRIDE_FACTOR) >= 2 * size.max(1) {
+            stride *= STRIDE_FACTOR;
         }
         Self {
             working: (0..size).map(|k| k * n_basis / size).collect(),
@@ -126,19 +122,19 @@ impl BlockCheckpoint {
         }
     }
 
-    /// Where the functions in the model stand in the working set.
+    /// The positions of the active functions in the working set.
     fn places(&self) -> Vec<usize> {
         let place = |i: &usize| self.working.partition_point(|w| w < i);
         self.active.iter().map(place).collect()
     }
 
-    /// Itself, if it can be of a dictionary of this size.
+    /// Checks that it is consistent with a dictionary of this size.
     fn checked(self, n_basis: usize) -> Result<Self> {
-        let known = |i: &usize| self.working.binary_search(i).is_ok();
+        let in_set = |i: &usize| self.working.binary_search(i).is_ok();
         let different: BTreeSet<_> = self.active.iter().collect();
-        let sound = self.working.is_sorted_by(|a, b| a < b)
+        let valid = self.working.is_sorted_by(|a, b| a < b)
             && self.working.last().is_some_and(|&last| last < n_basis)
-            && self.active.iter().all(known)
+            && self.active.iter().all(in_set)
             && self.active.len() == different.len()
             && self.active.len() == self.alpha.len()
             && self.alpha.iter().all(|a| a.is_finite() && *a > 0.0)
@@ -146,7 +142,7 @@ impl BlockCheckpoint {
             && self.beta > 0.0
             && self.trace.iter().all(|t| t.is_finite())
             && self.stride > 0;
-        if sound {
+        if valid {
             return Ok(self);
         }
         let what = "resume does not hold the state of a fit over this dictionary; fit without it";
@@ -154,12 +150,12 @@ impl BlockCheckpoint {
     }
 }
 
-/// A fit under way.
+/// A running fit.
 struct Run<'r> {
     rules: &'r Rules,
     blocks: &'r Blocks,
-    setting: Setting,
-    /// The model; its functions go by their place in the working set of the sketch.
+    initial: State,
+    /// The model, with functions numbered as in the working set.
     state: State,
 }
 
@@ -167,103 +163,98 @@ impl Run<'_> {
     fn finish(
         &mut self,
         stats: &mut dyn DictionaryPart,
-        sketch: &mut BlockCheckpoint,
-        keep: &mut SaveCheckpoint<'_>,
+        checkpoint: &mut BlockCheckpoint,
+        save: &mut SaveCheckpoint<'_>,
         recorder: &mut Recorder<'_>,
     ) -> Result<Status, Stop> {
         loop {
-            keep(sketch)?;
-            let before = *sketch.trace.last().unwrap_or(&f64::NEG_INFINITY);
+            save(checkpoint)?;
+            let before = *checkpoint.trace.last().unwrap_or(&f64::NEG_INFINITY);
             let last = self.state.clone();
-            let status = match self.round(stats, sketch, recorder) {
-                // Made anew from the sketch the model may differ in its last digits, and these may be all it hangs by.
+            let status = match self.round(stats, checkpoint, recorder) {
+                // A model that is rebuilt from the checkpoint differs in its last digits, which may make it indefinite.
                 Err(Stop::Failed(Error::NotPositiveDefinite(_)))
-                    if last.len() > 0 && last.len() == sketch.active.len() =>
+                    if last.len() > 0 && last.len() == checkpoint.active.len() =>
                 {
                     check_flag(stats.cancel_flag().as_deref())?;
                     self.state = last;
-                    self.state.active = sketch.places();
+                    self.state.active = checkpoint.places();
                     return Ok(Status::Stalled);
                 }
                 outcome => outcome?,
             };
-            sketch.active = self.of_dictionary(sketch);
-            sketch.alpha.clone_from(&self.state.alpha);
-            sketch.beta = self.state.beta;
-            sketch.trace.clone_from(&recorder.trace);
-            sketch.round = sketch.round.saturating_add(1);
-            let risen = *sketch.trace.last().unwrap_or(&before) > before + 1e-9 * before.abs();
-            sketch.idle = if risen {
+            checkpoint.active = self.active_in_dictionary(checkpoint);
+            checkpoint.alpha.clone_from(&self.state.alpha);
+            checkpoint.beta = self.state.beta;
+            checkpoint.trace.clone_from(&recorder.trace);
+            checkpoint.round = checkpoint.round.saturating_add(1);
+            let risen = *checkpoint.trace.last().unwrap_or(&before) > before + 1e-9 * before.abs();
+            checkpoint.idle = if risen {
                 0
             } else {
-                sketch.idle.saturating_add(1)
+                checkpoint.idle.saturating_add(1)
             };
-            let Some(found) = self.look_outside(stats, sketch, recorder)? else {
+            let Some(priced) = self.price_rest(stats, checkpoint, recorder)? else {
                 return Ok(status);
             };
-            if sketch.idle >= MOST_IDLE {
+            if checkpoint.idle >= MAX_IDLE_ROUNDS {
                 return Ok(Status::Stalled);
             }
-            if found.most() <= LITTLE {
-                sketch.stride = (sketch.stride / FINER).max(1);
+            if priced.largest_gain() <= MAX_GAIN_TO_REFINE {
+                checkpoint.stride = (checkpoint.stride / STRIDE_FACTOR).max(1);
             }
-            sketch.working = found.working_set(&sketch.active, &sketch.working, self.blocks);
+            checkpoint.working =
+                priced.working_set(&checkpoint.active, &checkpoint.working, self.blocks);
         }
     }
 
-    /// The scheme on the working set, from the sketch to convergence.
+    /// Fits on the working set, from the checkpoint to convergence.
     fn round(
         &mut self,
         stats: &mut dyn DictionaryPart,
-        sketch: &BlockCheckpoint,
+        checkpoint: &BlockCheckpoint,
         recorder: &mut Recorder<'_>,
     ) -> Result<Status, Stop> {
-        let stats = &mut Subset::measured(stats, sketch.working.clone())?;
-        recorder.working = Some(sketch.working.clone());
+        let stats = &mut Subset::measured(stats, checkpoint.working.clone())?;
+        recorder.working = Some(checkpoint.working.clone());
         let rules = self.rules;
         let priors = Priors::new(rules.alpha_prior, stats.norms(), stats.target_scale());
-        self.begin(stats, sketch, &priors)?;
+        self.begin(stats, checkpoint, &priors)?;
         let (state, gaussian) = (&mut self.state, stats.is_linear());
-        let range = NoiseRange::usual();
-        if sketch.active.is_empty() {
+        if checkpoint.active.is_empty() {
             return if gaussian {
-                sequential::maximise(stats, state, priors, rules, range, recorder)
+                fit_sequentially(stats, state, &priors, rules, recorder)
             } else {
-                schedule::maximise(stats, state, &priors, rules, recorder)
+                schedule::fit(stats, state, &priors, rules, recorder)
             };
         }
         let mut dictionary = Dictionary::new(stats.n_basis(), priors);
         if gaussian {
             dictionary.refresh(stats, state)?;
-            let start = Start::warm(usize::from(sketch.round <= self.blocks.searches));
-            sequential::complete(stats, state, &mut dictionary, start, rules, range, recorder)
+            let start = Start::warm(usize::from(checkpoint.round <= self.blocks.searches));
+            sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
         } else {
             schedule::resume(stats, state, &mut dictionary, rules, recorder)
         }
     }
 
-    /// Makes the state from the sketch.
+    /// Builds the state from the checkpoint.
     fn begin(
         &mut self,
         stats: &mut dyn Statistics,
-        sketch: &BlockCheckpoint,
+        checkpoint: &BlockCheckpoint,
         priors: &Priors,
     ) -> Result<(), Stop> {
-        let active = sketch.places();
+        let active = checkpoint.places();
         let state = &mut self.state;
-        *state = self.setting.empty();
-        state.beta = sketch.beta;
+        *state = self.initial.clone();
+        state.beta = checkpoint.beta;
         if active.is_empty() {
             return Ok(());
         }
-        let m = active.len();
         state.fill(&active, 1.0, priors, None);
-        state.alpha.clone_from(&sketch.alpha);
-        let zero = vec![0.0; m];
-        let mut gram = nalgebra::DMatrix::zeros(m, m);
-        let mut gradient = vec![0.0; m];
-        let deviance = stats.local(&active, &zero, &mut gram, &mut gradient)?;
-        state.set_data(&zero, &gradient, deviance, Some(&gram))?;
+        state.alpha.clone_from(&checkpoint.alpha);
+        expand_about(stats, state, &vec![0.0; active.len()])?;
         if stats.is_linear() {
             state.centre(stats)?;
         } else {
@@ -272,54 +263,55 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sweeps, ever finer, until one finds something; `None` after one over all candidates that does not.
-    fn look_outside(
+    /// Passes over more and more candidates, until one finds a gain; `None` if a pass over all candidates finds none.
+    fn price_rest(
         &self,
         stats: &mut dyn DictionaryPart,
-        sketch: &mut BlockCheckpoint,
+        checkpoint: &mut BlockCheckpoint,
         recorder: &mut Recorder<'_>,
-    ) -> Result<Option<Found>, Stop> {
+    ) -> Result<Option<Priced>, Stop> {
         loop {
-            let offset = sketch.round % sketch.stride;
-            let (n, stride) = (stats.n_basis(), sketch.stride);
+            let offset = checkpoint.round % checkpoint.stride;
+            let (n, stride) = (stats.n_basis(), checkpoint.stride);
             let candidates: Vec<usize> = (0..n)
-                .filter(|i| i % stride == offset || sketch.working.binary_search(i).is_ok())
-                .filter(|i| !sketch.active.contains(i))
+                .filter(|i| i % stride == offset || checkpoint.working.binary_search(i).is_ok())
+                .filter(|i| !checkpoint.active.contains(i))
                 .collect();
-            let model = (&sketch.active[..], &self.state);
-            let found =
-                pricing::sweep(stats, model, &candidates, self.rules, self.blocks, recorder)?;
-            if !found.is_empty() {
-                return Ok(Some(found));
+            let model = (&checkpoint.active[..], &self.state);
+            let priced =
+                pricing::price(stats, model, &candidates, self.rules, self.blocks, recorder)?;
+            if !priced.is_empty() {
+                return Ok(Some(priced));
             }
             if stride == 1 {
                 return Ok(None);
             }
-            sketch.stride = (stride / FINER).max(1);
+            checkpoint.stride = (stride / STRIDE_FACTOR).max(1);
         }
     }
 
-    /// The functions in the model as the dictionary counts them.
-    fn of_dictionary(&self, sketch: &BlockCheckpoint) -> Vec<usize> {
-        let name = |&i: &usize| sketch.working[i];
-        self.state.active.iter().map(name).collect()
+    /// The active functions as numbered in the dictionary.
+    fn active_in_dictionary(&self, checkpoint: &BlockCheckpoint) -> Vec<usize> {
+        let index = |&i: &usize| checkpoint.working[i];
+        self.state.active.iter().map(index).collect()
     }
 
     fn publish(
         mut self,
         stats: &mut dyn DictionaryPart,
-        sketch: &BlockCheckpoint,
+        checkpoint: &BlockCheckpoint,
         outcome: Result<Status, Stop>,
         mut recorder: Recorder<'_>,
     ) -> Result<Posterior> {
         let scale = stats.target_scale();
-        let mut stats = Subset::measured(stats, sketch.working.clone())?;
-        let status = crate::fit::outcome(&mut stats, &mut self.state, outcome, &mut recorder)?;
+        let mut stats = Subset::measured(stats, checkpoint.working.clone())?;
+        let status =
+            crate::fit::status_at_mode(&mut stats, &mut self.state, outcome, &mut recorder)?;
         let mut posterior =
             Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale)
                 .checked()?;
         for j in &mut posterior.active {
-            *j = sketch.working[*j];
+            *j = checkpoint.working[*j];
         }
         check_flag(stats.cancel_flag().as_deref())?;
         Ok(posterior)
@@ -344,7 +336,7 @@ mod tests {
     fn run(
         likelihood: Likelihood,
         resume: Option<BlockCheckpoint>,
-        kept: &mut Vec<BlockCheckpoint>,
+        saved: &mut Vec<BlockCheckpoint>,
     ) -> Posterior {
         let x: Vec<f64> = (0..300).map(|i| f64::from(i * 7919 % 300) / 15.0).collect();
         let noise = |i: usize| 0.1 * (i as f64 * 12.9).sin();
@@ -359,24 +351,24 @@ mod tests {
         let design = KernelDesign::new(&x, &x, 1, vec![kernel], true).unwrap();
         let mut stats = Observations::in_part(&design, likelihood, target.collect(), None).unwrap();
         let rules = Settings::default().check().unwrap();
-        let keep = &mut |sketch: &BlockCheckpoint| {
-            kept.push(sketch.clone());
+        let save = &mut |checkpoint: &BlockCheckpoint| {
+            saved.push(checkpoint.clone());
             Ok(())
         };
         let watch = &mut |_: &_| ControlFlow::Continue(());
-        fit_in_blocks(&mut stats, &rules, &BLOCKS, resume, keep, watch).unwrap()
+        fit_in_blocks(&mut stats, &rules, &BLOCKS, resume, save, watch).unwrap()
     }
 
     #[test]
-    fn a_fit_goes_on_from_any_sketch_to_the_same_end() {
+    fn a_fit_resumes_from_any_checkpoint_to_the_same_result() {
         for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {
-            let mut kept = Vec::new();
-            let whole = run(likelihood, None, &mut kept);
+            let mut saved = Vec::new();
+            let whole = run(likelihood, None, &mut saved);
             assert_eq!(whole.status, Status::Converged);
-            assert!(kept.len() > 1 && kept[0].active.is_empty());
-            for sketch in kept {
-                assert!(sketch.working.len() <= BLOCKS.working.max(BLOCKS.sample) + 12);
-                let again = run(likelihood, Some(sketch), &mut Vec::new());
+            assert!(saved.len() > 1 && saved[0].active.is_empty());
+            for checkpoint in saved {
+                assert!(checkpoint.working.len() <= BLOCKS.working.max(BLOCKS.sample) + 12);
+                let again = run(likelihood, Some(checkpoint), &mut Vec::new());
                 assert_eq!(again.active, whole.active);
                 assert_eq!(again.alpha, whole.alpha);
                 assert_eq!(again.trace, whole.trace);
@@ -385,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_nothing_and_sketches_of_nothing_are_refused() {
+    fn empty_blocks_and_invalid_checkpoints_are_rejected() {
         let x = [0.0, 1.0, 2.0, 4.0];
         let design = KernelDesign::new(&x, &x, 1, vec![Kernel::LinearSpline], true).unwrap();
         let rules = Settings::default().check().unwrap();
@@ -402,13 +394,13 @@ mod tests {
                 watch,
             )
         };
-        for nothing in 0..3 {
+        for zero in 0..3 {
             let mut blocks = BLOCKS;
             let sizes = [&mut blocks.sample, &mut blocks.entrants, &mut blocks.block];
-            *sizes.into_iter().nth(nothing).unwrap() = 0;
+            *sizes.into_iter().nth(zero).unwrap() = 0;
             assert!(run(&blocks, None).is_err_and(|e| e.is_invalid_input()));
         }
-        let sound = BlockCheckpoint {
+        let valid = BlockCheckpoint {
             working: vec![0, 1, 3],
             active: vec![3, 1],
             alpha: vec![1.0, 2.0],
@@ -417,26 +409,29 @@ mod tests {
             stride: 1,
             ..BlockCheckpoint::default()
         };
-        assert!(run(&BLOCKS, Some(sound.clone())).is_ok());
-        let twice = BlockCheckpoint {
+        assert!(run(&BLOCKS, Some(valid.clone())).is_ok());
+        let duplicate = BlockCheckpoint {
             active: vec![3, 3],
-            ..sound.clone()
+            ..valid.clone()
         };
-        let no_number = BlockCheckpoint {
+        let not_finite = BlockCheckpoint {
             trace: vec![f64::NAN],
-            ..sound
+            ..valid
         };
-        for spoilt in [twice, no_number] {
-            assert!(run(&BLOCKS, Some(spoilt)).is_err_and(|e| e.is_invalid_input()));
+        for invalid in [duplicate, not_finite] {
+            assert!(run(&BLOCKS, Some(invalid)).is_err_and(|e| e.is_invalid_input()));
         }
     }
 
     #[test]
-    fn first_sweeps_are_over_a_part() {
+    fn first_passes_cover_a_part_of_a_large_dictionary() {
         let blocks = Blocks::default();
         for (n, stride) in [(20_000, 1), (50_000, 8), (1_000_000, 64)] {
-            let sketch = BlockCheckpoint::first(n, &blocks, 1.0);
-            assert_eq!((sketch.stride, sketch.working.len()), (stride, 2048));
+            let checkpoint = BlockCheckpoint::first(n, &blocks, 1.0);
+            assert_eq!(
+                (checkpoint.stride, checkpoint.working.len()),
+                (stride, 2048)
+            );
         }
         assert_eq!(BlockCheckpoint::first(10, &blocks, 1.0).working.len(), 10);
     }

@@ -1,13 +1,13 @@
-//! The variational bound of the multinomial probit machine, its gradient and its curvature.
+//! The variational bound of mRVM1, with its gradient and curvature.
 //!
-//! mRVM1 (Psorakis et al. 2010) is coordinate ascent on a variational bound of ln p(t): with the weights' posterior and
-//! the auxiliary variables factorised, the E-step (3), (4) maximises it over the latter and the M-step over the rest. With both
-//! posteriors at their best for a mean W it is, up to a constant,
+//! mRVM1 (Psorakis et al. 2010) is coordinate ascent on a variational bound of ln p(t): with factorised posteriors of weights
+//! and auxiliary variables, the E-step (3), (4) maximises it over the latter and the M-step over the rest. With both posteriors
+//! optimal for a mean W the bound is, up to a constant,
 //!
 //! `B(W, alpha) = sum_n ln P(t_n | W^T phi_n) - 1/2 sum_c w_c^T A w_c + C/2 (ln|A| - ln|Phi^T Phi + A|)`,
 //!
-//! whose gradient in W is `Phi^T (Y - Phi W) - A W`, Y being what the E-step returns. A stationary point of B is a fixed point of
-//! both steps.
+//! with the gradient `Phi^T (Y - Phi W) - A W` in W, where Y are the targets of the E-step. A stationary point of B is a fixed
+//! point of both steps.
 
 use nalgebra::DMatrix;
 
@@ -20,23 +20,23 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{axpy, dot, head};
 use crate::parallel::map_pieces;
 
-/// Rows at a time.
-const ROWS: usize = 128;
-/// The least scale of a ln alpha, for each class: a tenth of what a function that the data determine has.
-const LEAST_SCALE: f64 = 0.05;
-/// Columns of a symmetric product at a time.
-const COLUMNS: usize = 12;
+/// Rows per parallel piece.
+const PIECE_ROWS: usize = 128;
+/// Smallest scale of a ln alpha, for each class: a tenth of the scale of a function that the data determine.
+const MIN_SCALE: f64 = 0.05;
+/// Columns of a symmetric product per block.
+const BLOCK_COLUMNS: usize = 12;
 
 /// B as a function of `x`: the weights of each class, class after class, then ln alpha of each function.
 ///
-/// In these coordinates it is far from quadratic: where an alpha rises e-fold, weights that stay as they are lose what they
-/// would not if they shrank with it. So steps and derivatives are in others, local to an `x`: by (v, u) alphas become
-/// `alpha_k e^{u_k}` and weights `(w_kc + v_kc) / (1 + theta_k (e^{u_k} - 1))`, `theta = alpha Sigma_kk` being the prior's share in a
-/// weight. That is what weights do in a regression on one function.
+/// In these coordinates B is far from quadratic: where an alpha grows e-fold, the penalty of weights that stay the same grows
+/// much more than if they shrank with it. Steps and derivatives therefore use coordinates (v, u) local to an `x`: alphas become
+/// `alpha_k e^{u_k}` and weights `(w_kc + v_kc) / (1 + theta_k (e^{u_k} - 1))`, where `theta = alpha Sigma_kk` is the share of the
+/// prior in a weight. In a regression on one function, this is exactly how the weight changes.
 pub(crate) struct Bound<'a> {
-    /// Columns of the functions in the model, N x m.
+    /// Columns of the active functions, N x m.
     pub(crate) columns: Vec<f64>,
-    /// Their inner products under the sample weights, m x m.
+    /// Their inner products, with the sample weights, m x m.
     pub(crate) gram: DMatrix<f64>,
     pub(crate) labels: &'a [usize],
     pub(crate) row_weights: Option<&'a [f64]>,
@@ -44,11 +44,11 @@ pub(crate) struct Bound<'a> {
     pub(crate) n_classes: usize,
 }
 
-/// What B looks like at an `x`, in the coordinates that are local to it.
+/// B and its derivatives at an `x`, in local coordinates.
 pub(crate) struct View {
     pub(crate) value: f64,
     pub(crate) slope: Vec<f64>,
-    /// What the E-step returns there: N x C.
+    /// The targets of the E-step, N x C.
     pub(crate) targets: Vec<f64>,
     /// theta.
     shares: Vec<f64>,
@@ -63,7 +63,7 @@ pub(crate) struct View {
 }
 
 impl Bound<'_> {
-    /// m.
+    /// Number of active functions.
     pub(crate) fn len(&self) -> usize {
         self.gram.nrows()
     }
@@ -76,7 +76,7 @@ impl Bound<'_> {
         TallMatrix::new(&self.columns, self.n_rows(), self.len())
     }
 
-    /// What the E-step returns at `x`, N x C.
+    /// The targets of the E-step at `x`, N x C.
     pub(crate) fn targets(&self, x: &[f64]) -> Result<Vec<f64>> {
         let scores = self.scores(x);
         let expected = self
@@ -94,7 +94,7 @@ impl Bound<'_> {
     /// B and its first two derivatives.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`](crate::Error::NotPositiveDefinite) where rounding leaves no posterior, and where scores are none.
+    /// [`NotPositiveDefinite`](crate::Error::NotPositiveDefinite) if round-off makes the precision indefinite, or a score is NaN.
     pub(crate) fn view(&self, x: &[f64]) -> Result<View> {
         let (m, n, c) = (self.len(), self.n_rows(), self.n_classes);
         let (weights, ln_alpha) = x.split_at(m * c);
@@ -157,7 +157,7 @@ impl Bound<'_> {
         })
     }
 
-    /// Where a step from `x` leads, in the coordinates of its view.
+    /// The point to which a step from `x` leads, in local coordinates.
     pub(crate) fn moved(&self, x: &[f64], view: &View, step: &[f64]) -> Vec<f64> {
         let (m, c) = (self.len(), self.n_classes);
         let mut to: Vec<f64> = x.iter().zip(step).map(|(x, d)| x + d).collect();
@@ -172,7 +172,7 @@ impl Bound<'_> {
     pub(crate) fn curve(&self, view: &View, v: &[f64]) -> Vec<f64> {
         let (m, c) = (self.len(), self.n_classes);
         let (steps, moves) = v.split_at(m * c);
-        // How weights move to first order.
+        // The change of the weights to first order.
         let of_weight = |i: usize| steps[i] - view.shares[i % m] * view.weights[i] * moves[i % m];
         let pushed: Vec<f64> = (0..m * c).map(of_weight).collect();
         let mut out = self.curve_of_likelihood(view, &pushed);
@@ -183,7 +183,7 @@ impl Bound<'_> {
             let (k, w, slope) = (i % m, view.weights[i], view.slope[i]);
             let share = view.shares[k];
             let curved = *out + alpha[k] * (pushed[i] + w * moves[k]);
-            // Weights are bilinear in v and u but for `(2 theta^2 - theta) w u^2 / 2`, and so the slope counts.
+            // Weights are bilinear in v and u except for `(2 theta^2 - theta) w u^2 / 2`, which multiplies the slope.
             *out = curved + share * slope * moves[k];
             in_alpha[k] += alpha[k] * w * pushed[i] - share * w * curved
                 + share * slope * (steps[i] - (2.0 * share - 1.0) * w * moves[k]);
@@ -201,7 +201,7 @@ impl Bound<'_> {
     /// Minus the Hessian of `sum_n ln P` in the weights, times `v`.
     fn curve_of_likelihood(&self, view: &View, v: &[f64]) -> Vec<f64> {
         let (m, n, c) = (self.len(), self.n_rows(), self.n_classes);
-        let parts = map_pieces(n, ROWS, |rows| {
+        let parts = map_pieces(n, PIECE_ROWS, |rows| {
             let height = rows.len();
             let columns = self.tall().columns(&rows);
             let mut scores = vec![0.0; height * c];
@@ -209,7 +209,7 @@ impl Bound<'_> {
                 add_combination(&columns, v, scores);
             }
             let mut curved = vec![0.0; height * c];
-            dispatch(Mixture {
+            dispatch(SymmetricProduct {
                 curvatures: &view.curvatures[rows.start..],
                 stride: n,
                 height,
@@ -234,7 +234,7 @@ impl Bound<'_> {
         sum
     }
 
-    /// Factors of the blocks of minus the Hessian that belong to one class each.
+    /// Cholesky factors of the diagonal blocks of minus the Hessian, one for each class.
     ///
     /// # Errors
     /// [`NotPositiveDefinite`](crate::Error::NotPositiveDefinite).
@@ -252,10 +252,10 @@ impl Bound<'_> {
                     .for_each(|(s, (x, h))| *s = x * h);
             }
             let mut block = vec![0.0; m * m];
-            // The lower triangle.
-            for start in (0..m).step_by(COLUMNS) {
+            // Only the lower triangle.
+            for start in (0..m).step_by(BLOCK_COLUMNS) {
                 let left = TallMatrix::new(&self.columns[start * n..], n, m - start);
-                let right = TallMatrix::new(&scaled[start * n..], n, COLUMNS.min(m - start));
+                let right = TallMatrix::new(&scaled[start * n..], n, BLOCK_COLUMNS.min(m - start));
                 add_lower_transpose_product(left, right, n, &mut block[start * (m + 1)..], m);
             }
             let mut chol = Cholesky::with_capacity(m);
@@ -268,9 +268,8 @@ impl Bound<'_> {
         blocks.into_iter().collect()
     }
 
-    /// The diagonal of minus the Hessian in ln alpha, but for what classes do to one another, its size alone and never next to
-    /// nothing: what a step there is measured by.
-    /// `blocks` are the [`Bound::class_blocks`].
+    /// Scales of steps in ln alpha: the absolute diagonal of minus the Hessian in ln alpha without the terms between classes,
+    /// bounded from below. `blocks` are the [`Bound::class_blocks`].
     pub(crate) fn alpha_scales(&self, view: &View, blocks: &[Cholesky]) -> Vec<f64> {
         let (m, classes) = (self.len(), self.n_classes as f64);
         let scale = |k: usize| {
@@ -282,15 +281,15 @@ impl Bound<'_> {
                 let curvature: f64 = (0..=k).map(|j| block.get(k, j).powi(2)).sum();
                 own += share * w * (share * w * curvature - (2.0 * share - 1.0) * slope);
             }
-            own.abs().max(LEAST_SCALE * classes)
+            own.abs().max(MIN_SCALE * classes)
         };
         (0..m).map(scale).collect()
     }
 }
 
-/// For each row of a piece, the symmetric matrix that `curvatures` has for it times its scores.
-struct Mixture<'a> {
-    /// From the first row of the piece on, columns `stride` apart.
+/// For each row of a piece, the product of its symmetric matrix in `curvatures` with its scores.
+struct SymmetricProduct<'a> {
+    /// Starts at the first row of the piece; columns are `stride` apart.
     curvatures: &'a [f64],
     stride: usize,
     height: usize,
@@ -298,7 +297,7 @@ struct Mixture<'a> {
     out: &'a mut [f64],
 }
 
-impl WithSimd for Mixture<'_> {
+impl WithSimd for SymmetricProduct<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -332,8 +331,14 @@ impl WithSimd for Mixture<'_> {
 mod tests {
     use super::*;
 
-    /// A model of m functions and c classes on a few rows, and a place.
-    fn example(m: usize, c: usize, labels: &[usize], weights: Option<&[f64]>, probit: &Probit) {
+    /// Checks the derivatives of B for m functions and c classes on a few rows.
+    fn check_derivatives(
+        m: usize,
+        c: usize,
+        labels: &[usize],
+        weights: Option<&[f64]>,
+        probit: &Probit,
+    ) {
         let n = labels.len();
         let columns: Vec<f64> = (0..n * m).map(|i| (0.37 * i as f64).sin()).collect();
         let weigh = |row: usize| weights.map_or(1.0, |w| w[row]);
@@ -382,7 +387,7 @@ mod tests {
                     assert!((found - expected).abs() < 1e-9);
                 }
             } else {
-                assert!(scales[k - m * c] >= LEAST_SCALE * c as f64);
+                assert!(scales[k - m * c] >= MIN_SCALE * c as f64);
             }
         }
     }
@@ -392,9 +397,9 @@ mod tests {
         let probit = Probit::new(48).unwrap();
         let labels: Vec<usize> = (0..300).map(|i| (i * i) % 4).collect();
         let weights: Vec<f64> = (0..300).map(|i| 0.5 + f64::from(i % 3)).collect();
-        example(3, 4, &labels, None, &probit);
-        example(3, 4, &labels, Some(&weights), &probit);
+        check_derivatives(3, 4, &labels, None, &probit);
+        check_derivatives(3, 4, &labels, Some(&weights), &probit);
         let pairs: Vec<usize> = labels.iter().map(|label| label % 2).collect();
-        example(2, 2, &pairs[..20], None, &probit);
+        check_derivatives(2, 2, &pairs[..20], None, &probit);
     }
 }

@@ -1,8 +1,8 @@
-//! A fit of several outputs whose targets move: the M-step of a model with auxiliary targets.
+//! The M-step of mRVM1 (Psorakis et al. 2010, section III).
 //!
-//! mRVM1 (Psorakis et al. 2010, section III) regresses on the expectations of auxiliary variables, with shared alphas and
-//! noise precision 1: equations (6) to (21) are those of this module with `n_l = C`. The expectations change from one M-step to
-//! the next; functions, alphas and Gram columns stay.
+//! It is a regression with several outputs on the expectations of auxiliary variables, with shared alphas and noise
+//! precision 1: equations (6) to (21) are those of [`outputs`](crate::fit::outputs) with `n_l = C`. The expectations, which are
+//! the targets, change from one M-step to the next; functions, alphas and Gram columns stay.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,44 +12,44 @@ use nalgebra::DMatrix;
 use crate::data::{OutputObservations, OutputStatistics};
 use crate::fit::Status;
 use crate::fit::mrvm::bound::Bound;
-use crate::fit::mrvm::trust_region;
+use crate::fit::mrvm::trust_region::{self, Ascent};
 use crate::fit::outputs::candidates::Candidates;
 use crate::fit::outputs::model::OutputState;
-use crate::fit::outputs::refine::{Noise, sweep_once};
-use crate::fit::outputs::{Ascent, greedy};
+use crate::fit::outputs::noise::NoiseLevels;
+use crate::fit::outputs::refine::Fit;
 use crate::fit::record::{Recorder, Stop, Watch};
-use crate::fit::settings::{Effort, FINE_STEP};
+use crate::fit::tuning::{Effort, Tuning};
 use crate::likelihood::probit::Probit;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
 
-/// Precisions in the units of the loop that a model can begin with; its floor is far inside.
+/// Range of the initial precisions, for unit-norm columns.
 const PRECISIONS: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
 
-/// How an M-step ended, and the evidence of the targets at its start and after each update of an alpha.
+/// The result of an M-step.
 #[derive(Debug, Clone)]
 pub struct MStep {
-    /// [`Status::Converged`] to what was asked for, or why not.
+    /// [`Status::Converged`], or why the step ended earlier.
     pub status: Status,
-    /// Log evidence of all outputs together; it never falls.
+    /// Log evidence of all outputs together, at the start and after each update of an alpha. It never falls.
     pub trace: Vec<f64>,
-    /// Functions in the model, likewise.
+    /// Number of active functions at the same points.
     pub n_active: Vec<usize>,
 }
 
-/// Several outputs with shared alphas and the given noise precision, whose targets may be replaced between M-steps.
+/// A regression with several outputs, shared alphas and a fixed noise precision, whose targets may be replaced between M-steps.
 pub struct RetargetedFit<'a> {
     stats: OutputObservations<'a>,
     state: OutputState,
     candidates: Candidates,
-    noise: Noise,
+    noise: NoiseLevels,
 }
 
 impl<'a> RetargetedFit<'a> {
-    /// Begins with the functions `active`, their weights having prior precisions `alpha` (for columns as they are given).
+    /// Starts with the functions `active`, with prior precisions `alpha` of their weights (for the columns as given).
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Invalid`] for a start that is none, and whatever the provider meets.
+    /// [`Error::Shape`] or [`Error::Invalid`] for an invalid start, and the errors of the provider.
     pub fn new(
         mut stats: OutputObservations<'a>,
         beta: f64,
@@ -65,20 +65,23 @@ impl<'a> RetargetedFit<'a> {
             let norm = stats.norms().get(i).copied().unwrap_or(0.0);
             let own = alpha / (norm * norm);
             if norm == 0.0 || !PRECISIONS.contains(&own) || state.active.contains(&i) {
-                let what = format!("function {i} with precision {alpha} is no start");
+                let what = format!(
+                    "cannot start with function {i} and precision {alpha}; functions must be distinct columns that are not \
+                     zero, with positive precisions"
+                );
                 return Err(Error::Invalid { what });
             }
-            candidates.enter(&mut stats, &mut state, i, own)?;
+            candidates.add_with_alpha(&mut stats, &mut state, i, own)?;
         }
         Ok(Self {
-            noise: Noise::new(vec![None], vec![beta]),
+            noise: NoiseLevels::fixed(beta),
             stats,
             state,
             candidates,
         })
     }
 
-    /// Heeds another flag from now on.
+    /// Replaces the cancellation flag.
     pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
         self.stats.set_cancel(flag);
     }
@@ -91,11 +94,11 @@ impl<'a> RetargetedFit<'a> {
         self.stats.set_targets(targets)
     }
 
-    /// Moves all weights and alphas together up the variational bound for rows of these classes. Takes the alphas that this leads
-    /// to; returns the targets that the E-step has there, N x C column after column.
+    /// Maximises the variational bound for rows of these classes in all weights and alphas together. The fit keeps the alphas;
+    /// the result is the targets that the E-step returns there, N x C column after column.
     ///
     /// # Errors
-    /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] where rounding leaves no posterior; [`Error::Interrupted`].
+    /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] if round-off makes the precision indefinite; [`Error::Interrupted`].
     pub fn climb(&mut self, probit: &Probit, labels: &[usize], ascent: Ascent) -> Result<Vec<f64>> {
         let (state, stats) = (&mut self.state, &mut self.stats);
         let (m, c, cancel) = (state.len(), state.outputs.len(), stats.cancel_flag());
@@ -108,21 +111,20 @@ impl<'a> RetargetedFit<'a> {
             n_classes: c,
         };
         if m == 0 {
-            // There is nothing to move.
             return bound.targets(&[]);
         }
-        let top = trust_region::climb(&bound, place(state), ascent, cancel.as_deref())?;
-        let alpha: Vec<f64> = top.x[m * c..].iter().map(|a| a.exp()).collect();
+        let maximum = trust_region::maximize(&bound, point(state), ascent, cancel.as_deref())?;
+        let alpha: Vec<f64> = maximum.x[m * c..].iter().map(|a| a.exp()).collect();
         let betas = state.betas();
         state.set_hyperparameters(&alpha, &betas)?;
-        Ok(top.targets)
+        Ok(maximum.targets)
     }
 
-    /// Maximises the evidence of the targets over functions and alphas, until nothing in the dictionary gains `gain` nats and no
-    /// ln alpha is further than `tol` from its best. Where nothing is left to do, each alpha is re-estimated once.
+    /// Maximises the evidence of the targets over functions and alphas, until no candidate gains `gain` nats and each ln alpha is
+    /// within `tol` of its maximum. If no step is needed, each alpha is re-estimated once.
     ///
     /// # Errors
-    /// Whatever the provider meets.
+    /// The errors of the provider.
     pub fn maximise(
         &mut self,
         gain: f64,
@@ -132,12 +134,12 @@ impl<'a> RetargetedFit<'a> {
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
-            step: FINE_STEP,
+            step: Tuning::FINE_STEP,
             tol,
         };
-        self.state.care_for(gain);
+        self.state.set_smallest_gain(gain);
         self.candidates.refresh(&mut self.stats, &mut self.state)?;
-        self.candidates.forget_entries();
+        self.candidates.reset_entries();
         let good = self.state.clone();
         let mut n_active = vec![self.state.len()];
         let mut watch = |step: &crate::fit::Step| {
@@ -145,7 +147,7 @@ impl<'a> RetargetedFit<'a> {
             watch(step)
         };
         let mut recorder = Recorder::new(&self.state, max_iter, 1.0, &mut watch);
-        let outcome = self.go_on(effort, &mut recorder);
+        let outcome = self.run(effort, &mut recorder);
         let mut trace = std::mem::take(&mut recorder.trace);
         let status = match outcome {
             Ok(()) if self.state.at_alpha_floor() => Status::AlphaFloor,
@@ -167,7 +169,7 @@ impl<'a> RetargetedFit<'a> {
         })
     }
 
-    fn go_on(
+    fn run(
         &mut self,
         effort: Effort,
         recorder: &mut Recorder<'_>,
@@ -178,9 +180,15 @@ impl<'a> RetargetedFit<'a> {
             candidates,
             noise,
         } = self;
-        greedy::climb(stats, state, candidates, noise, effort, recorder)?;
-        if recorder.n_iter() == 0 {
-            sweep_once(stats, state, -1.0, recorder)?;
+        let mut fit = Fit {
+            stats,
+            state,
+            noise,
+            recorder,
+        };
+        fit.maximize(candidates, effort)?;
+        if fit.recorder.n_iter() == 0 {
+            fit.reestimate_all(-1.0)?;
         }
         Ok(())
     }
@@ -191,14 +199,14 @@ impl<'a> RetargetedFit<'a> {
         self.stats.predictions(&self.state.active, &means)
     }
 
-    /// `C/2 (ln|A| - ln|Phi^T W Phi + A|) - 1/2 sum_c mu_c^T A mu_c`: with the log-likelihood of the classes at the posterior mean this
-    /// is the variational bound that M- and E-steps raise in turn.
+    /// `C/2 (ln|A| - ln|Phi^T W Phi + A|) - 1/2 sum_c mu_c^T A mu_c`. The sum of this and the log-likelihood of the classes at the
+    /// posterior mean is the variational bound, which M- and E-steps raise.
     #[must_use]
     pub fn log_occam_factor(&self) -> f64 {
         self.state.log_occam_factor()
     }
 
-    /// The model as it stands, for columns as they were given.
+    /// The present model, for the columns as given.
     #[must_use]
     pub fn posterior(&self, step: &MStep) -> OutputPosterior {
         let scale = (self.stats.norms(), self.stats.target_scale());
@@ -212,8 +220,8 @@ impl<'a> RetargetedFit<'a> {
     }
 }
 
-/// Means and ln alpha of a model as the bound takes them.
-fn place(state: &OutputState) -> Vec<f64> {
+/// Means and ln alpha of a model, the arguments of the bound.
+fn point(state: &OutputState) -> Vec<f64> {
     let means = state.outputs.iter().flat_map(|output| &output.mu).copied();
     means.chain(state.alpha.iter().map(|a| a.ln())).collect()
 }
@@ -233,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn without_functions_a_climb_has_nothing_to_move() {
+    fn an_empty_model_has_the_targets_of_zero_scores() {
         let mut fit = RetargetedFit::new(rows(), 1.0, &[], &[]).unwrap();
         let (probit, labels) = (Probit::default(), [0, 1, 0, 1, 0, 1]);
         let ascent = Ascent {
@@ -246,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_that_arithmetic_cannot_hold_are_refused() {
+    fn initial_precisions_out_of_range_are_rejected() {
         let start = |active: &[usize], alpha: &[f64]| {
             RetargetedFit::new(rows(), 1.0, active, alpha).map(|fit| fit.state.len())
         };

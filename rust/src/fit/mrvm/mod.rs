@@ -1,6 +1,10 @@
-//! The multinomial probit machines mRVM1 and mRVM2 (Psorakis et al. 2010).
+//! The multiclass relevance vector machines mRVM1 and mRVM2 (Psorakis et al. 2010) with a multinomial probit likelihood.
 
-pub(crate) mod bound;
-pub(crate) mod constructive;
-pub(crate) mod top_down;
-pub(crate) mod trust_region;
+mod bound;
+mod constructive;
+mod top_down;
+mod trust_region;
+
+pub use constructive::{MStep, RetargetedFit};
+pub use top_down::TopDownFit;
+pub use trust_region::Ascent;

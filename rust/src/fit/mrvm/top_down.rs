@@ -1,5 +1,5 @@
-//! Weights of several outputs by penalised least squares, each weight with a precision of its own: the M-step of mRVM2
-//! (Psorakis et al. 2010, equations 2 and 14), which begins with all functions and only ever drops some.
+//! The M-step of mRVM2 (Psorakis et al. 2010, equations 2 and 14): penalised least squares with a precision for each weight.
+//! The model starts with all functions and only deletes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,10 +11,10 @@ use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-/// Columns of the Gram matrix made at a time.
+/// Columns of the Gram matrix per parallel piece.
 const COLUMNS: usize = 48;
 
-/// Functions still in the model, with their columns and Gram matrix.
+/// The functions still in the model, with their columns and Gram matrix.
 pub struct TopDownFit {
     n_rows: usize,
     /// N x m, column after column.
@@ -27,10 +27,10 @@ pub struct TopDownFit {
 }
 
 impl TopDownFit {
-    /// Begins with all functions, `columns` being N x K, column after column.
+    /// Starts with all functions. `columns` is N x K, column after column.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`]; [`Error::Interrupted`] when `cancel` is raised.
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`]; [`Error::Interrupted`] if `cancel` is set.
     pub fn new(
         columns: Vec<f64>,
         n_rows: usize,
@@ -60,18 +60,18 @@ impl TopDownFit {
         Ok(this)
     }
 
-    /// m.
+    /// Number of functions in the model.
     #[must_use]
     pub fn n_basis(&self) -> usize {
         self.columns.len() / self.n_rows.max(1)
     }
 
-    /// Heeds another flag from now on.
+    /// Replaces the cancellation flag.
     pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
         self.cancel = Some(flag);
     }
 
-    /// Rows times their sample weights.
+    /// The rows of `values` times their sample weights.
     fn weighted(&self, values: &[f64]) -> Vec<f64> {
         let mut values = values.to_vec();
         if let Some(w) = &self.weights {
@@ -98,10 +98,10 @@ impl TopDownFit {
 
     /// The weights that minimise `sum_n (y_nc - phi_n^T w_c)^2 + sum_i alpha_ic w_ic^2` for each output c: equation (2).
     ///
-    /// `targets` is N x C, `alpha` m x C, and so is what comes back, all column after column.
+    /// `targets` is N x C; `alpha` and the result are m x C; all column after column.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::NonFinite`]; [`Error::NotPositiveDefinite`] where rounding leaves no solution;
+    /// [`Error::Shape`] or [`Error::NonFinite`]; [`Error::NotPositiveDefinite`] if round-off makes the precision indefinite;
     /// [`Error::Interrupted`].
     pub fn solve(&self, targets: &[f64], alpha: &[f64]) -> Result<Vec<f64>> {
         let m = self.n_basis();
@@ -113,7 +113,7 @@ impl TopDownFit {
         if m == 0 {
             return Ok(Vec::new());
         }
-        let mut products = self.products_with(&self.weighted(targets), n_outputs)?;
+        let products = self.products_with(&self.weighted(targets), n_outputs)?;
         let solved = map_pieces(n_outputs, 1, |c| -> Result<Vec<f64>> {
             check_flag(self.cancel.as_deref())?;
             let alpha = &alpha[c.start * m..c.end * m];
@@ -122,18 +122,14 @@ impl TopDownFit {
             let factored = chol.refactor(m, |i, j| {
                 self.gram[i + j * m] + if i == j { alpha[i] } else { 0.0 }
             });
-            // A factorisation that was told to end early looks like one that broke down.
+            // A cancelled factorisation reports the same error.
             check_flag(self.cancel.as_deref())?;
             factored?;
             let mut weights = products[c.start * m..c.end * m].to_vec();
             chol.solve_in_place(&mut weights);
             Ok(weights)
         });
-        products.clear();
-        for weights in solved {
-            products.extend(weights?);
-        }
-        Ok(products)
+        Ok(solved.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Phi w for each output: N x C, given m x C.
@@ -147,10 +143,10 @@ impl TopDownFit {
         Ok(product(columns, weights, n, n_outputs))
     }
 
-    /// Drops all functions but those at these places, which ascend.
+    /// Deletes all functions except those at these positions, in ascending order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where they do not, or are beyond the last.
+    /// [`Error::Invalid`] if the positions do not ascend, or are out of range.
     pub fn keep(&mut self, places: &[usize]) -> Result<()> {
         let (n, m) = (self.n_rows, self.n_basis());
         let ascending = places.windows(2).all(|pair| pair[0] < pair[1]);
@@ -212,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rows_there_is_nothing_to_solve() {
+    fn without_rows_the_solution_is_empty() {
         let flag = Arc::new(AtomicBool::new(false));
         let fit = TopDownFit::new(Vec::new(), 0, M, Some(Vec::new()), flag).unwrap();
         assert!(fit.solve(&[], &[]).unwrap().is_empty());

@@ -1,8 +1,8 @@
-//! Weights and alphas of the multinomial probit machine together, where E- and M-steps in turn would creep: Newton's method.
+//! Newton's method on the weights and alphas of mRVM1 together, where alternating E- and M-steps converge slowly.
 //!
-//! The equations of each step are solved by conjugate gradients, preconditioned by the blocks that belong to one class each, and
-//! within a trust region in the norm of these blocks (Steihaug 1983, SIAM J. Numer. Anal. 20): where the bound is not concave,
-//! as it is not in the alphas of functions on their way out, the step goes to the border.
+//! Newton's equations are solved by conjugate gradients, preconditioned by the blocks of the Hessian that belong to one class
+//! each, within a trust region in the norm of these blocks (Steihaug 1983, SIAM J. Numer. Anal. 20). Where the bound is not
+//! concave, as in the alphas of functions that are about to be deleted, the step goes to the boundary of the region.
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,59 +13,58 @@ use crate::linalg::Cholesky;
 use crate::linalg::vector::{axpy, dot};
 use crate::{Error, Result};
 
-/// No ln alpha is moved further than this.
-const BOX: f64 = 4.0;
-/// A ln alpha as close as this to where it may go no further is there.
-const CLOSE: f64 = 1e-9;
-/// Newton steps at most.
-const MOST_STEPS: usize = 200;
-/// Trust regions at most for each.
-const MOST_TRIALS: usize = 60;
-/// Conjugate gradients at most for each of these.
-const MOST_GRADIENTS: usize = 250;
-/// A step that gains less than this part of what its quadratic model says is not taken.
-const LEAST_SHARE: f64 = 1e-3;
-/// A promise below this part of the bound cannot be told from rounding.
+/// Largest change of a ln alpha in one call of [`maximize`].
+const MAX_LN_CHANGE: f64 = 4.0;
+/// A ln alpha this close to a limit counts as being there.
+const LIMIT_TOL: f64 = 1e-9;
+const MAX_NEWTON_STEPS: usize = 200;
+/// Largest number of trust-region radii for each Newton step.
+const MAX_RADII: usize = 60;
+/// Largest number of conjugate-gradient steps for each radius.
+const MAX_CG_STEPS: usize = 250;
+/// Smallest ratio of the achieved gain to the predicted one at which a step is taken.
+const MIN_GAIN_RATIO: f64 = 1e-3;
+/// Predicted gains below this fraction of the bound are round-off.
 const ROUNDING: f64 = 1e-14;
 
-/// How far to climb.
+/// Options of [`RetargetedFit::climb`](crate::fit::RetargetedFit::climb).
 #[derive(Debug, Clone, Copy)]
 pub struct Ascent {
-    /// It ends with a step that gains less, in nats, or takes an alpha as far up as it may go.
+    /// Ends after a step that gains less than this many nats, or that moves an alpha to its upper limit.
     pub least: f64,
-    /// The radius of the first trust region: a step as long as 1 gains about half a nat.
+    /// Radius of the first trust region. A step of length 1 gains about half a nat.
     pub radius: f64,
 }
 
-/// Where a climb leads.
-pub(crate) struct Top {
+/// The result of [`maximize`].
+pub(crate) struct Maximum {
     pub(crate) x: Vec<f64>,
-    /// Those of the E-step there.
+    /// The auxiliary targets that the E-step returns there.
     pub(crate) targets: Vec<f64>,
 }
 
-/// Climbs from `x`.
+/// Maximises the bound from `x`.
 ///
 /// # Errors
-/// [`Error::Interrupted`], and [`Error::NotPositiveDefinite`] where there is no posterior to begin with.
-pub(crate) fn climb(
+/// [`Error::Interrupted`], and [`Error::NotPositiveDefinite`] if the posterior precision at `x` is indefinite.
+pub(crate) fn maximize(
     bound: &Bound<'_>,
     x: Vec<f64>,
     ascent: Ascent,
     cancel: Option<&AtomicBool>,
-) -> Result<Top> {
+) -> Result<Maximum> {
     let lowest = ALPHA_FLOOR.ln();
     let ln_alpha = &x[bound.len() * bound.n_classes..];
     let limits: Vec<_> = ln_alpha
         .iter()
-        .map(|a| ((a - BOX).max(lowest).min(*a), a + BOX))
+        .map(|a| ((a - MAX_LN_CHANGE).max(lowest).min(*a), a + MAX_LN_CHANGE))
         .collect();
     let mut at = (bound.view(&x)?, x);
     let mut radius = ascent.radius;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_NEWTON_STEPS {
         match step(bound, &at, &limits, &mut radius, cancel)? {
             Move::Last(x) => {
-                return Ok(Top {
+                return Ok(Maximum {
                     targets: bound.targets(&x)?,
                     x,
                 });
@@ -73,31 +72,31 @@ pub(crate) fn climb(
             Move::To(view, x) => {
                 let gain = view.value - at.0.value;
                 at = (*view, x);
-                // A function on its way out is for the M-step, which drops it at once.
-                if gain < ascent.least || has_leaving(&at.1, &limits) {
+                // A vanishing function is left to the M-step, which deletes it at once.
+                if gain < ascent.least || has_vanishing(&at.1, &limits) {
                     break;
                 }
             }
         }
     }
     let (View { targets, .. }, x) = at;
-    Ok(Top { x, targets })
+    Ok(Maximum { x, targets })
 }
 
-/// Whether an alpha has gone as far up as it may.
-fn has_leaving(x: &[f64], limits: &[(f64, f64)]) -> bool {
+/// Whether an alpha has reached its upper limit.
+fn has_vanishing(x: &[f64], limits: &[(f64, f64)]) -> bool {
     let ln_alpha = &x[x.len() - limits.len()..];
     let mut pairs = ln_alpha.iter().zip(limits);
-    pairs.any(|(a, (_, high))| *a >= high - CLOSE)
+    pairs.any(|(a, (_, high))| *a >= high - LIMIT_TOL)
 }
 
 enum Move {
     To(Box<View>, Vec<f64>),
-    /// What there is to gain from here on is rounding.
+    /// No step is left but round-off.
     Last(Vec<f64>),
 }
 
-/// A step that raises the bound, in a region that shrinks until there is one.
+/// Takes a step that raises the bound, in a trust region that shrinks until there is one.
 fn step(
     bound: &Bound<'_>,
     (view, x): &(View, Vec<f64>),
@@ -106,61 +105,61 @@ fn step(
     cancel: Option<&AtomicBool>,
 ) -> Result<Move> {
     let problem = Problem::new(bound, view, x, limits)?;
-    for _ in 0..MOST_TRIALS {
+    for _ in 0..MAX_RADII {
         check_flag(cancel)?;
         let step = problem.solve(*radius, cancel)?;
         let to = bound.moved(x, view, &step.by);
-        if step.promise.abs() <= ROUNDING * (1.0 + view.value.abs()) {
+        if step.predicted.abs() <= ROUNDING * (1.0 + view.value.abs()) {
             return Ok(Move::Last(to));
         }
         let found = match bound.view(&to) {
             Err(Error::Interrupted) => return Err(Error::Interrupted),
-            // Too far for the arithmetic.
+            // The step may be too long for floating-point arithmetic.
             found => found
                 .ok()
-                .filter(|f| f.value.is_finite() && step.promise > 0.0),
+                .filter(|f| f.value.is_finite() && step.predicted > 0.0),
         };
         let gain = found
             .as_ref()
             .map_or(f64::NEG_INFINITY, |f| f.value - view.value);
-        let share = gain / step.promise;
+        let ratio = gain / step.predicted;
         if found.is_none() {
             *radius = 0.25 * step.length.min(*radius);
-        } else if share < 0.25 {
-            // Where the parabola through slope, length and gain has its top.
-            let top = 0.5 * step.rise / (step.rise - gain);
+        } else if ratio < 0.25 {
+            // The maximum of the parabola through slope, length and gain.
+            let top = 0.5 * step.linear / (step.linear - gain);
             *radius = top.clamp(0.1, 0.5) * step.length.min(*radius);
-        } else if share > 0.75 && step.at_border {
+        } else if ratio > 0.75 && step.at_boundary {
             *radius *= 2.0;
         }
-        if let Some(found) = found.filter(|_| share > LEAST_SHARE) {
+        if let Some(found) = found.filter(|_| ratio > MIN_GAIN_RATIO) {
             return Ok(Move::To(Box::new(found), to));
         }
     }
     Ok(Move::Last(x.clone()))
 }
 
-/// Newton's equations about a place, with some ln alpha held at their limits.
+/// Newton's equations at one point, with some ln alpha held at their limits.
 struct Problem<'a> {
     bound: &'a Bound<'a>,
     view: &'a View,
-    /// Zero for what is held.
+    /// The gradient; zero for a held ln alpha.
     slope: Vec<f64>,
     blocks: Vec<Cholesky>,
     scales: Vec<f64>,
     held: Vec<bool>,
-    /// How far each ln alpha may move down and up.
+    /// How far each ln alpha may decrease and increase.
     room: Vec<(f64, f64)>,
 }
 
 struct Step {
     by: Vec<f64>,
-    /// What a model without curvature gains.
-    rise: f64,
-    /// What the quadratic model gains.
-    promise: f64,
+    /// The gain of the linear model.
+    linear: f64,
+    /// The gain of the quadratic model.
+    predicted: f64,
     length: f64,
-    at_border: bool,
+    at_boundary: bool,
 }
 
 impl<'a> Problem<'a> {
@@ -171,38 +170,29 @@ impl<'a> Problem<'a> {
         let room: Vec<_> = ln_alpha
             .map(|(a, (low, high))| (low - a, high - a))
             .collect();
-        let pushed = room.iter().zip(&slope[at..]);
-        let held: Vec<bool> = pushed
-            .map(|((down, up), g)| (*up <= CLOSE && *g > 0.0) || (*down >= -CLOSE && *g < 0.0))
+        let slopes = room.iter().zip(&slope[at..]);
+        let held: Vec<bool> = slopes
+            .map(|((down, up), g)| {
+                (*up <= LIMIT_TOL && *g > 0.0) || (*down >= -LIMIT_TOL && *g < 0.0)
+            })
             .collect();
         let blocks = bound.class_blocks(view)?;
-        let mut this = Self {
+        zero_held(&held, &mut slope);
+        Ok(Self {
             bound,
             view,
-            slope: Vec::new(),
+            slope,
             scales: bound.alpha_scales(view, &blocks),
             blocks,
             held,
             room,
-        };
-        this.hold(&mut slope);
-        this.slope = slope;
-        Ok(this)
-    }
-
-    /// Forgets what a vector says of the ln alpha that are held.
-    fn hold(&self, v: &mut [f64]) {
-        let at = v.len() - self.held.len();
-        let entries = v[at..].iter_mut().zip(&self.held);
-        entries
-            .filter(|(_, held)| **held)
-            .for_each(|(v, _)| *v = 0.0);
+        })
     }
 
     /// Minus the Hessian times `v`.
     fn curve(&self, v: &[f64]) -> Vec<f64> {
         let mut out = self.bound.curve(self.view, v);
-        self.hold(&mut out);
+        zero_held(&self.held, &mut out);
         out
     }
 
@@ -220,7 +210,7 @@ impl<'a> Problem<'a> {
         z
     }
 
-    /// The step within `radius` by truncated conjugate gradients, no ln alpha beyond its limits.
+    /// The step within `radius` by truncated conjugate gradients, with each ln alpha within its limits.
     fn solve(&self, radius: f64, cancel: Option<&AtomicBool>) -> Result<Step> {
         let mut step = self.steihaug(radius, cancel)?;
         let at = step.by.len() - self.room.len();
@@ -231,8 +221,8 @@ impl<'a> Problem<'a> {
         }
         if clipped {
             let curved = self.curve(&step.by);
-            step.rise = dot(&self.slope, &step.by);
-            step.promise = step.rise - 0.5 * dot(&step.by, &curved);
+            step.linear = dot(&self.slope, &step.by);
+            step.predicted = step.linear - 0.5 * dot(&step.by, &curved);
         }
         Ok(step)
     }
@@ -243,31 +233,31 @@ impl<'a> Problem<'a> {
         let mut z = self.precondition(&residual);
         let mut square = dot(&residual, &z);
         let first = square;
-        // The closer to the top, the more digits of the step are worth having.
-        let enough = first * first.sqrt().clamp(1e-12, 0.25).min(0.1).powi(2);
+        // Superlinear convergence: the smaller the gradient, the more accurate the step.
+        let tolerance = first * first.sqrt().clamp(1e-12, 0.25).min(0.1).powi(2);
         let mut p = z.clone();
         // Squared lengths of the step and of p, and their product, in the norm of the preconditioner.
         let (mut length, mut along, mut of_p) = (0.0_f64, 0.0, square);
-        let mut promise = 0.0;
-        let mut at_border = false;
-        for _ in 0..MOST_GRADIENTS {
+        let mut predicted = 0.0;
+        let mut at_boundary = false;
+        for _ in 0..MAX_CG_STEPS {
             check_flag(cancel)?;
-            if square <= enough || square == 0.0 {
+            if square <= tolerance || square == 0.0 {
                 break;
             }
             let curved = self.curve(&p);
-            let bend = dot(&p, &curved);
-            let mut stride = square / bend;
-            let beyond = length + stride * (2.0 * along + stride * of_p) >= radius * radius;
-            if bend <= 0.0 || beyond {
+            let curvature = dot(&p, &curved);
+            let mut stride = square / curvature;
+            let leaves = length + stride * (2.0 * along + stride * of_p) >= radius * radius;
+            if curvature <= 0.0 || leaves {
                 let left = radius * radius - length;
                 stride = left / (along + (along * along + of_p * left).sqrt());
-                at_border = true;
+                at_boundary = true;
             }
-            promise += stride * (dot(&residual, &p) - 0.5 * stride * bend);
+            predicted += stride * (dot(&residual, &p) - 0.5 * stride * curvature);
             axpy(stride, &p, &mut by);
             length += stride * (2.0 * along + stride * of_p);
-            if at_border {
+            if at_boundary {
                 break;
             }
             axpy(-stride, &curved, &mut residual);
@@ -280,11 +270,19 @@ impl<'a> Problem<'a> {
             p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + ratio * *p);
         }
         Ok(Step {
-            rise: dot(&self.slope, &by),
+            linear: dot(&self.slope, &by),
             by,
-            promise,
+            predicted,
             length: length.max(0.0).sqrt(),
-            at_border,
+            at_boundary,
         })
+    }
+}
+
+/// Sets the entries of held ln alpha to zero.
+fn zero_held(held: &[bool], v: &mut [f64]) {
+    let at = v.len() - held.len();
+    for (v, _) in v[at..].iter_mut().zip(held).filter(|(_, held)| **held) {
+        *v = 0.0;
     }
 }

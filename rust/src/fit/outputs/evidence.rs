@@ -1,4 +1,4 @@
-//! What the state of several outputs says of the data: log evidence, residuals, degrees of freedom.
+//! Log evidence, residuals and degrees of freedom of a model with several outputs.
 
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::outputs::model::{Level, OutputState};
@@ -6,17 +6,17 @@ use crate::fit::record::Recorded;
 use crate::linalg::vector::{bilinear, dot};
 
 impl OutputState {
-    /// Targets behind the noise of a level: rows (sum of sample weights) times outputs.
+    /// Number of targets of level `l`: rows (sum of sample weights) times outputs.
     pub(crate) fn n_targets(&self, l: usize) -> f64 {
         self.n_obs * self.outputs_of(l).len() as f64
     }
 
-    /// Whether some alpha would be less if it were allowed.
+    /// Whether some alpha is at its lower bound.
     pub(crate) fn at_alpha_floor(&self) -> bool {
         self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
     }
 
-    /// sum_k gamma_k of one output of level `l`: how many weights its data determine.
+    /// sum_k gamma_k of one output of level `l`: the number of weights that the data determine.
     pub(crate) fn determined(&self, l: usize) -> f64 {
         let sigma = &self.levels[l].sigma;
         let gamma = |(k, alpha): (usize, &f64)| 1.0 - alpha * sigma[(k, k)];
@@ -30,9 +30,15 @@ impl OutputState {
         output.deviance - 2.0 * dot(d, &output.gradient) + bilinear(&self.gram, d, d)
     }
 
-    /// The same, added up over the outputs of level `l`.
+    /// Sum of the squared residuals at the posterior mean over the outputs of level `l`.
     pub(crate) fn level_deviance(&self, l: usize) -> f64 {
         self.outputs_of(l).map(|c| self.deviance_at_mean(c)).sum()
+    }
+
+    /// dL / d ln beta of level `l`.
+    pub(crate) fn noise_gradient(&self, l: usize) -> f64 {
+        let determined = self.outputs_of(l).len() as f64 * self.determined(l);
+        0.5 * (self.n_targets(l) - self.levels[l].beta * self.level_deviance(l) - determined)
     }
 
     /// ln p(t | alpha, beta) of output `c`: equation (7), through the m x m factor.
@@ -43,8 +49,8 @@ impl OutputState {
         0.5 * (noise - misfit) + self.occam_factor(c)
     }
 
-    /// The log Occam factor of output `c`: what the evidence has beyond the likelihood at the posterior mean,
-    /// `1/2 (ln|A| - ln|Sigma^-1| - mu^T A mu)`.
+    /// The log Occam factor of output `c`, `1/2 (ln|A| - ln|Sigma^-1| - mu^T A mu)`: the log evidence minus the log-likelihood at
+    /// the posterior mean.
     fn occam_factor(&self, c: usize) -> f64 {
         let (output, level) = (&self.outputs[c], &self.levels[self.level_of(c)]);
         let ln_alpha: f64 = self.alpha.iter().map(|a| a.ln()).sum();
@@ -52,10 +58,8 @@ impl OutputState {
         let penalty: f64 = weights.map(|(a, m)| a * m * m).sum();
         0.5 * (ln_alpha - level.chol.ln_det() - penalty)
     }
-}
 
-impl OutputState {
-    /// Of all outputs together.
+    /// The log evidence of all outputs together.
     pub(crate) fn log_evidence(&self) -> f64 {
         (0..self.outputs.len())
             .map(|c| self.output_evidence(c))
@@ -67,7 +71,7 @@ impl OutputState {
         (0..self.outputs.len()).map(|c| self.occam_factor(c)).sum()
     }
 
-    /// Targets behind the noise.
+    /// Number of targets of all outputs.
     pub(crate) fn n_noise(&self) -> f64 {
         self.n_obs * self.outputs.len() as f64
     }

@@ -1,39 +1,41 @@
-//! Tipping & Faul's sequential scheme for several outputs, over the whole dictionary.
+//! The sequential algorithm of Tipping & Faul (2003) for several outputs, over the whole dictionary.
 //!
-//! The single change that gains most, again and again; S and Q of all candidates follow by the update formulae of the
-//! appendix. Once single changes gain little the active set is settled as a whole, and the dictionary looked at again.
+//! Each step makes the change with the largest gain, and updates S and Q of all candidates by the formulae of the appendix.
+//! Once single changes gain little, the active set is refined by joint steps, and further candidates are added.
 
 use crate::Error;
 use crate::data::{OutputStatistics, check_flag};
 use crate::fit::Status;
 use crate::fit::outputs::candidates::Candidates;
 use crate::fit::outputs::model::OutputState;
-use crate::fit::outputs::refine::{Noise, best_step, converge};
+use crate::fit::outputs::noise::NoiseLevels;
+use crate::fit::outputs::refine::{Fit, best_step};
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine::Refined;
-use crate::fit::rollback::unless_indefinite;
-use crate::fit::settings::{
-    BLOCK, BLOCK_RATIO, Effort, FINE_STEP, FREE, HELD, LEAST_GAIN, LEAST_IMPROVEMENT, LOOSE_TOL,
-    Rules,
-};
+use crate::fit::rollback::roll_back_if_indefinite;
+use crate::fit::settings::Rules;
+use crate::fit::tuning::{Effort, Tuning};
 
-/// Gains that differ by less than this fraction are the same.
-const TIE: f64 = 1e-7;
-
-/// Runs from the state given to convergence.
-///
-/// Where rounding takes the definiteness of a posterior precision on the way, the last model that was settled stands.
-pub(crate) fn maximise(
+/// Fits from `state`, an empty model, to convergence. If round-off makes a posterior precision indefinite, restores the last
+/// converged model.
+pub(crate) fn fit(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
     rules: &Rules,
-    noise: &Noise,
+    noise: &NoiseLevels,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
-    let outcome = go_on(stats, state, &mut good, rules, noise, recorder);
+    let fixed = noise.all_fixed();
+    let mut fit = Fit {
+        stats,
+        state,
+        noise: &fixed,
+        recorder,
+    };
+    let outcome = fit.run(&mut good, rules, noise);
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -43,200 +45,182 @@ pub(crate) fn maximise(
     )
 }
 
-/// [`maximise`]; `good` is kept at the last settled model.
-///
-/// Estimated noise levels are held at their start until the dictionary has little more to offer, as for one output.
-fn go_on(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    good: &mut OutputState,
-    rules: &Rules,
-    noise: &Noise,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status, Stop> {
-    let start = (state.len() == 0).then(|| state.clone());
-    let mut candidates = Candidates::new(stats, state)?;
-    if noise.is_estimated() {
-        climb(stats, state, &mut candidates, &noise.held(), HELD, recorder)?;
-    }
-    good.clone_from(state);
-    climb(stats, state, &mut candidates, noise, FREE, recorder)?;
-    if let Some(start) = start
-        && let Some((better, its_candidates)) = forgive(in_stages(stats, start, noise))?
-        && better.log_evidence() > state.log_evidence() + LEAST_IMPROVEMENT
-    {
-        *state = better;
-        candidates = its_candidates;
-        recorder.step(Action::Search, None, state)?;
-    }
-    let mut effort = Effort {
-        gain: LEAST_GAIN,
-        step: FINE_STEP,
-        tol: LOOSE_TOL.max(rules.tol),
-    };
-    loop {
-        climb(stats, state, &mut candidates, noise, effort, recorder)?;
-        candidates.refresh(stats, state)?;
-        let settled = converge(stats, state, noise, effort, recorder)?;
-        good.clone_from(state);
-        candidates.reprice(state);
-        if candidates.best_addition(state, LEAST_GAIN).is_some() {
-            continue;
-        }
-        if effort.tol > rules.tol {
-            effort.tol = rules.tol;
-            continue;
-        }
-        let at_floor = (0..state.levels.len()).any(|l| noise.at_floor(state, l));
-        return Ok(match settled {
-            _ if candidates.refuses(state) => Status::Stalled,
-            Refined::Stalled => Status::Stalled,
-            Refined::Converged if at_floor => Status::NoiseFloor,
-            Refined::Converged => Status::Converged,
-        });
-    }
-}
-
-/// A trial that lost its definiteness or its way to rounding has found nothing.
-fn forgive<T>(trial: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
+/// `None` for a trial that failed by round-off.
+fn discard_failed<T>(trial: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
     match trial {
         Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => Ok(None),
         other => other,
     }
 }
 
-/// The model found while noise levels given below the usual start fall to what they are in stages: with little noise
-/// from the first function on, whatever enters first has to explain everything. `None` where none is given so low.
-fn in_stages(
+impl<'a> Fit<'a, '_> {
+    /// [`fit`] without rollback. `good` receives each converged model.
+    ///
+    /// As for one output, estimated noise levels keep their initial values until no candidate gains much.
+    fn run(
+        &mut self,
+        good: &mut OutputState,
+        rules: &Rules,
+        noise: &'a NoiseLevels,
+    ) -> Result<Status, Stop> {
+        let empty = self.state.clone();
+        let mut candidates = Candidates::new(self.stats, self.state)?;
+        if noise.is_estimated() {
+            self.maximize(&mut candidates, Tuning::HELD_NOISE_EFFORT)?;
+        }
+        self.noise = noise;
+        good.clone_from(self.state);
+        self.maximize(&mut candidates, Tuning::COARSE_EFFORT)?;
+        if let Some((better, its_candidates)) =
+            discard_failed(fit_in_stages(self.stats, empty, noise))?
+            && better.log_evidence() > self.state.log_evidence() + Tuning::MIN_SEARCH_GAIN
+        {
+            *self.state = better;
+            candidates = its_candidates;
+            self.record(Action::Search, None)?;
+        }
+        let mut effort = Effort {
+            gain: Tuning::MIN_GAIN,
+            step: Tuning::FINE_STEP,
+            tol: Tuning::LOOSE_TOL.max(rules.tol),
+        };
+        loop {
+            self.maximize(&mut candidates, effort)?;
+            candidates.refresh(self.stats, self.state)?;
+            let refined = self.converge(effort)?;
+            good.clone_from(self.state);
+            candidates.update_factors(self.state);
+            if candidates
+                .best_addition(self.state, Tuning::MIN_GAIN)
+                .is_some()
+            {
+                continue;
+            }
+            if effort.tol > rules.tol {
+                effort.tol = rules.tol;
+                continue;
+            }
+            let at_floor = (0..self.state.levels.len()).any(|l| noise.at_floor(self.state, l));
+            return Ok(match refined {
+                _ if candidates.excludes_gain(self.state) => Status::Stalled,
+                Refined::Stalled => Status::Stalled,
+                Refined::Converged if at_floor => Status::NoiseFloor,
+                Refined::Converged => Status::Converged,
+            });
+        }
+    }
+
+    /// Adds, re-estimates and deletes until no candidate gains more than `effort.gain`.
+    pub(crate) fn maximize(
+        &mut self,
+        candidates: &mut Candidates,
+        effort: Effort,
+    ) -> Result<(), Stop> {
+        loop {
+            self.step_greedily(candidates, effort)?;
+            let before = (self.state.alpha.clone(), self.state.betas());
+            self.converge(effort)?;
+            if (&self.state.alpha, &self.state.betas()) != (&before.0, &before.1) {
+                candidates.update_factors(self.state);
+            }
+            if self.add_several(candidates, effort)? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One change at a time, largest gain first: section 4, steps 4 to 8 and 10.
+    ///
+    /// Candidates that gain less than `effort.step` are left for later: beside a function that has not converged, a near
+    /// duplicate of it would be added instead.
+    fn step_greedily(&mut self, candidates: &mut Candidates, effort: Effort) -> Result<(), Stop> {
+        let cancel = self.stats.cancel_flag();
+        let least = effort.gain.max(effort.step);
+        for steps in 1.. {
+            check_flag(cancel.as_deref())?;
+            let step = best_step(self.state, effort.step)?;
+            let addition = candidates.best_addition(self.state, least);
+            // A duplicate of an active function gains what its re-estimation gains, up to round-off. Prefer the re-estimation.
+            let better = addition.is_none_or(|(_, gain)| {
+                step.is_some_and(|step| step.gain >= gain * (1.0 - Tuning::TIE))
+            });
+            if let Some(step) = step.filter(|_| better) {
+                let j = self.state.active[step.k];
+                let action = if step.alpha.is_finite() {
+                    candidates.reestimate(self.state, step.k, step.alpha)?;
+                    Action::Reestimate(j)
+                } else {
+                    candidates.delete(self.state, step.k);
+                    Action::Delete(j)
+                };
+                self.state.recentre(self.stats)?;
+                self.record(action, Some(step.gain))?;
+            } else if let Some((i, _)) = addition {
+                self.add(candidates, i)?;
+            } else {
+                break;
+            }
+            // Rank-one updates accumulate round-off; a recomputation removes it.
+            if steps % (2 * self.state.len() + 20) == 0 {
+                self.state.recompute()?;
+                candidates.update_factors(self.state);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the candidate with the largest gain, and those whose gain after that is still a good part of it; returns their number.
+    fn add_several(&mut self, candidates: &mut Candidates, effort: Effort) -> Result<usize, Stop> {
+        let mut least = effort.gain;
+        for added in 0..Tuning::MAX_BLOCK_ADDITIONS {
+            let Some((i, gain)) = candidates.best_addition(self.state, least) else {
+                return Ok(added);
+            };
+            least = least.max(Tuning::BLOCK_GAIN_RATIO * gain);
+            self.add(candidates, i)?;
+        }
+        Ok(Tuning::MAX_BLOCK_ADDITIONS)
+    }
+
+    fn add(&mut self, candidates: &mut Candidates, i: usize) -> Result<(), Stop> {
+        if let Some(gain) = candidates.add(self.stats, self.state, i)? {
+            self.state.recentre(self.stats)?;
+            self.record(Action::Add(i), Some(gain))?;
+        }
+        Ok(())
+    }
+}
+
+/// The model found when fixed noise levels below the usual initial ones are approached in stages: with little noise from the
+/// start, the first function added would have to explain all of the data. `None` if no level is that low.
+fn fit_in_stages(
     stats: &mut dyn OutputStatistics,
     mut state: OutputState,
-    noise: &Noise,
+    noise: &NoiseLevels,
 ) -> Result<Option<(OutputState, Candidates)>, Stop> {
     let stages = noise.stages(&state.betas());
     if stages.len() == 1 {
         return Ok(None);
     }
-    let mut recorder = Recorder::silent();
-    let (held, last) = (noise.held(), stages.len() - 1);
+    let (held, last) = (noise.all_fixed(), stages.len() - 1);
     state.set_hyperparameters(&[], &stages[0])?;
     let mut candidates = Candidates::new(stats, &mut state)?;
+    let mut fit = Fit {
+        stats,
+        state: &mut state,
+        noise: &held,
+        recorder: &mut Recorder::silent(),
+    };
     for (k, betas) in stages.iter().enumerate() {
-        let alpha = state.alpha.clone();
-        state.set_hyperparameters(&alpha, betas)?;
-        candidates.reprice(&state);
-        let (noise, effort) = if k < last {
-            (&held, HELD)
+        let alpha = fit.state.alpha.clone();
+        fit.state.set_hyperparameters(&alpha, betas)?;
+        candidates.update_factors(fit.state);
+        if k < last {
+            fit.maximize(&mut candidates, Tuning::HELD_NOISE_EFFORT)?;
         } else {
-            (noise, FREE)
-        };
-        climb(
-            stats,
-            &mut state,
-            &mut candidates,
-            noise,
-            effort,
-            &mut recorder,
-        )?;
+            fit.noise = noise;
+            fit.maximize(&mut candidates, Tuning::COARSE_EFFORT)?;
+        }
     }
     Ok(Some((state, candidates)))
-}
-
-/// Brings the state to where nothing in the dictionary gains more than `effort` cares for.
-pub(crate) fn climb(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    candidates: &mut Candidates,
-    noise: &Noise,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    loop {
-        step_greedily(stats, state, candidates, effort, recorder)?;
-        let before = (state.alpha.clone(), state.betas());
-        converge(stats, state, noise, effort, recorder)?;
-        if (&state.alpha, &state.betas()) != (&before.0, &before.1) {
-            candidates.reprice(state);
-        }
-        if add_several(stats, state, candidates, effort, recorder)? == 0 {
-            return Ok(());
-        }
-    }
-}
-
-/// One change at a time, greatest gain first: the paper's section 4, steps 4 to 8 and 10.
-///
-/// Functions that gain less than single steps are worth here have to wait until the others are settled: next to one
-/// that is not, its like would enter in its place.
-fn step_greedily(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    candidates: &mut Candidates,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let cancel = stats.cancel_flag();
-    let least = effort.gain.max(effort.step);
-    for steps in 1.. {
-        check_flag(cancel.as_deref())?;
-        let inside = best_step(state, effort.step)?;
-        let addition = candidates.best_addition(state, least);
-        // The twin of an active function gains what re-estimating that one does, but for rounding: not an addition.
-        let better = addition
-            .is_none_or(|(_, gain)| inside.is_some_and(|step| step.gain >= gain * (1.0 - TIE)));
-        if let Some(step) = inside.filter(|_| better) {
-            let j = state.active[step.k];
-            let action = if step.alpha.is_finite() {
-                candidates.reestimate(state, step.k, step.alpha)?;
-                Action::Reestimate(j)
-            } else {
-                candidates.delete(state, step.k);
-                Action::Delete(j)
-            };
-            state.recentre(stats)?;
-            recorder.step(action, Some(step.gain), state)?;
-        } else if let Some((i, _)) = addition {
-            add(stats, state, candidates, i, recorder)?;
-        } else {
-            break;
-        }
-        // Rank-one updates drift; each recomputation starts afresh.
-        if steps % (2 * state.len() + 20) == 0 {
-            state.recompute()?;
-            candidates.reprice(state);
-        }
-    }
-    Ok(())
-}
-
-/// Adds the candidate with most to gain, and those that after it still have a good part of that; returns how many.
-fn add_several(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    candidates: &mut Candidates,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<usize, Stop> {
-    let mut least = effort.gain;
-    for added in 0..BLOCK {
-        let Some((i, gain)) = candidates.best_addition(state, least) else {
-            return Ok(added);
-        };
-        least = least.max(BLOCK_RATIO * gain);
-        add(stats, state, candidates, i, recorder)?;
-    }
-    Ok(BLOCK)
-}
-
-fn add(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    candidates: &mut Candidates,
-    i: usize,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    if let Some(gain) = candidates.add(stats, state, i)? {
-        state.recentre(stats)?;
-        recorder.step(Action::Add(i), Some(gain), state)?;
-    }
-    Ok(())
 }

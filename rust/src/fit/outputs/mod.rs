@@ -1,108 +1,67 @@
-//! Several Gaussian outputs of one model: alphas and functions are shared, weights and noise are each output's own.
+//! Several Gaussian outputs of one model, which share functions and alphas; each output has its own weights and noise.
 //!
 //! `t_c = Phi w_c + noise of precision beta_c`, `w_jc ~ Normal(0, 1/alpha_j)` for every output c. The log evidence is the
-//! sum of those of the outputs; with one noise level for all this is the multiple-measurement-vector model. Seen one alpha at
-//! a time it is the function of [`shared`](crate::fit::shared_evidence); the rest is Tipping & Faul (2003), section 4, as for one
-//! output, over the whole dictionary.
+//! sum over the outputs; with one noise level for all this is the multiple-measurement-vector model. As a function of one alpha
+//! it is treated in [`shared_evidence`](crate::fit::shared_evidence); the algorithm is that of Tipping & Faul (2003), section 4,
+//! over the whole dictionary.
 
 pub(crate) mod candidates;
-pub(crate) mod evidence;
-pub(crate) mod greedy;
+mod evidence;
+mod greedy;
 pub(crate) mod model;
-pub(crate) mod newton;
+mod newton;
+pub(crate) mod noise;
 pub(crate) mod refine;
 
-pub use crate::fit::mrvm::constructive::{MStep, RetargetedFit};
-pub use crate::fit::mrvm::trust_region::Ascent;
-pub(crate) use crate::fit::outputs::model::OutputState;
+pub use noise::OutputNoise;
 
+use crate::Result;
 use crate::data::OutputStatistics;
 use crate::fit::Status;
+use crate::fit::outputs::model::OutputState;
+use crate::fit::outputs::noise::NoiseLevels;
 use crate::fit::record::{Recorder, Stop, Watch};
-use crate::fit::scale_checks;
-use crate::fit::settings::{NOISE_FLOOR, Noise, Rules, START_NOISE, check_noise};
+use crate::fit::settings::{Rules, check_noise_scale, check_scale};
 use crate::model::OutputPosterior;
-use crate::{Error, Result};
-
-/// The noise levels of several outputs, each found as [`Noise`] says.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OutputNoise {
-    /// One level for all.
-    Shared(Noise),
-    /// One for each.
-    Own(Vec<Noise>),
-}
-
-impl OutputNoise {
-    /// One entry for each level of `n_outputs` outputs.
-    fn levels(&self, n_outputs: usize) -> Result<&[Noise]> {
-        let levels = match self {
-            Self::Shared(noise) => std::slice::from_ref(noise),
-            Self::Own(levels) => {
-                Error::check_len("noise_variance", n_outputs, levels.len())?;
-                levels
-            }
-        };
-        levels.iter().try_for_each(|&noise| check_noise(noise))?;
-        Ok(levels)
-    }
-}
 
 /// Fits several outputs that share their functions and prior precisions, from an empty model.
 ///
-/// `noise` takes the place of that of the settings. `watch` sees each step and may end the fit; the noise precision it is shown
-/// is the inverse of the mean noise variance.
+/// `noise` replaces the noise of the settings. `watch` sees each step and may end the fit; the noise precision in a step is the
+/// inverse of the mean noise variance.
 ///
 /// # Errors
-/// As [`fit`](crate::fit::fit()), and [`Error::Shape`] if there is not a noise level for each output.
+/// As [`fit`](crate::fit::fit()), and [`Error::Shape`](crate::Error::Shape) if there is not one noise level for each output.
 pub fn fit_outputs(
     stats: &mut dyn OutputStatistics,
     rules: &Rules,
     noise: &OutputNoise,
     watch: &mut Watch<'_>,
 ) -> Result<OutputPosterior> {
-    let levels = noise.levels(stats.n_outputs())?;
+    let given = noise.levels(stats.n_outputs())?;
     let scale = stats.target_scale();
-    scale_checks::check_scale(scale)?;
-    levels
+    check_scale(scale)?;
+    given
         .iter()
-        .try_for_each(|&noise| scale_checks::check_noise(scale, noise))?;
+        .try_for_each(|&noise| check_noise_scale(scale, noise))?;
     // The unit of the targets is the root of their mean variance.
-    let spread: Vec<f64> = match noise {
-        OutputNoise::Shared(_) => vec![1.0],
-        OutputNoise::Own(_) => stats.variances().to_vec(),
+    let levels = match noise {
+        OutputNoise::Shared(_) => NoiseLevels::new(given, &[1.0]),
+        OutputNoise::Own(_) => NoiseLevels::new(given, stats.variances()),
     };
-    let start = |(noise, spread): (&Noise, &f64)| match noise {
-        Noise::Fixed(variance) => scale * scale / variance,
-        Noise::Estimated => 1.0 / (START_NOISE * spread),
-    };
-    let range = |(noise, spread): (&Noise, &f64)| match noise {
-        Noise::Fixed(_) => None,
-        Noise::Estimated => Some(1.0 / (NOISE_FLOOR * spread)),
-    };
-    let betas: Vec<f64> = levels.iter().zip(&spread).map(start).collect();
-    let starts = spread.iter().map(|s| 1.0 / (START_NOISE * s)).collect();
-    let range = refine::Noise::new(levels.iter().zip(&spread).map(range).collect(), starts);
     let empty = nalgebra::DMatrix::zeros(0, stats.n_outputs());
     let squares = stats.active_residuals(&[], &empty)?.squares;
-    let mut state = OutputState::empty(&betas, &squares, stats.n_obs());
+    let mut state = OutputState::empty(&levels.initial(given, scale), &squares, stats.n_obs());
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let status = match greedy::maximise(stats, &mut state, rules, &range, &mut recorder) {
+    let status = match greedy::fit(stats, &mut state, rules, &levels, &mut recorder) {
         Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,
         Ok(status) => status,
         Err(Stop::MaxIterations) => Status::MaxIterations,
         Err(Stop::Stopped) => Status::Stopped,
         Err(Stop::Failed(error)) => return Err(error),
     };
-    let at_floor = (0..levels.len())
-        .map(|l| range.at_floor(&state, l))
+    let at_floor = (0..given.len())
+        .map(|l| levels.at_floor(&state, l))
         .collect();
-    OutputPosterior::publish(
-        &state,
-        recorder.trace,
-        status,
-        at_floor,
-        (stats.norms(), scale),
-    )
-    .checked()
+    let units = (stats.norms(), scale);
+    OutputPosterior::publish(&state, recorder.trace, status, at_floor, units).checked()
 }

@@ -1,30 +1,30 @@
 //! Newton steps on all ln alpha and ln beta of several outputs together.
 //!
-//! The evidence is the sum of those of the outputs, so gradient and Hessian are sums of what [`joint`](crate::fit::newton)
-//! has for one: for a level of n outputs with covariance Sigma and means mu_c (columns of M)
+//! The evidence is a sum over the outputs, so gradient and Hessian are sums of those in [`newton`](crate::fit::newton): for a
+//! level of n outputs with covariance Sigma and means mu_c (columns of M)
 //!
 //! * g_j += 1/2 [n - alpha_j (n Sigma_jj + (M M^T)_jj)]
 //! * h_jk += 1/2 alpha_j alpha_k Sigma_jk (n Sigma_jk + 2 (M M^T)_jk) - 1/2 \[j = k\] alpha_j (n Sigma_jj + (M M^T)_jj)
-//! * its own row of ln beta; noise levels meet one another through the alphas alone.
+//! * one row for its ln beta; the noise levels are coupled through the alphas only.
 //!
-//! Steps are in the inverse alphas, as there: with one level what is said of one output holds word for word, q^2 and s being
-//! sums over the outputs.
+//! As there, steps are taken in the inverse alphas. The reasons given there hold for each level, with q^2 and s summed over
+//! its outputs.
 
 use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::OutputStatistics;
-use crate::fit::damping::Damping;
-use crate::fit::newton::{Coordinates, Local, hold};
+use crate::fit::newton::Damping;
+use crate::fit::newton::{Coordinates, Local, hold_at_floor};
 use crate::fit::outputs::model::{Level, OutputState};
-use crate::fit::outputs::refine::Noise;
+use crate::fit::outputs::noise::NoiseLevels;
 use crate::linalg::vector::{axpy, dot, head};
 
-/// Takes one step that raises the evidence; `false` if none was found, the state being as before.
+/// Takes one step that raises the evidence. Returns `false`, with the state restored, if there is none.
 pub(crate) fn step(
     stats: &mut dyn OutputStatistics,
     state: &mut OutputState,
-    noise: &Noise,
+    noise: &NoiseLevels,
     damping: &mut Damping,
 ) -> Result<bool> {
     let free: Vec<usize> = (0..state.levels.len())
@@ -58,24 +58,18 @@ pub(crate) fn step(
     Ok(false)
 }
 
-/// The part of the weights of each function that the data determine, in the mean over the outputs.
+/// gamma of each function, averaged over the outputs.
 fn gammas(state: &OutputState) -> impl Iterator<Item = f64> + '_ {
     let n = state.outputs.len() as f64;
     (0..state.len()).map(move |k| {
-        let left =
+        let variance =
             |(l, level): (usize, &Level)| state.outputs_of(l).len() as f64 * level.sigma[(k, k)];
-        let left: f64 = state.levels.iter().enumerate().map(left).sum();
-        1.0 - state.alpha[k] * left / n
+        let variance: f64 = state.levels.iter().enumerate().map(variance).sum();
+        1.0 - state.alpha[k] * variance / n
     })
 }
 
-/// dL / d ln beta of level `l`.
-pub(crate) fn noise_gradient(state: &OutputState, l: usize) -> f64 {
-    let determined = state.outputs_of(l).len() as f64 * state.determined(l);
-    0.5 * (state.n_targets(l) - state.levels[l].beta * state.level_deviance(l) - determined)
-}
-
-/// Near the optimum gains sink below the rounding of the evidence; there the gradient has to shrink instead.
+/// Whether the evidence rose. Near the optimum gains are below its round-off; then the gradient must shrink instead.
 fn improved(state: &OutputState, free: &[usize], evidence: f64, gradient_norm: f64) -> bool {
     let now = state.log_evidence();
     let rounding = 1e-12 * (evidence.abs() + state.n_noise());
@@ -100,9 +94,9 @@ fn gradient(state: &OutputState, free: &[usize]) -> DVector<f64> {
         }
     }
     for (b, &l) in free.iter().enumerate() {
-        gradient[m + b] = noise_gradient(state, l);
+        gradient[m + b] = state.noise_gradient(l);
     }
-    hold(&state.alpha, &mut gradient);
+    hold_at_floor(&state.alpha, &mut gradient);
     gradient
 }
 
@@ -150,8 +144,8 @@ fn add_noise_row(state: &OutputState, l: usize, row: usize, hessian: &mut DMatri
     let mut d_gamma = 0.0;
     for j in 0..m {
         let column = head(&level.sigma, j, m);
-        let spread: f64 = column.iter().zip(alpha).map(|(s, a)| a * s * s).sum();
-        let mut entry = n * (spread - column[j]);
+        let prior_part: f64 = column.iter().zip(alpha).map(|(s, a)| a * s * s).sum();
+        let mut entry = n * (prior_part - column[j]);
         for (output, shrunk) in outputs.iter().zip(&shrunk) {
             let d_mu = dot(column, shrunk);
             entry += 2.0 * output.mu[j] * d_mu;
@@ -159,12 +153,12 @@ fn add_noise_row(state: &OutputState, l: usize, row: usize, hessian: &mut DMatri
         }
         hessian[(j, row)] = -0.5 * alpha[j] * entry;
         hessian[(row, j)] = -0.5 * alpha[j] * entry;
-        d_gamma += n * alpha[j] * (column[j] - spread);
+        d_gamma += n * alpha[j] * (column[j] - prior_part);
     }
     hessian[(row, row)] = -0.5 * (d_quadratic + d_gamma);
 }
 
-/// Gradient and Hessian, for comparison with differences.
+/// Gradient and Hessian, for comparison with finite differences.
 #[cfg(test)]
 pub(crate) fn derivatives(state: &OutputState, free: &[usize]) -> (DVector<f64>, DMatrix<f64>) {
     let local = at(state, free);

@@ -1,173 +1,150 @@
-//! From an optimum of the sequential scheme to better ones: functions exchanged, merged and split.
+//! Exchange search: from an optimum of the greedy algorithm to better ones by exchanging, merging and splitting functions.
 //!
-//! Tipping & Faul (2003) note that their algorithm may end at a poor local maximum. Here functions of a model that has
-//! converged change places with others, first on a pool of those that come into question; what is found there is settled on
-//! all of the data like any other model, and the fit never ends lower than where it came from.
+//! Tipping & Faul (2003) note that their algorithm may converge to a poor local maximum. Here functions of a converged
+//! model are exchanged for others on a working set; what is found there converges on all of the data like any other model,
+//! and the result is never worse than the start.
+//!
+//! For other likelihoods than the Gaussian the working set is linearised at the posterior mode. The gain of a move there is
+//! a prediction: the mode is recomputed, the fit converges, and the move is kept if the Laplace evidence is higher. Large
+//! moves leave the region where the linearisation is accurate; so if several moves fail together, the first is tried alone.
 
-pub(crate) use crate::fit::search::at_mode::go_on_at_modes;
-
-use crate::Error;
-use crate::data::{Statistics, check_flag};
+use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
+use crate::fit::laplace::mode::find_mode;
+use crate::fit::laplace::schedule;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::search::backward_elimination::eliminate;
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::sequential::{Start, complete, look_again};
-use crate::fit::settings::{CONTENDERS, Rules, SAMPLE, Search, WHOLE};
+use crate::fit::search::restarts::restart;
+use crate::fit::search::unless_indefinite;
+use crate::fit::sequential::{Start, complete, refresh_or_update};
+use crate::fit::settings::{Rules, Search};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
-/// Pools to search, each about what was found on the one before.
-pub(crate) const MOST_ROUNDS: u64 = 8;
+/// Working sets to search, each around the model found on the one before.
+const MAX_ROUNDS: usize = 8;
 
-/// Goes on from an optimum, with a Gaussian likelihood; never to a lower one.
-pub(crate) fn go_on(
+/// Limits on the number of moves made before the mode is recomputed: first no limit, then one.
+const MOVES_PER_MODE: [usize; 2] = [usize::MAX, 1];
+
+/// Continues from an optimum if the settings ask for a search. Returns the status of the better model, which `state` holds.
+pub(crate) fn continue_from(
     found: Status,
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    limits: (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    if limits.0.search == Search::Greedy || state.len() == 0 {
+    if rules.search == Search::Greedy || state.len() == 0 {
         return Ok(found);
     }
     let greedy = state.clone();
-    let outcome = search(stats, state, priors, limits, recorder);
-    keep_better(found, outcome, &greedy, stats, state, recorder)
-}
-
-/// Exchanges that a fit tries which asks for no search, where its functions are few: on the pool as it is, a quadratic likelihood.
-pub(crate) fn exchange_few(pool: &WorkingSet, state: &mut State) -> Result<bool, Stop> {
-    improve(pool, state, None, &mut SearchBudget::of(Search::Greedy))
-}
-
-/// The better of two ends: that of the search, or where it set out from.
-pub(crate) fn keep_better(
-    found: Status,
-    outcome: Result<Option<Status>, Stop>,
-    greedy: &State,
-    stats: &dyn Statistics,
-    state: &mut State,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status, Stop> {
-    let status = match outcome {
-        Ok(status) => status,
-        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            // A factorisation that was told to end early looks like one that broke down.
-            check_flag(stats.cancel_flag().as_deref())?;
-            None
-        }
-        Err(halt) => return Err(halt),
+    let outcome = if stats.is_linear() {
+        search(stats, state, priors, rules, recorder)
+    } else {
+        search_at_modes(stats, state, priors, rules, recorder)
     };
+    let status = unless_indefinite(outcome, stats.cancel_flag().as_deref())?.flatten();
     if let Some(status) = status
         && state.log_posterior() >= greedy.log_posterior()
     {
         return Ok(status);
     }
     let moved = state.log_posterior().to_bits() != greedy.log_posterior().to_bits();
-    state.clone_from(greedy);
+    state.clone_from(&greedy);
     if moved {
         recorder.step(Action::Search, None, state)?;
     }
     Ok(found)
 }
 
-/// Rounds of a pool and what follows from it; `None` if nothing was found.
+/// Alternates between searches on a working set and convergence on all data; `None` if no better model was found.
 fn search(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    (rules, range): (&Rules, NoiseRange),
+    rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    let noise = rules.free_noise(range);
-    let mut reach = SearchBudget::of(rules.search);
+    let noise = rules.noise_range();
+    let mut budget = SearchBudget::of(rules.search);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let loose = rules.loosened();
-    let whole = dictionary.n_candidates() <= WHOLE;
+    let whole = dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY;
     let mut status = None;
-    for round in 0..MOST_ROUNDS {
-        if whole && round > 0 && rules.search == Search::Exchange {
-            // The pool is the same, and so would be most that is tried.
-            reach.trials = 0;
+    for round in 0..MAX_ROUNDS {
+        if whole && round > 0 {
+            // The working set is the same as before, and with it most trials.
+            budget.trials = 0;
         }
-        let pool = pool(stats, state, &dictionary)?;
-        let better = pool.within(state, recorder, |state, _| {
-            search_pool(&pool, state, noise, rules, &mut reach, round)
+        let set = working_set(stats, state, &dictionary)?;
+        let better = set.within(state, recorder, |state, _| {
+            search_set(&set, state, noise, &mut budget, round == 0)
         })?;
         if !better {
             break;
         }
         state.centre(stats)?;
         recorder.step(Action::Search, None, state)?;
-        look_again(stats, state, &mut dictionary, None)?;
+        refresh_or_update(stats, state, &mut dictionary, None)?;
         let rules = if whole { rules } else { &loose };
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     if status.is_some() && !whole {
         let (start, dictionary) = (Start::warm(0), &mut dictionary);
-        status = Some(complete(
-            stats, state, dictionary, start, rules, range, recorder,
-        )?);
+        status = Some(complete(stats, state, dictionary, start, rules, recorder)?);
     }
     Ok(status)
 }
 
-/// All that is tried on one pool; whether it led to a better model.
-fn search_pool(
-    pool: &WorkingSet,
+/// Runs every search on one working set; returns whether one of them found a better model.
+fn search_set(
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
-    rules: &Rules,
-    reach: &mut SearchBudget,
-    round: u64,
+    budget: &mut SearchBudget,
+    first: bool,
 ) -> Result<bool, Stop> {
-    /// Pools of so few functions are searched in a small part of the time that anything else takes.
-    const SMALL: usize = 256;
-    let thorough = rules.search == Search::Thorough;
-    let (first, crowded) = (round == 0, is_crowded(pool, state));
+    /// Largest working set on which restarts take a small part of the time of a fit.
+    const MAX_SIZE_FOR_RESTARTS: usize = 256;
+    /// With fewer rows per active function, early additions may have led the greedy algorithm far from the best model.
+    const MIN_ROWS_PER_FUNCTION: f64 = 4.0;
+    let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.n_obs;
     let mut found = false;
-    if first && pool.len() <= WHOLE && (thorough || crowded) {
-        found |= crate::fit::search::restarts::descend(pool, state, noise)?;
+    if first && crowded && set.len() <= Tuning::MAX_WHOLE_DICTIONARY {
+        found |= eliminate(set, state, noise)?;
     }
-    if crowded && !thorough {
-        // Of so many functions few moves are better than that, and each takes long.
-        *reach = SearchBudget::short();
+    if crowded {
+        // In so large a model few exchanges beat the elimination, and each takes long.
+        *budget = SearchBudget::short();
     }
-    found |= improve(pool, state, noise, reach)?;
-    if thorough || (first && !crowded && pool.len() <= SMALL) {
-        let seed = rules.seed.wrapping_add(round);
-        found |= crate::fit::search::restarts::restart(pool, state, noise, seed, rules.search)?;
-        found |= improve(pool, state, noise, reach)?;
+    found |= improve(set, state, noise, budget)?;
+    if first && !crowded && set.len() <= MAX_SIZE_FOR_RESTARTS {
+        found |= restart(set, state, noise)?;
+        found |= improve(set, state, noise, budget)?;
     }
     Ok(found)
 }
 
-/// Whether a model has so many functions for its rows that it may have gone astray early on.
-fn is_crowded(pool: &WorkingSet, state: &State) -> bool {
-    /// Rows for each function.
-    const FEW: f64 = 4.0;
-    FEW * state.len() as f64 > pool.n_obs
-}
-
-/// The functions of the model and those that could take their places.
-fn pool(
+/// The active functions and their substitutes.
+fn working_set(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &Dictionary,
 ) -> Result<WorkingSet, Stop> {
-    let members = if dictionary.n_candidates() <= WHOLE {
-        dictionary.sample(SAMPLE, WHOLE)
+    let members = if dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY {
+        dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY)
     } else {
-        let mut members = dictionary.stand_ins(state);
-        members.extend(dictionary.contenders(state, CONTENDERS));
+        let mut members = dictionary.substitutes(state);
+        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
         members
     };
     Ok(WorkingSet::about(
@@ -176,4 +153,88 @@ fn pool(
         dictionary.priors(),
         &members,
     )?)
+}
+
+/// Searches on linearisations of the likelihood, each at the mode of the model found before.
+fn search_at_modes(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Option<Status>, Stop> {
+    let mut status = None;
+    let mut budget = SearchBudget::of(rules.search);
+    for _ in 0..MAX_ROUNDS {
+        let mut better = None;
+        for max_moves in MOVES_PER_MODE {
+            budget.moves_left = max_moves;
+            better = search_at_mode(stats, state, priors, rules, &mut budget, recorder)?;
+            // With at most one move made, a limit of one move would give the same result.
+            if better.is_some() || max_moves - budget.moves_left <= 1 {
+                break;
+            }
+        }
+        if better.is_none() {
+            break;
+        }
+        status = better;
+    }
+    Ok(status)
+}
+
+/// Makes moves on the linearisation at the mode, and continues the fit from there. Returns `None`, with the state restored,
+/// if it does not converge to a better model.
+fn search_at_mode(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    budget: &mut SearchBudget,
+    recorder: &mut Recorder<'_>,
+) -> Result<Option<Status>, Stop> {
+    let before = state.clone();
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    find_mode(stats, state)?;
+    dictionary.refresh(stats, state)?;
+    let members = dictionary.substitutes(state);
+    let set = WorkingSet::about(stats, state, priors, &members)?;
+    let moved = set.within(state, recorder, |state, _| {
+        improve(&set, state, None, budget)
+    });
+    let outcome = match moved {
+        Ok(true) => continue_fit(stats, state, &before, priors, rules, recorder),
+        moved => moved.map(|_| None),
+    };
+    let status = unless_indefinite(outcome, stats.cancel_flag().as_deref())?.flatten();
+    if status.is_none() {
+        state.clone_from(&before);
+    }
+    Ok(status)
+}
+
+/// Fits to convergence after moves; `None` if the result is not better than `before`.
+fn continue_fit(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    before: &State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> Result<Option<Status>, Stop> {
+    find_mode(stats, state)?;
+    if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < before.log_posterior() {
+        return Ok(None);
+    }
+    recorder.step(Action::Search, None, state)?;
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut good = state.clone();
+    let status = schedule::run(stats, state, &mut good, &mut dictionary, 0, rules, recorder)?;
+    let better = state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
+    if better && status == Status::Converged {
+        return Ok(Some(status));
+    }
+    // The state before is restored: record its evidence.
+    recorder.step(Action::Search, None, before)?;
+    Ok(None)
 }

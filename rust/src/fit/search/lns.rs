@@ -1,102 +1,154 @@
-//! Large-neighbourhood search: a few neighbouring functions out together, and the greedy scheme fills the gap.
+//! Large-neighbourhood search: deletes a few neighbouring functions together, and runs the greedy algorithm from there.
 //!
 //! Optima at which no single addition, deletion, re-estimation or exchange gains still differ by several nats on the
-//! same problem. A search may first try another way through the problem from an empty model. Then each trial takes out
-//! an active function with those most aligned with it and lets the ordinary scheme go on from there. A better result
-//! replaces the model. All of it happens on a [`WorkingSet`], at no cost that grows with the rows or the dictionary.
+//! same problem. A search may first restart from an empty model. Each trial then deletes an active function together with
+//! those most aligned with it, and continues greedily. A better result replaces the model. Everything happens on a
+//! [`WorkingSet`], at a cost that depends neither on the number of rows nor on the size of the dictionary.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::collections::BTreeSet;
 
 use crate::Error;
-use crate::fit::candidates::Outside;
-use crate::fit::greedy::{climb, climb_from, step_greedily};
+use crate::fit::candidates::Candidates;
+use crate::fit::greedy::{maximize, maximize_from, step_greedily};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
-use crate::fit::search::trials;
-use crate::fit::search::trials::Budget;
-use crate::fit::settings::{
-    FREE, HELD, HOPELESS, LEAST_IMPROVEMENT, NEIGHBOURHOOD, START_NOISE, TRIAL,
-};
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
+use crate::parallel::map_pieces;
 
-/// Squared cosine of two columns from which one function can do part of what the other does.
+/// Squared cosine of two columns above which one function can replace a part of the other.
 const SUBSTITUTE_COS2: f64 = 0.04;
 
-/// What a search begins with.
+/// What a search does first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// The model as it is.
+    /// Nothing.
     #[default]
     Plain,
-    /// The model settled. That is what a restart would come to where the pool has made the model from nothing.
-    Settling,
-    /// Another way through the problem, from an empty model.
+    /// Refines the model as trials are refined, which gives what a restart would give if the working set already made the
+    /// model from nothing.
+    Refine,
+    /// Restarts from an empty model.
     Restart,
 }
 
-/// Looks for a better model in the neighbourhood of each active function; whether one was found.
+/// Searches the neighbourhood of each active function; returns whether a better model was found.
 ///
-/// `state` is that of a fit on the pool. It then stands at the better model, loosely settled.
+/// `state` is the state of a fit on the working set, and holds the better model afterwards, converged to a loose tolerance.
 pub(crate) fn search(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
-    most_trials: usize,
+    max_trials: usize,
     opening: Opening,
 ) -> Result<bool, Stop> {
     if state.len() == 0 {
         return Ok(false);
     }
     let before = state.log_posterior();
-    let mut best = Model::new(pool, state.clone());
+    let mut best = Model::new(set, state.clone());
     let opened = match opening {
         Opening::Plain => Ok(None),
-        Opening::Settling => best.settled(pool, noise),
-        Opening::Restart => best.restart(pool, noise),
+        Opening::Refine => best.refined(set, noise),
+        Opening::Restart => best.restart(set, noise),
     };
-    if let Some(better) = best.bettered_by(opened)? {
+    if let Some(better) = best.if_better(opened)? {
         best = better;
     }
-    let mut budget = Budget::of(most_trials);
-    loop {
-        let reached = best.evidence;
-        let seeds = seeds(pool, &best.state);
-        best = trials::round(pool, best, seeds, noise, &mut budget)?;
-        // An evidence that is no number any more is no better.
-        let goes_on = best.evidence > reached && !budget.is_spent();
-        if !goes_on {
-            break;
-        }
-    }
-    let found = best.evidence > before + LEAST_IMPROVEMENT;
+    let mut budget = TrialBudget {
+        trials: max_trials,
+        failures: Tuning::MAX_FAILED_TRIALS,
+    };
+    while try_all(set, &mut best, noise, &mut budget)? && !budget.is_spent() {}
+    let found = best.evidence > before + Tuning::MIN_SEARCH_GAIN;
     if found {
         *state = best.state;
     }
     Ok(found)
 }
 
-/// Where to look: functions that others could stand in for, those whose loss would cost least first, for there the model is
-/// loosest.
-fn seeds(pool: &WorkingSet, state: &State) -> Vec<usize> {
+/// Limits of a search: trials in all, and consecutive trials without a better model.
+struct TrialBudget {
+    trials: usize,
+    failures: usize,
+}
+
+impl TrialBudget {
+    fn is_spent(&self) -> bool {
+        self.trials == 0 || self.failures == 0
+    }
+
+    fn spend(&mut self, trials: usize, is_better: bool) {
+        self.trials = self.trials.saturating_sub(trials);
+        self.failures = if is_better {
+            Tuning::MAX_FAILED_TRIALS
+        } else {
+            self.failures.saturating_sub(trials)
+        };
+    }
+}
+
+/// Tries each neighbourhood of the model in turn, and keeps every better model; returns whether there was one.
+fn try_all(
+    set: &WorkingSet,
+    best: &mut Model,
+    noise: Option<NoiseRange>,
+    budget: &mut TrialBudget,
+) -> Result<bool, Stop> {
+    let start = best.evidence;
+    // Neighbourhoods tried since the last improvement, sorted: in a small model most are the same.
+    let mut tried = BTreeSet::new();
+    for batch in seeds(set, &best.state).chunks(Tuning::TRIAL_BATCH) {
+        if budget.is_spent() {
+            break;
+        }
+        let neighbourhood = |&seed: &usize| set.nearest(seed, &best.state.active);
+        let mut neighbourhoods: Vec<Vec<usize>> = batch.iter().map(neighbourhood).collect();
+        neighbourhoods.retain(|functions| {
+            let mut sorted = functions.clone();
+            sorted.sort_unstable();
+            tried.insert(sorted)
+        });
+        // All trials of a batch start from the same model, so the result does not depend on the number of threads.
+        let outcomes = map_pieces(neighbourhoods.len(), 1, |range| {
+            best.without(set, &neighbourhoods[range.start], noise)
+        });
+        let before = best.evidence;
+        for outcome in outcomes {
+            if let Some(better) = best.if_better(outcome)? {
+                *best = better;
+            }
+        }
+        let is_better = best.evidence > before;
+        budget.spend(batch.len(), is_better);
+        if is_better {
+            tried.clear();
+        }
+    }
+    Ok(best.evidence > start)
+}
+
+/// Centres of neighbourhoods: active functions that others can replace, in ascending order of the evidence lost by deleting
+/// them.
+fn seeds(set: &WorkingSet, state: &State) -> Vec<usize> {
     let cost = |k: usize| -state.factors(k).gain_of_deleting(state.alpha[k]);
     let mut order: Vec<(f64, usize)> = (0..state.len())
-        .filter(|&k| pool.has_others_like(state.active[k], &state.active))
+        .filter(|&k| set.has_substitutes(state.active[k], &state.active))
         .map(|k| (cost(k), state.active[k]))
         .collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     order.into_iter().map(|(_, i)| i).collect()
 }
 
-/// Precisions at which the noise is held in turn on another way to an optimum.
+/// Noise precisions of a restart, in order.
 ///
-/// Where it is estimated: its start. Where it is given: falling to what it is in stages, for little noise from the first
-/// function on asks that everything be explained by whatever enters first.
-pub(crate) fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
+/// An estimated precision is held at its start. A given one is approached in stages of a factor 10: with little noise from
+/// the start, the first function added would have to explain all of the data.
+fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     const STAGE: f64 = 10.0;
-    let start = 1.0 / START_NOISE;
+    let start = 1.0 / Tuning::INITIAL_NOISE;
     if noise_is_free {
         return vec![start];
     }
@@ -107,107 +159,126 @@ pub(crate) fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     levels
 }
 
-/// A model over the pool, with what it leaves to gain outside.
+/// A model on the working set, with the factors of its inactive members.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) state: State,
-    pub(crate) outside: Outside,
+    pub(crate) inactive: Candidates,
     pub(crate) evidence: f64,
 }
 
 impl Model {
-    pub(crate) fn new(pool: &WorkingSet, state: State) -> Self {
+    pub(crate) fn new(set: &WorkingSet, state: State) -> Self {
         Self {
-            outside: Outside::new(pool, &state),
+            inactive: Candidates::new(set, &state),
             evidence: state.log_posterior(),
             state,
         }
     }
 
-    /// The other, if that is better by what counts. One that lost its definiteness or its way to rounding is no better.
-    pub(crate) fn bettered_by(
-        &self,
-        other: Result<Option<Self>, Stop>,
-    ) -> Result<Option<Self>, Stop> {
+    /// The other model if it is better. A trial that failed by round-off is not.
+    fn if_better(&self, other: Result<Option<Self>, Stop>) -> Result<Option<Self>, Stop> {
         match other {
             Ok(other) => {
-                Ok(other.filter(|other| other.evidence > self.evidence + LEAST_IMPROVEMENT))
+                Ok(other.filter(|other| other.evidence > self.evidence + Tuning::MIN_SEARCH_GAIN))
             }
             Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => Ok(None),
             Err(halt) => Err(halt),
         }
     }
 
-    /// This model as trials are settled.
-    fn settled(&self, pool: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
-        let recorder = &mut Recorder::silent();
-        self.challenge(
-            pool,
+    /// This model refined as trials are.
+    fn refined(&self, set: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
+        self.refine_trial(
+            set,
             self.state.clone(),
-            self.outside.clone(),
+            self.inactive.clone(),
             noise,
-            recorder,
+            &mut Recorder::silent(),
         )
     }
 
-    /// What the scheme comes to from an empty model; `None` if nothing better.
-    fn restart(&self, pool: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
+    /// The result of the greedy algorithm from an empty model; `None` if it is far worse.
+    fn restart(&self, set: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
         let mut recorder = Recorder::silent();
         let noise_prior = self.state.noise_prior;
-        let mut state = State::empty(1.0 / START_NOISE, noise_prior, pool.target_sq, pool.n_obs);
+        let mut state = State::empty(
+            1.0 / Tuning::INITIAL_NOISE,
+            noise_prior,
+            set.target_sq,
+            set.n_obs,
+        );
         for level in levels(self.state.beta, noise.is_some()) {
             let alpha = state.alpha.clone();
             state.set_hyperparameters(&alpha, level)?;
-            climb(pool, &mut state, None, HELD, &mut recorder)?;
+            maximize(
+                set,
+                &mut state,
+                None,
+                Tuning::HELD_NOISE_EFFORT,
+                &mut recorder,
+            )?;
         }
-        climb(pool, &mut state, noise, FREE, &mut recorder)?;
-        let outside = Outside::new(pool, &state);
-        self.challenge(pool, state, outside, noise, &mut recorder)
+        maximize(set, &mut state, noise, Tuning::COARSE_EFFORT, &mut recorder)?;
+        let inactive = Candidates::new(set, &state);
+        self.refine_trial(set, state, inactive, noise, &mut recorder)
     }
 
-    /// What becomes of this model if these functions leave; `None` if nothing better. It ends early once it is called `off`.
-    pub(crate) fn without(
+    /// The result of deleting these functions and continuing greedily; `None` if it is the same model or far worse.
+    fn without(
         &self,
-        pool: &WorkingSet,
-        leaving: &[usize],
+        set: &WorkingSet,
+        deleted: &[usize],
         noise: Option<NoiseRange>,
-        off: &Arc<AtomicBool>,
     ) -> Result<Option<Self>, Stop> {
-        let mut recorder = Recorder::silent_until(off);
-        let (mut state, mut outside) = (self.state.clone(), self.outside.clone());
-        for i in leaving {
+        let mut recorder = Recorder::silent();
+        let (mut state, mut inactive) = (self.state.clone(), self.inactive.clone());
+        for i in deleted {
             if let Some(k) = state.active.iter().position(|j| j == i) {
-                outside.delete(pool, &mut state, k);
+                inactive.delete(set, &mut state, k);
             }
         }
-        step_greedily(pool, &mut state, &mut outside, FREE, &mut recorder)?;
-        if self.has_functions_of(&state) {
+        step_greedily(
+            set,
+            &mut state,
+            &mut inactive,
+            Tuning::COARSE_EFFORT,
+            &mut recorder,
+        )?;
+        if self.has_same_functions(&state) {
             return Ok(None);
         }
-        self.challenge(pool, state, outside, noise, &mut recorder)
+        self.refine_trial(set, state, inactive, noise, &mut recorder)
     }
 
-    /// Settles a state that is nearly so, if that can make it better than this one.
-    pub(crate) fn challenge(
+    /// Refines the state of a trial; `None` if it is too far below this model to become better.
+    pub(crate) fn refine_trial(
         &self,
-        pool: &WorkingSet,
+        set: &WorkingSet,
         mut state: State,
-        mut outside: Outside,
+        mut inactive: Candidates,
         noise: Option<NoiseRange>,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Self>, Stop> {
-        if state.log_posterior() + HOPELESS < self.evidence {
+        if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < self.evidence {
             return Ok(None);
         }
-        climb_from(pool, &mut state, &mut outside, noise, TRIAL, recorder)?;
+        maximize_from(
+            set,
+            &mut state,
+            &mut inactive,
+            noise,
+            Tuning::TRIAL_EFFORT,
+            recorder,
+        )?;
         Ok(Some(Self {
             evidence: state.log_posterior(),
             state,
-            outside,
+            inactive,
         }))
     }
 
-    fn has_functions_of(&self, other: &State) -> bool {
+    fn has_same_functions(&self, other: &State) -> bool {
         let sorted = |state: &State| {
             let mut active = state.active.clone();
             active.sort_unstable();
@@ -218,22 +289,24 @@ impl Model {
 }
 
 impl WorkingSet {
-    /// Whether a function outside the model is so aligned with function `j` of it that it could do part of what that does. Of
-    /// columns that are all but orthogonal the same come back.
-    fn has_others_like(&self, j: usize, active: &[usize]) -> bool {
+    /// Whether an inactive function is aligned enough with active function `j` to replace a part of it.
+    fn has_substitutes(&self, j: usize, active: &[usize]) -> bool {
         let diagonal = self.gram.diagonal();
         let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
         let is_like = |g: &f64, own: &f64| g * g > SUBSTITUTE_COS2 * own * diagonal[j];
         products.any(|(i, (g, own))| is_like(g, own) && !active.contains(&i))
     }
 
-    /// The active functions most aligned with `seed`, itself among them; none if it is not active.
-    pub(crate) fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
+    /// The active functions most aligned with `seed`, including itself; none if it is not active.
+    fn nearest(&self, seed: usize, active: &[usize]) -> Vec<usize> {
         if !active.contains(&seed) {
             return Vec::new();
         }
         let products = self.gram.column(seed);
-        most_aligned(active.iter().map(|&i| (products[i], i)), NEIGHBOURHOOD)
+        most_aligned(
+            active.iter().map(|&i| (products[i], i)),
+            Tuning::NEIGHBOURHOOD_SIZE,
+        )
     }
 }
 
@@ -246,7 +319,7 @@ pub(crate) mod tests {
 
     const ROWS: usize = 4;
 
-    /// Three orthogonal columns, and one between the first two.
+    /// Three orthogonal columns, and one in the plane of the first two.
     const COLUMNS: [[f64; ROWS]; 4] = [
         [2.0, 0.0, 0.0, 0.0],
         [0.0, 1.0, 0.0, 0.0],
@@ -254,7 +327,7 @@ pub(crate) mod tests {
         [1.0, 0.5, 0.0, 0.0],
     ];
 
-    /// A pool of all columns, and a model of the three orthogonal ones.
+    /// A working set of all columns, and a model of the three orthogonal ones.
     pub(crate) fn model_of_three() -> (WorkingSet, Model) {
         let values = COLUMNS.concat();
         let target = vec![3.0, -1.0, 2.0, 0.1];
@@ -265,36 +338,52 @@ pub(crate) mod tests {
         let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.n_obs());
         let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS.len()).collect();
-        let pool = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        let mut outside = Outside::new(&pool, &state);
+        let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
+        let mut inactive = Candidates::new(&set, &state);
         for i in 0..3 {
             let silent = &mut Recorder::silent();
-            outside.add(&pool, &mut state, i, silent).unwrap();
+            inactive.add(&set, &mut state, i, silent).unwrap();
         }
         let evidence = state.log_posterior();
         let model = Model {
             state,
-            outside,
+            inactive,
             evidence,
         };
-        (pool, model)
+        (set, model)
     }
 
     #[test]
-    fn only_functions_that_others_could_stand_in_for_are_taken_out() {
-        let (pool, model) = model_of_three();
+    fn a_search_ends_after_all_trials_or_too_many_failures() {
+        let mut budget = TrialBudget {
+            trials: 100,
+            failures: Tuning::MAX_FAILED_TRIALS,
+        };
+        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
+        budget.spend(4, true);
+        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
+        assert!(!budget.is_spent());
+        budget.spend(1, false);
+        assert!(budget.is_spent());
+        budget.spend(100, true);
+        assert!(budget.failures == Tuning::MAX_FAILED_TRIALS && budget.is_spent());
+    }
+
+    #[test]
+    fn only_functions_with_substitutes_are_deleted() {
+        let (set, model) = model_of_three();
         let Model {
             mut state,
-            mut outside,
+            mut inactive,
             ..
         } = model;
-        let mut tried = seeds(&pool, &state);
+        let mut tried = seeds(&set, &state);
         tried.sort_unstable();
         assert_eq!(tried, [0, 1]);
-        outside.delete(&pool, &mut state, 0);
-        outside.delete(&pool, &mut state, 0);
+        inactive.delete(&set, &mut state, 0);
+        inactive.delete(&set, &mut state, 0);
         let silent = &mut Recorder::silent();
-        outside.add(&pool, &mut state, 3, silent).unwrap();
-        assert_eq!(seeds(&pool, &state), [3]);
+        inactive.add(&set, &mut state, 3, silent).unwrap();
+        assert_eq!(seeds(&set, &state), [3]);
     }
 }

@@ -1,42 +1,42 @@
-//! Exchanges on a pool, each tried out, until none of those promising enough leads to a better model.
+//! Local search on a working set: tries promising moves until none of them leads to a better model.
 
 use std::collections::BTreeSet;
 
-use crate::Error;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::moves::{Move, Moves, apply, suggestions};
-use crate::fit::settings::{HOPELESS, LEAST_EXCHANGE, Search, TRIALS_AT_A_TIME};
+use crate::fit::search::unless_indefinite;
+use crate::fit::settings::Search;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
-/// How far a search on pools goes.
+/// Limits of a search on working sets.
 pub(crate) struct SearchBudget {
-    pub(crate) moves: Moves,
-    /// Trials of moves that gain nothing by themselves and may once the others have followed, still to be had.
+    moves: Moves,
+    /// Remaining trials of moves that gain nothing by themselves, but may after re-estimation of the other functions.
     pub(crate) trials: usize,
     /// Moves that may still be made.
     pub(crate) moves_left: usize,
 }
 
 impl SearchBudget {
-    /// That of a setting.
+    /// The budget for a setting.
     pub(crate) fn of(search: Search) -> Self {
-        let (moves, trials) = match search {
-            Search::Thorough => (Moves::All, 1000),
-            Search::Exchange => (Moves::All, 160),
-            Search::Greedy => (Moves::All, 24),
+        let trials = match search {
+            Search::Exchange => 160,
+            Search::Greedy => 24,
         };
         Self {
-            moves,
+            moves: Moves::All,
             trials,
             moves_left: usize::MAX,
         }
     }
 
-    /// That of a restart, and of models of many functions.
+    /// The budget for restarts, and for models with many functions.
     pub(crate) fn short() -> Self {
         Self {
             moves: Moves::Exchanges,
@@ -46,95 +46,89 @@ impl SearchBudget {
     }
 }
 
-/// Looks for a better model; whether one was found. `state` then stands at it, loosely settled.
+/// Searches for a better model; returns whether one was found. `state` then holds it, converged to a loose tolerance.
 pub(crate) fn improve(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     state: &mut State,
     noise: Option<NoiseRange>,
-    reach: &mut SearchBudget,
+    budget: &mut SearchBudget,
 ) -> Result<bool, Stop> {
     let before = state.log_posterior();
-    let mut best = Model::new(pool, state.clone());
-    let mut refused = BTreeSet::new();
-    while reach.moves_left > 0 {
-        // There are many larger moves: they are looked at once exchanges lead nowhere.
-        let mut better = next(
-            pool,
-            &mut best,
-            noise,
-            Moves::Exchanges,
-            reach,
-            &mut refused,
-        )?;
-        if better.is_none() && reach.moves == Moves::All {
-            better = next(pool, &mut best, noise, Moves::All, reach, &mut refused)?;
+    let mut best = Model::new(set, state.clone());
+    let mut rejected = BTreeSet::new();
+    while budget.moves_left > 0 {
+        // Merges and splits are many: they are tried once no exchange leads to a better model.
+        let mut better = None;
+        for kind in [Moves::Exchanges, Moves::All] {
+            if better.is_none() && (kind == Moves::Exchanges || budget.moves == Moves::All) {
+                better = best_of_batch(set, &mut best, noise, kind, budget, &mut rejected)?;
+            }
         }
         let Some(better) = better else { break };
         best = better;
-        reach.moves_left -= 1;
+        budget.moves_left -= 1;
     }
-    let found = best.evidence > before + LEAST_EXCHANGE;
+    let found = best.evidence > before + Tuning::MIN_EXCHANGE_GAIN;
     if found {
         *state = best.state;
     }
     Ok(found)
 }
 
-/// The best that comes of the first few moves of which one leads anywhere.
-fn next(
-    pool: &WorkingSet,
+/// The best model from the first batch of moves in which one leads to a better model.
+fn best_of_batch(
+    set: &WorkingSet,
     model: &mut Model,
     noise: Option<NoiseRange>,
     kind: Moves,
-    reach: &mut SearchBudget,
-    refused: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
+    budget: &mut SearchBudget,
+    rejected: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
 ) -> Result<Option<Model>, Stop> {
-    let name = |change: &Move| (change.leaving.clone(), change.entering.clone());
-    let mut moves = suggestions(pool, model, kind, -HOPELESS)?;
-    moves.retain(|change| !refused.contains(&name(change)));
-    for batch in moves.chunks(TRIALS_AT_A_TIME) {
-        pool.check_cancel()?;
-        let sure = batch[0].gain > LEAST_EXCHANGE;
-        if !sure {
-            if reach.trials == 0 {
+    let key = |change: &Move| (change.deleted.clone(), change.added.clone());
+    let mut moves = suggestions(set, model, kind, -Tuning::MAX_TRIAL_DEFICIT)?;
+    moves.retain(|change| !rejected.contains(&key(change)));
+    for batch in moves.chunks(Tuning::TRIAL_BATCH) {
+        set.check_cancel()?;
+        let predicted_better = batch[0].gain > Tuning::MIN_EXCHANGE_GAIN;
+        if !predicted_better {
+            if budget.trials == 0 {
                 break;
             }
-            reach.trials -= batch.len().min(reach.trials);
+            budget.trials -= batch.len().min(budget.trials);
         }
-        // All of a batch start from the same model, so threads do not show in the result.
+        // All moves of a batch start from the same model, so the result does not depend on the number of threads.
         let outcomes = map_pieces(batch.len(), 1, |range| {
-            after(pool, model, &batch[range.start], noise)
+            try_move(set, model, &batch[range.start], noise)
         });
         let mut better: Option<Model> = None;
         for outcome in outcomes {
             let bar = better
                 .as_ref()
-                .map_or(model.evidence + LEAST_EXCHANGE, |b| b.evidence);
-            match outcome {
-                Ok(Some(other)) if other.evidence > bar => better = Some(other),
-                // One that lost its definiteness to rounding is no better.
-                Ok(_) | Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {}
-                Err(halt) => return Err(halt),
+                .map_or(model.evidence + Tuning::MIN_EXCHANGE_GAIN, |b| b.evidence);
+            if let Some(other) = unless_indefinite(outcome, None)?.flatten()
+                && other.evidence > bar
+            {
+                better = Some(other);
             }
         }
         if better.is_some() {
             return Ok(better);
         }
-        refused.extend(batch.iter().map(name));
+        rejected.extend(batch.iter().map(key));
     }
     Ok(None)
 }
 
-/// What becomes of a model after a move, with a fresh factor and everything settled anew; `None` if nothing better.
-fn after(
-    pool: &WorkingSet,
+/// The model after a move and its refinement; `None` if it is too far below the model to become better.
+fn try_move(
+    set: &WorkingSet,
     model: &Model,
     change: &Move,
     noise: Option<NoiseRange>,
 ) -> Result<Option<Model>, Stop> {
-    let (mut state, mut outside) = (model.state.clone(), model.outside.clone());
-    apply(pool, &mut state, &mut outside, change)?;
+    let (mut state, mut inactive) = (model.state.clone(), model.inactive.clone());
+    apply(set, &mut state, &mut inactive, change)?;
     state.recompute()?;
-    outside.refresh(pool, &state);
-    model.challenge(pool, state, outside, noise, &mut Recorder::silent())
+    inactive.refresh(set, &state);
+    model.refine_trial(set, state, inactive, noise, &mut Recorder::silent())
 }

@@ -1,11 +1,30 @@
-//! Searches beyond the greedy optimum.
+//! Searches for a better model than the greedy optimum.
 
-pub(crate) mod at_mode;
-pub(crate) mod backward_elimination;
 pub(crate) mod exchange;
 pub(crate) mod lns;
 pub(crate) mod local;
-pub(crate) mod moves;
-pub(crate) mod removal;
-pub(crate) mod restarts;
-pub(crate) mod trials;
+
+mod backward_elimination;
+mod moves;
+mod restarts;
+
+use std::sync::atomic::AtomicBool;
+
+use crate::Error;
+use crate::data::check_flag;
+use crate::fit::record::Stop;
+
+/// The result of a trial, or `None` if round-off made a posterior precision indefinite. A cancelled factorisation reports
+/// the same error, so the flag is checked.
+fn unless_indefinite<T>(
+    trial: Result<T, Stop>,
+    cancel: Option<&AtomicBool>,
+) -> Result<Option<T>, Stop> {
+    match trial {
+        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+            check_flag(cancel)?;
+            Ok(None)
+        }
+        trial => trial.map(Some),
+    }
+}

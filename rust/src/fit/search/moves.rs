@@ -1,52 +1,69 @@
-//! Which functions of a pool could change places with others, and what that gains.
+//! Moves on a working set: which active functions to exchange for which inactive ones, and the gain of that.
+//!
+//! Delete the functions J at fixed noise and other precisions. As a function of A_J alone the log evidence is, up to a
+//! constant, `1/2 [ln|A_J| - ln|A_J + s| + q^T (A_J + s)^-1 q]`: equation (18) of Tipping & Faul (2003) with the matrix s and
+//! the vector q of the model without J. It is 0 at A_J = infinity, and in the model `Sigma_JJ = (A_J + s)^-1` and
+//! `mu_J = Sigma_JJ q` (equation 23 for several functions). So the deletion gains
+//!
+//! `-1/2 [ln|A_J Sigma_JJ| + mu_J^T Sigma_JJ^-1 mu_J]`,
+//!
+//! and, since it replaces Sigma by `Sigma - Sigma_J Sigma_JJ^-1 Sigma_J^T` (appendix A.4 for several functions), the factors of
+//! a candidate i with `u = beta Sigma_J^T Phi^T phi_i` become
+//!
+//! `S + u^T Sigma_JJ^-1 u` and `Q + u^T Sigma_JJ^-1 mu_J`.
+//!
+//! The gain of adding i at its best precision is equation (27) at these factors. Both gains are exact.
 
-use crate::fit::candidates::Outside;
+use crate::fit::candidates::Candidates;
 use crate::fit::evidence::Factors;
 use crate::fit::model::State;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
-use crate::fit::search::removal::Removal;
-use crate::fit::settings::ALIGNED;
+use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
+use crate::linalg::vector::dot;
+use crate::linalg::{Cholesky, NotPositiveDefinite};
 use crate::parallel::map_pieces;
 
-/// Functions more alike than this (the cosine of their columns) are one suggestion.
-const ALIKE: f64 = 0.95;
+/// Candidates whose columns have a cosine above this are near duplicates: only the better one is suggested.
+const DUPLICATE_COS: f64 = 0.95;
 
 /// Exchanges suggested for each active function.
-const SUGGESTED: usize = 2;
+const EXCHANGES_PER_FUNCTION: usize = 2;
 
-/// First functions that a split of each active function is tried with.
-const FIRSTS: usize = 3;
+/// Exchanges of each active function that are tried as first half of a split.
+const SPLITS_PER_FUNCTION: usize = 3;
 
-/// Functions that leave a model and functions that take their place; by their places in the pool.
+/// A change of the active set. Functions are numbered as in the working set.
 #[derive(Debug, Clone)]
 pub(crate) struct Move {
-    pub(crate) leaving: Vec<usize>,
-    pub(crate) entering: Vec<usize>,
-    /// At the noise and the other precisions as they are, with the best precisions for those that enter one by one.
+    pub(crate) deleted: Vec<usize>,
+    pub(crate) added: Vec<usize>,
+    /// Gain in log evidence at fixed noise and other precisions, where each added function gets its best precision in turn.
     pub(crate) gain: f64,
 }
 
-/// The moves a search may make.
+/// The kinds of moves that a search may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moves {
     /// One function for another.
     Exchanges,
-    /// Also two for one and one for two.
+    /// Also merges (two for one) and splits (one for two).
     All,
 }
 
-/// What the pool suggests, best first.
+/// The moves with a gain above `least`, best first.
 pub(crate) fn suggestions(
-    pool: &WorkingSet,
+    set: &WorkingSet,
     model: &mut Model,
     moves: Moves,
     least: f64,
 ) -> Result<Vec<Move>, Stop> {
-    let view = View::of(pool, model);
-    let pieces = map_pieces(view.state.len(), 1, |range| view.of_one(range.start, moves));
+    let view = View::of(set, model);
+    let pieces = map_pieces(view.state.len(), 1, |range| {
+        view.moves_of(range.start, moves)
+    });
     let mut found = Vec::new();
     for piece in pieces {
         found.extend(piece?);
@@ -54,60 +71,60 @@ pub(crate) fn suggestions(
     found.retain(|change| change.gain > least);
     found.sort_by(|a, b| {
         let order = b.gain.total_cmp(&a.gain);
-        let names = |m: &Move| (m.leaving.clone(), m.entering.clone());
-        order.then_with(|| names(a).cmp(&names(b)))
+        let key = |m: &Move| (m.deleted.clone(), m.added.clone());
+        order.then_with(|| key(a).cmp(&key(b)))
     });
     Ok(found)
 }
 
-/// A model over a pool, and for each active function k `beta Sigma_k^T Phi^T phi_i` of every member i.
+/// A model, and for each active function k the products `beta Sigma_k^T Phi^T phi_i` with every member i.
 struct View<'a> {
-    pool: &'a WorkingSet,
+    set: &'a WorkingSet,
     state: &'a State,
-    outside: &'a Outside,
+    inactive: &'a Candidates,
     covariances: Vec<Vec<f64>>,
 }
 
 impl<'a> View<'a> {
-    fn of(pool: &'a WorkingSet, model: &'a mut Model) -> Self {
-        let Model { state, outside, .. } = model;
+    fn of(set: &'a WorkingSet, model: &'a mut Model) -> Self {
+        let Model {
+            state, inactive, ..
+        } = model;
         let covariances = (0..state.len())
-            .map(|k| outside.covariances(pool, state, k))
+            .map(|k| inactive.covariances(set, state, k))
             .collect();
         Self {
-            pool,
+            set,
             state,
-            outside,
+            inactive,
             covariances,
         }
     }
 
-    /// What the active function at place `k` could leave for.
-    fn of_one(&self, k: usize, moves: Moves) -> Result<Vec<Move>, Stop> {
-        self.pool.check_cancel()?;
-        let mut found = self.best_for(&[k], FIRSTS)?;
+    /// Moves that delete the active function at position `k`.
+    fn moves_of(&self, k: usize, moves: Moves) -> Result<Vec<Move>, Stop> {
+        self.set.check_cancel()?;
+        let mut found = self.best_for(&[k], SPLITS_PER_FUNCTION)?;
+        let mut larger = Vec::new();
         if moves == Moves::All {
-            let mut larger = Vec::new();
             for first in &found {
                 larger.extend(self.split(first)?);
             }
             for l in self.neighbours(k) {
                 larger.extend(self.best_for(&[k, l], 1)?);
             }
-            found.truncate(SUGGESTED);
-            found.extend(larger);
-        } else {
-            found.truncate(SUGGESTED);
         }
+        found.truncate(EXCHANGES_PER_FUNCTION);
+        found.extend(larger);
         Ok(found)
     }
 
-    /// At most `limit` functions that could take the place of those at these places, no two of them alike.
-    fn best_for(&self, places: &[usize], limit: usize) -> Result<Vec<Move>, Stop> {
-        let leaving = Removal::new(self.state, places)?;
-        let mut gains: Vec<(f64, usize)> = (0..self.pool.len())
-            .filter(|&i| self.outside.may_enter(i))
-            .filter_map(|i| Some((self.gain_after(&leaving, places, i)?, i)))
+    /// At most `limit` moves that replace the functions at these positions by one other, without near duplicates.
+    fn best_for(&self, positions: &[usize], limit: usize) -> Result<Vec<Move>, Stop> {
+        let deletion = Deletion::new(self.state, positions)?;
+        let mut gains: Vec<(f64, usize)> = (0..self.set.len())
+            .filter(|&i| self.inactive.is_open(i))
+            .filter_map(|i| Some((self.gain_after(&deletion, positions, i)?, i)))
             .collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut chosen: Vec<(f64, usize)> = Vec::new();
@@ -115,77 +132,118 @@ impl<'a> View<'a> {
             if chosen.len() == limit {
                 break;
             }
-            if chosen
-                .iter()
-                .all(|&(_, c)| self.pool.gram[(c, i)].abs() < ALIKE)
-            {
+            let differs = |&(_, c): &(f64, usize)| self.set.gram[(c, i)].abs() < DUPLICATE_COS;
+            if chosen.iter().all(differs) {
                 chosen.push((gain, i));
             }
         }
-        let names: Vec<usize> = places.iter().map(|&k| self.state.active[k]).collect();
+        let deleted: Vec<usize> = positions.iter().map(|&k| self.state.active[k]).collect();
         let change = |(gain, i)| Move {
-            leaving: names.clone(),
-            entering: vec![i],
-            gain: leaving.gain + gain,
+            deleted: deleted.clone(),
+            added: vec![i],
+            gain: deletion.gain + gain,
         };
         Ok(chosen.into_iter().map(change).collect())
     }
 
-    /// What member `i` gains once these have left; `None` if nothing, or if it cannot be told from rounding.
-    fn gain_after(&self, leaving: &Removal, places: &[usize], i: usize) -> Option<f64> {
+    /// The gain of adding member `i` after a deletion; `None` if there is none, or its S is round-off.
+    fn gain_after(&self, deletion: &Deletion, positions: &[usize], i: usize) -> Option<f64> {
         let mut u = [0.0; 2];
-        let u = &mut u[..places.len()];
-        for (u, &k) in u.iter_mut().zip(places) {
+        let u = &mut u[..positions.len()];
+        for (u, &k) in u.iter_mut().zip(positions) {
             *u = self.covariances[k][i];
         }
-        let factors = leaving.factors_after(self.outside.factors_of(i), u);
-        enters(factors, self.state).then(|| factors.gain_of_adding())
+        let factors = deletion.factors_after(self.inactive.factors_of(i), u);
+        let can_add = factors.s > Tuning::MIN_ORTHOGONAL_PART * self.state.beta
+            && factors.optimal_alpha().is_some();
+        can_add.then(|| factors.gain_of_adding())
     }
 
-    /// An exchange followed by what then gains most.
+    /// The exchange followed by the best further addition.
     fn split(&self, exchange: &Move) -> Result<Option<Move>, Stop> {
-        let (mut state, mut outside) = (self.state.clone(), self.outside.clone());
-        for &i in &exchange.leaving {
-            outside.keep_out(i);
+        let (mut state, mut inactive) = (self.state.clone(), self.inactive.clone());
+        for &i in &exchange.deleted {
+            inactive.exclude(i);
         }
-        apply(self.pool, &mut state, &mut outside, exchange)?;
-        let second = outside.best_addition(&state, 0.0);
+        apply(self.set, &mut state, &mut inactive, exchange)?;
+        let second = inactive.best_addition(&state, 0.0);
         Ok(second.map(|(i, gain)| Move {
-            leaving: exchange.leaving.clone(),
-            entering: [&exchange.entering[..], &[i]].concat(),
+            deleted: exchange.deleted.clone(),
+            added: [&exchange.added[..], &[i]].concat(),
             gain: exchange.gain + gain,
         }))
     }
 
-    /// The active functions most like the one at place `k`.
+    /// The active functions most aligned with the one at position `k`.
     fn neighbours(&self, k: usize) -> Vec<usize> {
-        const NEAREST: usize = 2;
+        const N_NEIGHBOURS: usize = 2;
         let active = &self.state.active;
-        let products = self.pool.gram.column(active[k]);
+        let products = self.set.gram.column(active[k]);
         let others = (0..active.len()).filter(|&l| l != k);
-        most_aligned(others.map(|l| (products[active[l]], l)), NEAREST)
+        most_aligned(others.map(|l| (products[active[l]], l)), N_NEIGHBOURS)
     }
 }
 
-/// Whether a function with these factors would enter, and its S is more than rounding.
-fn enters(factors: Factors, state: &State) -> bool {
-    factors.s > ALIGNED * state.beta && factors.optimal_alpha().is_some()
+/// Deletion of several active functions together.
+struct Deletion {
+    /// Cholesky factor L of Sigma_JJ.
+    chol: Cholesky,
+    /// L^-1 mu_J.
+    means: Vec<f64>,
+    /// Gain in log evidence: mostly negative.
+    gain: f64,
 }
 
-/// Makes a move, and what is known of the pool follows.
-pub(crate) fn apply(
-    pool: &WorkingSet,
-    state: &mut State,
-    outside: &mut Outside,
-    change: &Move,
-) -> Result<(), Stop> {
-    for &i in &change.leaving {
-        if let Some(k) = state.active.iter().position(|&j| j == i) {
-            outside.delete(pool, state, k);
+impl Deletion {
+    fn new(state: &State, positions: &[usize]) -> Result<Self, NotPositiveDefinite> {
+        let mut chol = Cholesky::with_capacity(positions.len());
+        chol.refactor(positions.len(), |a, b| {
+            state.sigma[(positions[a], positions[b])]
+        })?;
+        let mut means: Vec<f64> = positions.iter().map(|&k| state.mu[k]).collect();
+        chol.solve_lower_in_place(&mut means);
+        let prior = |&k: &usize| {
+            let (prior, alpha) = (state.priors[k], state.alpha[k]);
+            let density = if prior.is_flat() {
+                0.0
+            } else {
+                prior.log_density(alpha)
+            };
+            0.5 * alpha.ln() + density
+        };
+        let within: f64 = positions.iter().map(prior).sum();
+        Ok(Self {
+            gain: -within - 0.5 * (chol.ln_det() + dot(&means, &means)),
+            chol,
+            means,
+        })
+    }
+
+    /// The factors of an inactive function after the deletion. `covariances` holds u, and is overwritten.
+    fn factors_after(&self, before: Factors, covariances: &mut [f64]) -> Factors {
+        self.chol.solve_lower_in_place(covariances);
+        Factors {
+            s: before.s + dot(covariances, covariances),
+            q: before.q + dot(covariances, &self.means),
+            prior: before.prior,
         }
     }
-    for &i in &change.entering {
-        outside.add(pool, state, i, &mut Recorder::silent())?;
+}
+
+/// Makes a move, and updates the factors of the inactive members.
+pub(crate) fn apply(
+    set: &WorkingSet,
+    state: &mut State,
+    inactive: &mut Candidates,
+    change: &Move,
+) -> Result<(), Stop> {
+    for &i in &change.deleted {
+        if let Some(k) = state.active.iter().position(|&j| j == i) {
+            inactive.delete(set, state, k);
+        }
+    }
+    for &i in &change.added {
+        inactive.add(set, state, i, &mut Recorder::silent())?;
     }
     Ok(())
 }
@@ -195,14 +253,13 @@ mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
-    use crate::fit::greedy::climb;
+    use crate::fit::greedy::maximize;
     use crate::fit::prior::{Gamma, Priors};
-    use crate::fit::settings::FREE;
 
     const ROWS: usize = 60;
     const COLUMNS: usize = 30;
 
-    /// A model over bumps that overlap, and the pool of them all; with a prior if one is given.
+    /// A working set of overlapping bumps, and the greedy model on it.
     fn model(prior: [f64; 2]) -> (WorkingSet, Model) {
         let x = |row: usize| row as f64 / ROWS as f64;
         let bump = |j: usize| {
@@ -219,32 +276,39 @@ mod tests {
         let mut state = State::empty(10.0, Gamma::FLAT, deviance, stats.n_obs());
         let priors = Priors::new(prior, stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS).collect();
-        let pool = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        climb(&pool, &mut state, None, FREE, &mut Recorder::silent()).unwrap();
-        let model = Model::new(&pool, state);
-        (pool, model)
+        let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
+        maximize(
+            &set,
+            &mut state,
+            None,
+            Tuning::COARSE_EFFORT,
+            &mut Recorder::silent(),
+        )
+        .unwrap();
+        let model = Model::new(&set, state);
+        (set, model)
     }
 
-    /// The evidence of a model computed from scratch, after a move.
-    fn achieved(pool: &WorkingSet, model: &Model, change: &Move) -> f64 {
-        let (mut state, mut outside) = (model.state.clone(), model.outside.clone());
-        apply(pool, &mut state, &mut outside, change).unwrap();
+    /// The evidence after a move, computed from scratch.
+    fn achieved(set: &WorkingSet, model: &Model, change: &Move) -> f64 {
+        let (mut state, mut inactive) = (model.state.clone(), model.inactive.clone());
+        apply(set, &mut state, &mut inactive, change).unwrap();
         state.recompute().unwrap();
         state.log_posterior()
     }
 
     #[test]
-    fn moves_gain_what_they_say() {
+    fn predicted_gains_of_moves_are_achieved() {
         for prior in [[0.0, 0.0], [0.5, 0.02]] {
-            let (pool, mut model) = model(prior);
+            let (set, mut model) = model(prior);
             let before = model.state.log_posterior();
-            let moves = suggestions(&pool, &mut model, Moves::All, f64::NEG_INFINITY).unwrap();
+            let moves = suggestions(&set, &mut model, Moves::All, f64::NEG_INFINITY).unwrap();
             for sizes in [(1, 1), (2, 1), (1, 2)] {
-                let of_size = |m: &&Move| (m.leaving.len(), m.entering.len()) == sizes;
+                let of_size = |m: &&Move| (m.deleted.len(), m.added.len()) == sizes;
                 let some: Vec<&Move> = moves.iter().filter(of_size).collect();
                 assert!(!some.is_empty(), "no move of {sizes:?}");
                 for change in some {
-                    let gain = achieved(&pool, &model, change) - before;
+                    let gain = achieved(&set, &model, change) - before;
                     assert!(
                         (gain - change.gain).abs() < 1e-8 * (1.0 + gain.abs()),
                         "{change:?} gained {gain}"
@@ -255,19 +319,19 @@ mod tests {
     }
 
     #[test]
-    fn the_best_exchange_is_the_best_of_all() {
-        let (pool, mut model) = model([0.0; 2]);
+    fn the_best_exchange_is_the_best_of_all_pairs() {
+        let (set, mut model) = model([0.0; 2]);
         let before = model.state.log_posterior();
-        let moves = suggestions(&pool, &mut model, Moves::Exchanges, f64::NEG_INFINITY).unwrap();
+        let moves = suggestions(&set, &mut model, Moves::Exchanges, f64::NEG_INFINITY).unwrap();
         let mut best = f64::NEG_INFINITY;
         for &out in &model.state.active {
             for i in (0..COLUMNS).filter(|i| !model.state.active.contains(i)) {
                 let change = Move {
-                    leaving: vec![out],
-                    entering: vec![i],
+                    deleted: vec![out],
+                    added: vec![i],
                     gain: 0.0,
                 };
-                best = best.max(achieved(&pool, &model, &change) - before);
+                best = best.max(achieved(&set, &model, &change) - before);
             }
         }
         assert!((best - moves[0].gain).abs() < 1e-8, "{best} {:?}", moves[0]);

@@ -1,122 +1,117 @@
-//! Where the bounds of Jaakkola & Jordan (2000) touch, to convergence.
+//! The optimal parameters xi of the bounds of Jaakkola & Jordan (2000).
 //!
 //! Given the E\[alpha\], the lower bound is concave in the mean and the Cholesky factor of Sigma: `ln cosh` of half the norm
-//! `(<eta_n^2>)^1/2` is convex in them. It has one maximum, which the updates of xi and q(w) in turns climb to, gaining one
-//! digit in 20 to 100 rounds. Between rounds they are therefore extrapolated by squared steps (SQUAREM: Varadhan & Roland
-//! 2008) in that mean and factor: any values of these are moments of some q(w) and make a valid bound, kept if it is higher.
+//! `(<eta_n^2>)^1/2` is convex in them. So it has one maximum, to which alternating updates of xi and q(w) converge, with one
+//! more digit in 20 to 100 rounds. Between rounds the mean and the factor are therefore extrapolated by squared steps
+//! (SQUAREM: Varadhan & Roland 2008): all values of these are moments of some q(w) and give a valid bound, which is kept if
+//! it is higher.
 
 use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Statistics;
 use crate::fit::full_basis::delete_where;
+use crate::fit::laplace::mode::expand_about;
 use crate::fit::model::State;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
-use crate::fit::settings::Effort;
+use crate::fit::tuning::Effort;
 use crate::linalg::Cholesky;
 
-/// Cycles of two rounds and an extrapolation that may bring the end no nearer.
-const PATIENCE: usize = 100;
+/// Cycles of two rounds and an extrapolation, without progress, after which the fit has stalled.
+const MAX_CYCLES_WITHOUT_PROGRESS: usize = 100;
 
-/// How the longest stride is remembered from one cycle to the next.
-const FADING: f64 = 0.8;
+/// Factor by which the remembered stride decays in each cycle.
+const STRIDE_DECAY: f64 = 0.8;
 
-/// What is left to go has to be so much below the tolerance; and within a round that much again.
+/// The estimated distance to the maximum must be below this fraction of the tolerance, and the alphas within a round must
+/// converge to this fraction of that.
 const SAFETY: f64 = 0.1;
 
-/// Makes the bound tightest for the state's q(w), and brings q(w) to that. `gram`: room for the Gram matrix.
+/// Makes the bound tight at the state's q(w), and recomputes q(w).
 ///
-/// A Gaussian likelihood is left alone.
-pub(crate) fn touch(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    gram: &mut DMatrix<f64>,
-) -> Result<()> {
+/// For a Gaussian likelihood only the provider is informed.
+pub(super) fn tighten(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     stats.bound(&state.active, &state.mu, &state.sigma)?;
     if stats.is_linear() {
         return Ok(());
     }
-    look(stats, state, gram)
-}
-
-/// The quadratic model of the bound where it now touches.
-fn look(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64>) -> Result<()> {
     let mu = state.mu.clone();
-    let mut gradient = vec![0.0; mu.len()];
-    let deviance = stats.local(&state.active, &mu, gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, deviance, Some(gram))
+    expand_about(stats, state, &mu)
 }
 
-/// Brings the E\[alpha\] of the active set and the bound to the maximum of both together.
-///
-/// Functions that have next to nothing to gain by staying are not stayed for.
-pub(crate) fn settle(
+/// Converges to the joint maximum in the E\[alpha\] of the active set and xi. Deletes functions that gain almost nothing.
+pub(super) fn converge(
     stats: &mut dyn Statistics,
     state: &mut State,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Refined, Stop> {
     loop {
-        let settled = settle_all(stats, state, effort, recorder)?;
-        if !drop_faint(state, recorder)? {
-            return Ok(settled);
+        let refined = converge_without_deletion(stats, state, effort, recorder)?;
+        if !delete_negligible(state, recorder)? {
+            return Ok(refined);
         }
     }
 }
 
-/// Takes out functions whose E\[alpha\] rounding cannot tell: q^2 / s - 1 is s / alpha at the maximum, the difference of two
-/// numbers of which alpha / s times as many digits are lost. What they gain is (s / alpha)^2 / 4 nats.
-fn drop_faint(state: &mut State, recorder: &mut Recorder<'_>) -> std::result::Result<bool, Stop> {
-    const FAINT: f64 = 1e4;
-    const WORTHLESS: f64 = 1e-8;
+/// Deletes functions whose E\[alpha\] is lost in round-off: at the maximum q^2 / s - 1 is s / alpha, a difference that loses
+/// alpha / s times its relative precision. Such a function gains (s / alpha)^2 / 4 nats.
+fn delete_negligible(
+    state: &mut State,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<bool, Stop> {
+    const MIN_ALPHA_OVER_S: f64 = 1e4;
+    const MAX_GAIN: f64 = 1e-8;
     delete_where(state, recorder, |factors, alpha, gain| {
-        alpha >= FAINT * factors.s && gain >= -WORTHLESS
+        alpha >= MIN_ALPHA_OVER_S * factors.s && gain >= -MAX_GAIN
     })
 }
 
-/// [`settle`] for all that are there.
-fn settle_all(
+fn converge_without_deletion(
     stats: &mut dyn Statistics,
     state: &mut State,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Refined, Stop> {
-    let mut gram = DMatrix::zeros(state.len(), state.len());
     let fine = Effort {
         tol: SAFETY * SAFETY * effort.tol,
         ..effort
     };
     refine::converge(stats, state, None, fine, recorder)?;
-    let (mut nearest, mut since, mut slow) = (f64::INFINITY, 0, 1.0_f64);
+    let (mut nearest, mut cycles_without_progress, mut slow) = (f64::INFINITY, 0, 1.0_f64);
     let (mut plateau, mut at_rest) = (Plateau::new(), true);
-    let mut in_circles = false;
-    while since < PATIENCE {
-        let Some((path, change)) = two_rounds(stats, state, fine, &mut gram, recorder)? else {
+    let mut extrapolates = true;
+    while cycles_without_progress < MAX_CYCLES_WITHOUT_PROGRESS {
+        let Some((path, change)) = two_rounds(stats, state, fine, recorder)? else {
             continue;
         };
-        let squared = Squared::of(&path);
-        // A squared step may hide the slowest direction from the next.
-        slow = squared.stride.max(FADING * slow);
+        let squared = SquaredStep::of(&path);
+        // A squared step may hide the slowest direction from the next one.
+        slow = squared.stride.max(STRIDE_DECAY * slow);
         let distance = slow * change.max(squared.last_change);
         if distance <= SAFETY * effort.tol {
             break;
         }
-        // At the level of rounding strides are noise, and so is the distance made of them.
-        if plateau.length_at(state.log_posterior()) >= PATIENCE {
+        // At the level of round-off the strides are random, and so is `distance`.
+        if plateau.length_at(state.log_posterior()) >= MAX_CYCLES_WITHOUT_PROGRESS {
             at_rest = change <= SAFETY * effort.tol;
             break;
         }
-        since = if distance < nearest { 0 } else { since + 1 };
+        cycles_without_progress = if distance < nearest {
+            0
+        } else {
+            cycles_without_progress + 1
+        };
         nearest = nearest.min(distance);
-        // Where rounding led one extrapolation in circles it would lead the next, and each takes long to end.
-        if squared.stride > 1.0 && !in_circles {
+        // An extrapolation that cycled at the level of round-off takes long, and so would the next.
+        if squared.stride > 1.0 && extrapolates {
             let moments = squared.end(&path);
-            in_circles = !extrapolate(stats, state, &moments, fine, &mut gram, recorder)?;
+            extrapolates = extrapolate(stats, state, &moments, fine, recorder)?;
         }
     }
-    let ended = since < PATIENCE && at_rest;
+    let ended = cycles_without_progress < MAX_CYCLES_WITHOUT_PROGRESS && at_rest;
     let converged = ended && refine::residual(state, None) <= effort.tol;
     Ok(if converged {
         Refined::Converged
@@ -125,13 +120,12 @@ fn settle_all(
     })
 }
 
-/// The moments at the state, and after each of two rounds of bound and alphas, with the largest change that the last made
-/// to an ln E\[alpha\]. `None` if a function left on the way: the moments before are then those of another model.
+/// The moments at the state, and after each of two rounds of xi and alphas, with the largest change of an ln E\[alpha\] in the
+/// second. `None` if a function was deleted: the earlier moments then belong to another model.
 fn two_rounds(
     stats: &mut dyn Statistics,
     state: &mut State,
     effort: Effort,
-    gram: &mut DMatrix<f64>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Option<([Moments; 3], f64)>, Stop> {
     let size = state.len();
@@ -139,7 +133,7 @@ fn two_rounds(
     let mut once = None;
     loop {
         let alpha = state.alpha.clone();
-        touch(stats, state, gram)?;
+        tighten(stats, state)?;
         recorder.step(Action::Joint, None, state)?;
         refine::converge(stats, state, None, effort, recorder)?;
         if state.len() < size {
@@ -148,32 +142,32 @@ fn two_rounds(
         let now = Moments::of(state)?;
         match once {
             None => once = Some(now),
-            Some(once) => return Ok(Some(([start, once, now], furthest(&alpha, &state.alpha)))),
+            Some(once) => return Ok(Some(([start, once, now], max_change(&alpha, &state.alpha)))),
         }
     }
 }
 
 /// Largest change of a logarithm.
-fn furthest(before: &[f64], after: &[f64]) -> f64 {
+fn max_change(before: &[f64], after: &[f64]) -> f64 {
     let changes = before.iter().zip(after).map(|(b, a)| (a / b).ln().abs());
     changes.fold(0.0, f64::max)
 }
 
-/// Takes the state to where the bound is tightest for these moments, if it is higher there; `false` if alphas found no end
-/// under that bound.
+/// Moves to the bound that is tight at these moments, if it is higher there. Returns `false` if the alphas cycled under that
+/// bound.
 fn extrapolate(
     stats: &mut dyn Statistics,
     state: &mut State,
     moments: &Moments,
     effort: Effort,
-    gram: &mut DMatrix<f64>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
     let before = state.clone();
     let sigma = moments.covariance();
     stats.bound(&state.active, &moments.mu, &sigma)?;
+    let mu = state.mu.clone();
     let mut silent = Recorder::silent();
-    let outcome = look(stats, state, gram)
+    let outcome = expand_about(stats, state, &mu)
         .map_err(Stop::from)
         .and_then(|()| refine::converge(stats, state, None, effort, &mut silent));
     match outcome {
@@ -200,7 +194,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// Those of q(w).
+    /// The moments of q(w).
     fn of(state: &State) -> Result<Self> {
         let m = state.len();
         let mut chol = Cholesky::with_capacity(m.max(1));
@@ -220,7 +214,7 @@ impl Moments {
         })
     }
 
-    /// All numbers in units of the deviations of `unit`: mean and row i of the factor over the length of its row i.
+    /// All values in units of the standard deviations of `unit`: the mean and row i of the factor over the length of its row i.
     fn in_units_of<'a>(&'a self, unit: &'a Self) -> impl Iterator<Item = f64> + 'a {
         let row = |i: usize| i * (i + 1) / 2..(i + 1) * (i + 2) / 2;
         (0..self.mu.len()).flat_map(move |i| {
@@ -245,15 +239,15 @@ impl Moments {
 }
 
 /// The squared step of Varadhan & Roland (2008), scheme S3: x - 2 s r + s^2 v, with r and v the first and second
-/// differences of three points and s = -|r| / |v|, in units of the deviations at the first.
-struct Squared {
-    /// -s, at least 1: about 1 / (1 - rate of convergence), by which what is left exceeds the last change.
+/// differences of three points and s = -|r| / |v|, in units of the standard deviations at the first.
+struct SquaredStep {
+    /// -s, at least 1: about 1 / (1 - rate of convergence), the ratio of the remaining distance to the last change.
     stride: f64,
     /// Largest change between the last two points.
     last_change: f64,
 }
 
-impl Squared {
+impl SquaredStep {
     fn of([start, once, twice]: &[Moments; 3]) -> Self {
         let pairs = start.in_units_of(start).zip(once.in_units_of(start));
         let (mut first, mut second, mut last_change) = (0.0, 0.0, 0.0_f64);
@@ -275,7 +269,7 @@ impl Squared {
         }
     }
 
-    /// x0 + 2 k (x1 - x0) + k^2 (x2 - 2 x1 + x0), k being the stride.
+    /// x0 + 2 k (x1 - x0) + k^2 (x2 - 2 x1 + x0), where k is the stride.
     fn end(&self, [start, once, twice]: &[Moments; 3]) -> Moments {
         let k = self.stride;
         Moments::combined([
@@ -290,7 +284,7 @@ impl Squared {
 mod tests {
     use super::*;
 
-    /// Moments of two weights whose numbers are `end + rate^k` times 1, -2, 3, ...
+    /// Moments of two weights with values `end + rate^k` times 1, -2, 3, ...
     fn at(k: i32, rate: f64) -> Moments {
         let ends = [1.0, -2.0, 3.0, 0.5, 2.0];
         let value = |i: usize| ends[i] + rate.powi(k) * ends[(i + 2) % 5];
@@ -301,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn a_squared_step_ends_where_one_slow_direction_leads() {
+    fn a_squared_step_reaches_the_limit_along_one_slow_direction() {
         for rate in [0.5, 0.9, 0.99] {
             let path = [at(0, rate), at(1, rate), at(2, rate)];
-            let squared = Squared::of(&path);
+            let squared = SquaredStep::of(&path);
             assert!((squared.stride * (1.0 - rate) - 1.0).abs() < 1e-9, "{rate}");
             let (found, end) = (squared.end(&path), at(i32::MAX, rate));
             let pairs = found.mu.iter().zip(&end.mu);
@@ -315,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn moments_that_stay_are_at_their_end() {
+    fn constant_moments_have_no_stride() {
         let path = [at(3, 1.0), at(4, 1.0), at(5, 1.0)];
-        let squared = Squared::of(&path);
+        let squared = SquaredStep::of(&path);
         assert!((squared.stride - 1.0).abs() < 1e-15 && squared.last_change == 0.0);
     }
 
     #[test]
-    fn a_covariance_comes_back_from_its_factor() {
+    fn a_covariance_equals_the_product_of_its_factor() {
         let moments = at(0, 0.5);
         let sigma = moments.covariance();
         let l = DMatrix::from_row_slice(

@@ -6,53 +6,52 @@
 //! * `q(alpha_i)` = Gamma(a + 1/2, b + (`mu_i`^2 + `Sigma_ii`) / 2);
 //! * q(beta) = Gamma(c + N/2, d + <||t - Phi w||^2> / 2).
 //!
-//! Each Gamma has a shape that never changes and is told by its mean. So the lower bound, q(w) being at its best, is a
-//! function of E\[alpha\] and E\[beta\] alone: what their update leaves fixed is where it is stationary, and it equals
-//! `ln p(t | <alpha>, <beta>) + sum (a ln <alpha_i> - b <alpha_i>) + c ln <beta> - d <beta>` and constants ([`offset`]),
-//! the objective of the other schemes. All that climbs that objective therefore climbs the bound.
+//! Each Gamma has a fixed shape and is determined by its mean. So the lower bound, at the optimal q(w), is a function of
+//! E\[alpha\] and E\[beta\] alone: it is stationary where their updates leave them unchanged, and it equals
+//! `ln p(t | <alpha>, <beta>) + sum (a ln <alpha_i> - b <alpha_i>) + c ln <beta> - d <beta>`, the objective of the other
+//! schemes, plus constants ([`offset`]). Every step that raises that objective therefore raises the bound.
 //!
-//! A class has no Gaussian likelihood; it is bounded by one row by row, with a parameter xi each (Jaakkola & Jordan 2000),
-//! best at `xi_n^2 = <(w^T phi_n)^2>`: [`touching`].
+//! The likelihood of a class is bounded, row by row, by a Gaussian with a parameter xi (Jaakkola & Jordan 2000), optimal at
+//! `xi_n^2 = <(w^T phi_n)^2>`: [`local_bounds`].
 //!
-//! The updates above crawl, so they are the fallback of bolder ones (MacKay's, in the same direction) that are taken
-//! where the bound rises by them. A function whose E\[alpha\] is on its way to infinity is taken out where the bound rises by
-//! that; one that is out comes back where it rises by that.
+//! The updates above converge slowly. MacKay's updates, which go further in the same direction, are taken instead where
+//! they raise the bound. A function whose E\[alpha\] tends to infinity is deleted if that raises the bound, and added again if
+//! that raises it.
 
 mod local_bounds;
-
-use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Statistics, check_flag};
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
-use crate::fit::full_basis::{MOST_GROWTH, START_ALPHA, new_alpha, new_beta, prune};
+use crate::fit::full_basis::{new_alpha, new_beta, prune};
+use crate::fit::laplace::mode::expand_about;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Action, Offset, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
-use crate::fit::rollback::{fell, go_back, unless_indefinite};
-use crate::fit::settings::{BLOCK, Effort, FINE_STEP, LEAST_GAIN, Noise, Rules, Scheme};
+use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
+use crate::fit::settings::{Noise, Rules, Scheme};
+use crate::fit::tuning::{Effort, Tuning};
 
-/// Updates of everything end where no ln E\[alpha\] nor ln E\[beta\] moves by more; the rest is done on what is left.
+/// Largest change of ln E\[alpha\] and ln E\[beta\] at which the updates end and Newton's method follows.
 const NEAR: f64 = 0.1;
 
-/// And after so many in any case.
-const MOST_UPDATES: usize = 1000;
+/// Largest number of updates.
+const MAX_UPDATES: usize = 1000;
 
-/// Runs from the full basis to convergence. `state`: an empty model.
-pub(crate) fn maximise(
+/// Fits from the full basis to convergence; `state` is an empty model.
+pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
     rules: &Rules,
-    range: NoiseRange,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let noise = rules.free_noise(range).filter(|_| stats.is_linear());
+    let noise = rules.noise_range().filter(|_| stats.is_linear());
     recorder.offset = offset(stats, state, rules);
     fill(stats, state, priors)?;
     recorder.begin(state);
@@ -60,7 +59,7 @@ pub(crate) fn maximise(
     let mut good = state.clone();
     let outcome = finish(stats, state, &mut good, priors, rules, noise, recorder);
     let cancel = stats.cancel_flag();
-    unless_indefinite(
+    roll_back_if_indefinite(
         outcome,
         state,
         &good,
@@ -70,13 +69,12 @@ pub(crate) fn maximise(
     )
 }
 
-/// What the bound has beside the objective of the other schemes.
+/// The difference between the bound and the objective of the other schemes.
 ///
-/// With A = a + 1/2 a function brings `E[ln p(w | alpha)]` less KL(q(alpha) || p(alpha)), which is
+/// With A = a + 1/2 a function contributes `E[ln p(w | alpha)] - KL(q(alpha) || p(alpha))` to the bound, which is
 /// `(ln <alpha> - ln 2 pi - <alpha> <w^2>) / 2 + a ln <alpha> - b <alpha>` and
-/// `ln Gamma(A) - ln Gamma(a) - A ln A + A + a ln b`; the objective has `a ln(a / b) - a` less. Beta likewise, with
-/// A = c + N / 2 and no term of its own in the objective. The constants of an improper prior are infinite for every model
-/// alike, and left out.
+/// `ln Gamma(A) - ln Gamma(a) - A ln A + A + a ln b`; the objective subtracts `a ln(a / b) - a`. For beta, A = c + N / 2, and
+/// the objective subtracts nothing. The constants of an improper prior are infinite for every model, and left out.
 fn offset(stats: &dyn Statistics, state: &State, rules: &Rules) -> Offset {
     let [a, b] = rules.alpha_prior;
     let [c, d] = rules.noise_prior;
@@ -88,7 +86,7 @@ fn offset(stats: &dyn Statistics, state: &State, rules: &Rules) -> Offset {
     };
     let whole = match rules.noise {
         _ if !stats.is_linear() => 0.0,
-        // The objective counts the prior of a beta that is given; the bound knows of none.
+        // The objective includes the prior of a fixed beta; the bound does not.
         Noise::Fixed(_) => {
             let Gamma { shape, rate } = state.noise_prior;
             rate * state.beta - shape * (state.beta / (scale * scale)).ln()
@@ -108,37 +106,31 @@ fn entropy_like(a: f64, half: f64) -> f64 {
     libm::lgamma(full) - libm::lgamma(a) - full * full.ln() + full
 }
 
-/// Puts all functions into an empty model, and the bound where the prior expects the linear predictors.
+/// Puts all functions into an empty model, and makes the local bounds tight at the prior.
 fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Result<()> {
-    let everything: Vec<usize> = (0..stats.n_basis())
+    let all: Vec<usize> = (0..stats.n_basis())
         .filter(|&i| stats.norms()[i] > 0.0)
         .collect();
-    let m = everything.len();
-    state.fill(&everything, START_ALPHA, priors, stats.cancel_flag());
+    state.fill(&all, Tuning::INITIAL_ALPHA, priors, stats.cancel_flag());
     state.sigma.fill(0.0);
-    state.sigma.fill_diagonal(1.0 / START_ALPHA);
-    let mut gram = DMatrix::zeros(m, m);
-    local_bounds::touch(stats, state, &mut gram)?;
+    state.sigma.fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
+    local_bounds::tighten(stats, state)?;
     if stats.is_linear() {
-        let mu = vec![0.0; m];
-        let mut gradient = mu.clone();
-        let deviance = stats.local(&everything, &mu, &mut gram, &mut gradient)?;
-        state.set_data(&mu, &gradient, deviance, Some(&gram))?;
+        expand_about(stats, state, &vec![0.0; all.len()])?;
         state.recentre(stats)?;
     }
     Ok(())
 }
 
-/// Updates of everything, and pruning, until what is left moves little.
+/// Updates all factors, and prunes, until they change little.
 fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<(), Stop> {
-    let mut gram = DMatrix::zeros(state.len(), state.len());
-    for _ in 0..MOST_UPDATES {
-        let moved = update(stats, state, noise, &mut gram)?;
+    for _ in 0..MAX_UPDATES {
+        let moved = update(stats, state, noise)?;
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, moved, recorder)?;
         state.recentre(stats)?;
@@ -149,9 +141,9 @@ fn approach(
     Ok(())
 }
 
-/// The most that an update changes E\[beta\] by, as a factor. Noise that grows as fast as it can swallows the signal before the
-/// alphas have told it apart: with 2 in place of 1.2 (or no limit) fits of 47 problems ended 0.4 (1.3) nats lower in the mean.
-const MOST_NOISE: f64 = 1.2;
+/// Largest factor by which an update changes E\[beta\]. If the noise grows too fast it absorbs the signal before the alphas
+/// have separated the functions.
+const MAX_BETA_FACTOR: f64 = 1.2;
 
 /// Expected alphas and beta.
 struct Means {
@@ -160,23 +152,25 @@ struct Means {
 }
 
 impl Means {
-    /// Those that one of the updates of the fixed-point schemes takes the state to, or towards.
+    /// The means after one update of a fixed-point scheme.
     ///
-    /// What EM maximises is concave in each logarithm, so part of its way raises the bound too.
+    /// The EM objective is concave in each logarithm, so a shortened update raises the bound too.
     fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
-        let alpha = (0..state.len())
-            .map(|k| new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, MOST_GROWTH * state.alpha[k]));
+        let alpha = (0..state.len()).map(|k| {
+            new_alpha(state, k, scheme)
+                .clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * state.alpha[k])
+        });
         Self {
             alpha: alpha.collect(),
             beta: noise.map_or(state.beta, |range| {
-                let slow = new_beta(state, scheme);
-                let slow = slow.clamp(state.beta / MOST_NOISE, MOST_NOISE * state.beta);
-                slow.min(range.beta_max)
+                let beta = new_beta(state, scheme);
+                let beta = beta.clamp(state.beta / MAX_BETA_FACTOR, MAX_BETA_FACTOR * state.beta);
+                beta.min(range.beta_max)
             }),
         }
     }
 
-    /// Largest change of a logarithm from these to the state's.
+    /// Largest change of a logarithm from these means to those of the state.
     fn distance(&self, state: &State) -> f64 {
         let pairs = self.alpha.iter().zip(&state.alpha);
         let changes = pairs.map(|(before, after)| (after / before).ln().abs());
@@ -184,45 +178,37 @@ impl Means {
     }
 }
 
-/// One update of all factors: bold where the bound rises by that, by the paper's formulae elsewhere; the largest change of
-/// a logarithm. A state whose factor fails at the new values stays as it is.
-fn update(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    noise: Option<NoiseRange>,
-    gram: &mut DMatrix<f64>,
-) -> Result<f64> {
+/// Updates all factors: by MacKay's update where it raises the bound, by the update of the paper otherwise. Returns the largest
+/// change of a logarithm. If the factorisation fails at the new values, the state stays as it is.
+fn update(stats: &mut dyn Statistics, state: &mut State, noise: Option<NoiseRange>) -> Result<f64> {
     let (alpha, beta) = (state.alpha.clone(), state.beta);
     let before = Means { alpha, beta };
     let bound = state.log_posterior();
-    let plain = Means::after(Scheme::Em, state, noise);
-    let bold = Means::after(Scheme::MacKay, state, noise);
-    state.alpha.copy_from_slice(&bold.alpha);
-    state.beta = bold.beta;
-    let mut risen = advance(stats, state, gram).is_ok() && state.log_posterior() >= bound;
+    let em = Means::after(Scheme::Em, state, noise);
+    let mackay = Means::after(Scheme::MacKay, state, noise);
+    state.alpha.copy_from_slice(&mackay.alpha);
+    state.beta = mackay.beta;
+    let rose = advance(stats, state).is_ok() && state.log_posterior() >= bound;
     check_flag(stats.cancel_flag().as_deref())?;
-    if !risen {
-        risen = state.set_hyperparameters(&plain.alpha, plain.beta).is_ok();
-    }
-    if !risen {
+    if !rose && state.set_hyperparameters(&em.alpha, em.beta).is_err() {
         state.set_hyperparameters(&before.alpha, before.beta)?;
     }
     state.recentre(stats)?;
     Ok(before.distance(state))
 }
 
-/// Brings the posterior to new hyperparameters, the bound touching where the old one has it.
-fn advance(stats: &mut dyn Statistics, state: &mut State, gram: &mut DMatrix<f64>) -> Result<()> {
+/// Recomputes the posterior after a change of the hyperparameters, with local bounds that are tight at the old one.
+fn advance(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     if stats.is_linear() {
         state.recompute()?;
         state.recentre(stats)?;
         Ok(())
     } else {
-        local_bounds::touch(stats, state, gram)
+        local_bounds::tighten(stats, state)
     }
 }
 
-/// Brings what is left to convergence, and takes back what was pruned too early. `good`: the last settled model.
+/// Converges on the active set, and adds functions that were pruned too early. `good` receives each converged model.
 fn finish(
     stats: &mut dyn Statistics,
     state: &mut State,
@@ -232,31 +218,31 @@ fn finish(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let toll = -recorder.offset.per_function;
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_toll(toll);
+    let penalty = -recorder.offset.per_function;
+    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_penalty(penalty);
     let effort = Effort {
-        gain: LEAST_GAIN,
-        step: FINE_STEP,
+        gain: Tuning::MIN_GAIN,
+        step: Tuning::FINE_STEP,
         tol: rules.tol,
     };
     loop {
-        let settled = if stats.is_linear() {
+        let refined = if stats.is_linear() {
             refine::converge(stats, state, noise, effort, recorder)?
         } else {
-            local_bounds::settle(stats, state, effort, recorder)?
+            local_bounds::converge(stats, state, effort, recorder)?
         };
-        if fell(state, good) {
-            return go_back(state, good, Action::Joint, recorder);
+        if evidence_fell(state, good) {
+            return roll_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
         stats.bound(&state.active, &state.mu, &state.sigma)?;
         dictionary.refresh(stats, state)?;
-        if dictionary.add(BLOCK, stats, state, recorder)? > 0 {
+        if dictionary.add(Tuning::MAX_BLOCK_ADDITIONS, stats, state, recorder)? > 0 {
             continue;
         }
         let at_floor = noise.is_some_and(|range| state.beta >= range.beta_max);
-        return Ok(match settled {
-            _ if dictionary.refuses(state) => Status::Stalled,
+        return Ok(match refined {
+            _ if dictionary.excludes_gain(state) => Status::Stalled,
             Refined::Stalled => Status::Stalled,
             Refined::Converged if at_floor => Status::NoiseFloor,
             Refined::Converged => Status::Converged,

@@ -29,7 +29,7 @@ const MOST_SCORE: f64 = 1e12;
 /// The multinomial probit likelihood, its integrals taken at a given number of nodes.
 ///
 /// ```
-/// use sparsebayes::Probit;
+/// use sparsebayes::internal::Probit;
 ///
 /// // Two rows with three scores each, column after column; two equal scores share what is left of the third.
 /// let scores = [0.0, 3.0, 0.0, 0.0, 0.0, -800.0];

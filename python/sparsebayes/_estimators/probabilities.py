@@ -1,7 +1,7 @@
-r"""The softmax model of several classes: what is published of it, and its predictions.
+r"""Class probabilities: of one model per class against the rest, and of the softmax model.
 
-The core counts K functions for each of C classes: number ``c * K + j`` adds function j to the logit of class
-c.
+The core counts K functions for each of C classes of a softmax: number ``c * K + j`` adds function j to the
+logit of class c.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .. import _core
     from .._data.design import Layout
     from .base import SparseBayesEstimator
+
 
 #: Rows predicted at a time, so that memory does not grow with their number.
 _ROWS = 2048
@@ -100,3 +101,23 @@ def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
     log_p = -logsumexp(kappa * (means[:, np.newaxis] - means[:, :, np.newaxis]), axis=2)
     normalised: FloatArray = log_p - logsumexp(log_p, axis=1, keepdims=True)
     return normalised
+
+
+def log_normalised(logits: FloatArray) -> FloatArray:
+    """Return the log sigmoids of the logits, (n, n_classes), of each row less the log of their sum.
+
+    One column is the logit of the second of two classes.
+    """
+    if logits.shape[1] == 1:
+        logits = np.hstack([-logits, logits])
+    # Through logarithms: the ratios survive where every probability is too small for a float.
+    log_p = -np.logaddexp(0.0, -logits)
+    log_p -= log_p.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    return log_p
+
+
+def normalised(logits: FloatArray) -> FloatArray:
+    """Return the sigmoids of the logits, (n, n_classes), each row divided by its sum."""
+    p: FloatArray = np.exp(log_normalised(logits))
+    return p

@@ -1,1 +1,0 @@
-"""Learning of kernel parameters."""
