@@ -24,10 +24,10 @@ from sparsebayes import (
     SparseBayesClassifier,
     SparseBayesRegressor,
     SufficientStatistics,
-    _blocks,
-    _eigen_machine,
 )
 from sparsebayes._cancellable import in_background
+from sparsebayes._data import blocks
+from sparsebayes._revm import eigen
 from sparsebayes.kernels import Gaussian
 from sparsebayes.providers import RowPart, SummedStatistics
 
@@ -97,8 +97,8 @@ def test_no_step_follows_ctrl_c(name):
 
 def test_no_step_follows_ctrl_c_in_a_sweep(monkeypatch):
     """The dictionary goes in blocks, and passes over all of it are reported too."""
-    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
-    monkeypatch.setattr(_blocks, "_SIZES", (50, 60, 16, 64, 2))
+    monkeypatch.setattr(blocks, "_MOST_WHOLE", 0)
+    monkeypatch.setattr(blocks, "_SIZES", (50, 60, 16, 64, 2))
     records = []
 
     def press(record):
@@ -176,7 +176,7 @@ def test_ctrl_c_is_heard_inside_a_call_of_lapack(kind, monkeypatch):
         after.append("the work continues")
 
     model = kind(gamma=0.1)
-    monkeypatch.setattr(_eigen_machine, "axes", axes)
+    monkeypatch.setattr(eigen, "axes", axes)
     with pressed_and_heard() as press:
         model.fit(X, Y > 0)
     assert not hasattr(model, "dual_coef_")

@@ -208,7 +208,11 @@ impl Candidates {
         let Change { k, alpha, gain } = change;
         let i = state.active[k];
         let action = if alpha.is_finite() {
-            self.reestimate(set, state, k, alpha)?;
+            // Appendix A.3.
+            let delta = alpha - state.alpha[k];
+            let kappa = delta / (1.0 + delta * state.sigma[(k, k)]);
+            self.shift(set, state, k, kappa, kappa * state.mu[k]);
+            state.reestimate(k, alpha)?;
             Action::Reestimate(i)
         } else {
             self.delete(set, state, k);
@@ -216,21 +220,6 @@ impl Candidates {
         };
         state.recentre(&mut &*set)?;
         recorder.step(action, Some(gain), state)
-    }
-
-    /// Moves the alpha of active function `k`: appendix A.3.
-    fn reestimate(
-        &mut self,
-        set: &WorkingSet,
-        state: &mut State,
-        k: usize,
-        alpha: f64,
-    ) -> Result<(), Stop> {
-        let delta = alpha - state.alpha[k];
-        let kappa = delta / (1.0 + delta * state.sigma[(k, k)]);
-        self.shift(set, state, k, kappa, kappa * state.mu[k]);
-        state.reestimate(k, alpha)?;
-        Ok(())
     }
 
     /// Deletes the function whose deletion costs least and excludes it: steps from this state made the posterior precision

@@ -28,8 +28,8 @@ pub(crate) struct Dictionary {
     /// Functions and weights at the last pass, to which `gradient` belongs.
     weights: Vec<(usize, f64)>,
     factors: Vec<Factors>,
-    /// The model to which `factors` belong; `None` after a pass.
-    factors_model: Option<FactorsModel>,
+    /// Active functions, alphas, mu and beta to which `factors` belong; `None` after a pass.
+    factors_model: Option<(Vec<usize>, Vec<f64>, Vec<f64>, f64)>,
     /// How often each function was added or offered.
     entries: Vec<u8>,
     priors: Priors,
@@ -37,26 +37,6 @@ pub(crate) struct Dictionary {
     penalty: f64,
     /// Least part of a column (squared, relative) orthogonal to the active columns at which S exceeds the error of the last pass.
     min_orthogonal: f64,
-}
-
-/// The parts of a model on which S and Q depend.
-#[derive(PartialEq)]
-struct FactorsModel {
-    active: Vec<usize>,
-    alpha: Vec<f64>,
-    beta: f64,
-    mu: Vec<f64>,
-}
-
-impl FactorsModel {
-    fn of(state: &State) -> Self {
-        Self {
-            active: state.active.clone(),
-            alpha: state.alpha.clone(),
-            beta: state.beta,
-            mu: state.mu.clone(),
-        }
-    }
 }
 
 impl Dictionary {
@@ -98,7 +78,7 @@ impl Dictionary {
         Ok(())
     }
 
-    /// An approximate refresh by [`Statistics::nearly_sweep`], if the provider has one, to choose a working set. The state has to be at
+    /// An approximate refresh by [`Statistics::approximate_sweep`], if the provider has one, to choose a working set. The state has to be at
     /// a mode and does not change.
     pub(crate) fn refresh_approximately(
         &mut self,
@@ -108,7 +88,7 @@ impl Dictionary {
         /// Well above the error of such a pass.
         const MIN_ORTHOGONAL: f64 = 1e-5;
         let wanted = self.columns_wanted(stats, state);
-        let Some(sweep) = stats.nearly_sweep(&state.active, &state.mu, &wanted)? else {
+        let Some(sweep) = stats.approximate_sweep(&state.active, &state.mu, &wanted)? else {
             return self.refresh(stats, state);
         };
         self.take(sweep, wanted, state);
@@ -159,7 +139,12 @@ impl Dictionary {
 
     /// S and Q of every candidate for the present state, whose Gram columns have to be known.
     pub(crate) fn update_factors(&mut self, state: &State) {
-        let model = FactorsModel::of(state);
+        let model = (
+            state.active.clone(),
+            state.alpha.clone(),
+            state.mu.clone(),
+            state.beta,
+        );
         if self.factors_model.as_ref() != Some(&model) {
             self.factors = self.factors_of_all(state);
             self.factors_model = Some(model);
@@ -295,12 +280,11 @@ impl Dictionary {
 
     /// The gain of adding candidate `i` with these factors; 0 if it may not be added.
     pub(crate) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
-        let gain = if self.resolves(i, f, state) {
-            f.gain_of_adding() - self.penalty
-        } else {
-            0.0
-        };
-        if gain > Tuning::min_gain(self.entries[i]) && f.optimal_alpha().is_some() {
+        if !self.resolves(i, f, state) || f.optimal_alpha().is_none() {
+            return 0.0;
+        }
+        let gain = f.gain_of_adding() - self.penalty;
+        if gain > Tuning::min_gain(self.entries[i]) {
             gain
         } else {
             0.0
@@ -361,11 +345,10 @@ impl Dictionary {
 
     /// At most `limit` candidates by q^2 / s, including some that would gain only after the others have changed.
     pub(crate) fn near_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
-        const MIN_RATIO: f64 = 0.3;
         let score = |i: usize| {
             let f = self.factors[i];
             let ratio = f.q * (f.q / f.s);
-            if ratio > MIN_RATIO && self.resolves(i, f, state) {
+            if ratio > Tuning::MIN_NEAR_RATIO && self.resolves(i, f, state) {
                 ratio
             } else {
                 0.0

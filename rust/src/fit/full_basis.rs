@@ -26,9 +26,6 @@ use crate::fit::sequential::Start;
 use crate::fit::settings::{Rules, Scheme};
 use crate::fit::tuning::Tuning;
 
-/// Updates end once no ln alpha and no ln beta changes by more.
-const UPDATE_TOL: f64 = 1e-3;
-
 /// Runs from the full basis to convergence. `state`: an empty model.
 pub(crate) fn fit(
     stats: &mut dyn Statistics,
@@ -50,7 +47,7 @@ pub(crate) fn fit(
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, change, recorder)?;
         relinearise(stats, state)?;
-        if change <= UPDATE_TOL && !pruned {
+        if change <= Tuning::UPDATE_TOL && !pruned {
             break;
         }
     }
@@ -170,9 +167,8 @@ pub(crate) fn prune(
     change: f64,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
-    const MAX_CHANGE: f64 = 0.1;
     delete_where(state, recorder, |factors, alpha, gain| {
-        let is_stable = !factors.prior.is_flat() && change <= MAX_CHANGE;
+        let is_stable = !factors.prior.is_flat() && change <= Tuning::PRUNE_TOL;
         let is_large = alpha >= Tuning::PRUNE_RATIO * factors.s;
         (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
     })

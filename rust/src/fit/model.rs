@@ -451,7 +451,7 @@ impl State {
     }
 
     /// Reserves capacity for `m` functions in total.
-    pub(crate) fn reserve(&mut self, m: usize) {
+    fn reserve(&mut self, m: usize) {
         if m > self.gram.nrows() {
             let capacity = stride(m + m / 2);
             self.gram = leading(&self.gram, self.len(), capacity);

@@ -34,9 +34,6 @@ use crate::linalg::Cholesky;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{column_dot, head, head_mut, weighted_square};
 
-/// Largest change of a log hyperparameter in one step.
-const MAX_CHANGE: f64 = 3.0;
-
 /// The range of an estimated noise precision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoiseRange {
@@ -94,7 +91,13 @@ impl Coordinates {
     /// The alpha after a step `d`: the relative decrease of 1 / alpha, or the change in ln alpha.
     pub(crate) fn moved(self, alpha: f64, d: f64) -> f64 {
         let moved = match self {
-            Self::Inverses => alpha / (1.0 - d).clamp((-MAX_CHANGE).exp(), MAX_CHANGE.exp()),
+            Self::Inverses => {
+                alpha
+                    / (1.0 - d).clamp(
+                        (-Tuning::MAX_NEWTON_CHANGE).exp(),
+                        Tuning::MAX_NEWTON_CHANGE.exp(),
+                    )
+            }
             Self::Logarithms => alpha * d.exp(),
         };
         moved.max(ALPHA_FLOOR)
@@ -327,8 +330,8 @@ impl Local {
         if !largest.is_finite() {
             return None;
         }
-        if largest > MAX_CHANGE {
-            direction *= MAX_CHANGE / largest;
+        if largest > Tuning::MAX_NEWTON_CHANGE {
+            direction *= Tuning::MAX_NEWTON_CHANGE / largest;
         }
         Some(direction)
     }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::Error;
+use crate::fit::tuning::Tuning;
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +161,9 @@ impl<'w> Recorder<'w> {
     /// A recorder for trials, without trace or callback. A trial that round-off keeps from convergence ends with
     /// [`Stop::MaxIterations`].
     pub(crate) fn silent() -> Self {
-        const MAX_TRIAL_STEPS: usize = 20_000;
         Self {
             trace: Vec::new(),
-            max_iter: MAX_TRIAL_STEPS,
+            max_iter: Tuning::MAX_TRIAL_STEPS,
             silent_steps: 0,
             target_scale: 1.0,
             offset: Offset::default(),

@@ -190,7 +190,11 @@ fn update_noise(
     let Some(range) = noise else { return Ok(()) };
     let mut change = (noise_fixed_point(state, range) / state.beta).ln();
     // The joint steps make small changes; an empty model has none.
-    let min_change = if state.len() > 0 { 0.1 } else { 1e-12 };
+    let min_change = if state.len() > 0 {
+        Tuning::MIN_NOISE_CHANGE
+    } else {
+        1e-12
+    };
     if change.abs() < min_change {
         return Ok(());
     }

@@ -235,9 +235,8 @@ pub(crate) fn nearly_complete(
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let effort = Effort {
-        gain: 0.01,
-        step: Tuning::FINE_STEP,
         tol: Tuning::LOOSE_TOL,
+        ..Tuning::TRIAL_EFFORT
     };
     let (mut searches, mut opening) = (Tuning::MAX_SEARCHES, Opening::Restart);
     for _ in 0..Tuning::MAX_SUBSAMPLE_ROUNDS {

@@ -31,6 +31,15 @@ impl Tuning {
     /// Full basis: a function whose alpha exceeds this multiple of its s may be pruned.
     pub(crate) const PRUNE_RATIO: f64 = 100.0;
 
+    /// Updates of the full basis end once no ln alpha and no ln beta changes by more; the sequential scheme continues.
+    pub(crate) const UPDATE_TOL: f64 = 1e-3;
+    /// Under an informative prior functions are pruned only once no ln alpha changes by more in an update.
+    pub(crate) const PRUNE_TOL: f64 = 0.1;
+    /// Largest change of a log hyperparameter in a joint step. With 1, 6, 20 or no limit fits need more attempts at steps.
+    pub(crate) const MAX_NEWTON_CHANGE: f64 = 3.0;
+    /// Least change of ln beta for a step on the noise alone; joint steps make smaller changes.
+    pub(crate) const MIN_NOISE_CHANGE: f64 = 0.1;
+
     // The greedy loop.
 
     /// Least gain in nats at which an inactive function counts as a candidate: the final accuracy of the evidence.
@@ -95,6 +104,8 @@ impl Tuning {
     pub(crate) const LAPLACE_SAMPLE_SIZE: usize = 128;
     /// Candidates in a working set that gain nothing yet but are closest to it: they may gain once the others have moved.
     pub(crate) const NEAR_CANDIDATES: usize = 192;
+    /// Least q^2 / s of such a candidate; above 1 it would gain.
+    pub(crate) const MIN_NEAR_RATIO: f64 = 0.3;
     /// Candidates among which a block to add is chosen.
     pub(crate) const SHORTLIST_SIZE: usize = 32;
     /// Functions added between two passes over the dictionary where there is no working set.
@@ -143,6 +154,8 @@ impl Tuning {
     pub(crate) const MAX_FAILED_TRIALS: usize = 16;
     /// A trial this many nats below the best model is not refined. At 1.5 fits are 5 % faster and lost 0.1 nats once.
     pub(crate) const MAX_TRIAL_DEFICIT: f64 = 3.0;
+    /// Steps of a trial, more than any converging one makes, after which it is discarded.
+    pub(crate) const MAX_TRIAL_STEPS: usize = 20_000;
     /// Least gain of a search in nats.
     pub(crate) const MIN_SEARCH_GAIN: f64 = 0.01;
     /// Least gain of an exchange of functions in nats.

@@ -14,10 +14,9 @@ use crate::fit::Status;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::mrvm::trust_region::{self, Ascent};
 use crate::fit::outputs::candidates::Candidates;
-use crate::fit::outputs::greedy;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::noise::NoiseLevels;
-use crate::fit::outputs::refine::reestimate_all;
+use crate::fit::outputs::refine::Fit;
 use crate::fit::record::{Recorder, Stop, Watch};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::likelihood::probit::Probit;
@@ -181,9 +180,15 @@ impl<'a> RetargetedFit<'a> {
             candidates,
             noise,
         } = self;
-        greedy::maximize(stats, state, candidates, noise, effort, recorder)?;
-        if recorder.n_iter() == 0 {
-            reestimate_all(stats, state, -1.0, recorder)?;
+        let mut fit = Fit {
+            stats,
+            state,
+            noise,
+            recorder,
+        };
+        fit.maximize(candidates, effort)?;
+        if fit.recorder.n_iter() == 0 {
+            fit.reestimate_all(-1.0)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The dictionary as several outputs see it: sparsity and quality of every candidate, and which to add.
+//! Sparsity and quality factors of every candidate for several outputs, and which candidate to add.
 
 use std::collections::HashMap;
 
@@ -14,27 +14,27 @@ use crate::parallel::map_pieces;
 
 /// S of each level and Q of each output for the whole dictionary: equations (24) and (25).
 ///
-/// Between calls they belong to the state as it is; for functions in the model they mean nothing. `gram` holds
-/// Phi^T W `phi_j` for every active j (and others that were active once); `projections` belong to the weights `seen`.
+/// They belong to the present state, and are meaningless for active functions. `gram` holds Phi^T W `phi_j` for every active j
+/// (and some that were active before). `projections` belong to the residuals of the weights `seen`.
 pub(crate) struct Candidates {
     gram: HashMap<usize, Vec<f64>>,
-    /// No zero column.
+    /// Candidates whose column is not zero.
     usable: Vec<bool>,
     active: Vec<bool>,
     projections: Vec<Vec<f64>>,
-    /// Functions in the model at the last pass over the rows, with a weight for each output.
+    /// The active functions at the last pass over the rows, with their weight for each output.
     seen: Vec<(usize, Vec<f64>)>,
     s: Vec<Vec<f64>>,
     q: Vec<Vec<f64>>,
     entries: Vec<u8>,
-    /// Candidates when the best was last asked for, by what they could gain at most.
+    /// Candidates ranked by an upper bound of their gain, from the last call of [`Self::best_addition`].
     ranked: Vec<(usize, f64)>,
-    /// One value for each candidate.
+    /// Work space, one value for each candidate.
     work: Vec<f64>,
 }
 
 impl Candidates {
-    /// Asks the rows about the model as it is.
+    /// The factors at the present state, by a pass over the rows.
     pub(crate) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
         let k = stats.n_basis();
         let mut this = Self {
@@ -53,7 +53,7 @@ impl Candidates {
         Ok(this)
     }
 
-    /// A pass over the rows: projections, and the state's quadratic models, taken anew at its means.
+    /// A pass over the rows: recomputes the projections and the quadratic models of the state at its means.
     pub(crate) fn refresh(
         &mut self,
         stats: &mut dyn OutputStatistics,
@@ -82,7 +82,7 @@ impl Candidates {
         Ok(())
     }
 
-    /// S and Q from scratch, for a state whose functions have all been in it before.
+    /// Recomputes S and Q for a state whose functions all have Gram columns.
     pub(crate) fn update_factors(&mut self, state: &OutputState) {
         self.active.fill(false);
         state.active.iter().for_each(|&j| self.active[j] = true);
@@ -105,7 +105,7 @@ impl Candidates {
         }
     }
 
-    /// The Gram columns of these functions, which have to be at hand.
+    /// The stored Gram columns of these functions.
     fn gram_of(&self, js: &[usize]) -> Vec<&[f64]> {
         js.iter().map(|j| self.gram[j].as_slice()).collect()
     }
@@ -129,7 +129,7 @@ impl Candidates {
         parts.concat()
     }
 
-    /// Weights of output `c` that are not what they were at the last pass, and by how much, given those of the active.
+    /// Changes of the weights of output `c` since the last pass, given its present weights of the active functions.
     fn moved(&self, c: usize, state: &OutputState, weights: &[f64]) -> Vec<(usize, f64)> {
         let mut change: Vec<(usize, f64)> =
             self.seen.iter().map(|(j, seen)| (*j, -seen[c])).collect();
@@ -143,28 +143,27 @@ impl Candidates {
         change
     }
 
-    /// Drops columns of functions long gone once they outnumber those in use.
+    /// Drops columns of inactive functions once they outnumber those in use.
     fn drop_spare_columns(&mut self, state: &OutputState) {
-        const SPARE: usize = 256;
-        if self.gram.len() > 2 * state.len() + SPARE {
+        const MAX_SPARE: usize = 256;
+        if self.gram.len() > 2 * state.len() + MAX_SPARE {
             let seen = &self.seen;
             self.gram
                 .retain(|j, _| state.active.contains(j) || seen.iter().any(|s| s.0 == *j));
         }
     }
 
-    /// A term of the marginal likelihood for each noise level: the factors of candidate `i`; `false` if all that is left of it is
-    /// rounding.
+    /// The factors of candidate `i`, a term for each noise level; `false` if they are round-off.
     fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
-        // Where there is little noise less is left of a function than where there is much: one level that resolves it will
-        // do, if in no other it has all but vanished.
-        const LEAST: f64 = 1e-3 * Tuning::MIN_ORTHOGONAL_PART;
+        // With little noise, less of a function remains than with much noise. It is enough if one level resolves it, and the
+        // others do not lose it completely.
+        const MIN_PART: f64 = 1e-3 * Tuning::MIN_ORTHOGONAL_PART;
         terms.clear();
         let mut resolved = false;
         for (l, level) in state.levels.iter().enumerate() {
             let outputs = state.outputs_of(l);
             let s = self.s[l][i];
-            if s.is_nan() || s <= LEAST * level.beta {
+            if s.is_nan() || s <= MIN_PART * level.beta {
                 return false;
             }
             resolved |= s > Tuning::MIN_ORTHOGONAL_PART * level.beta;
@@ -177,7 +176,7 @@ impl Candidates {
         resolved
     }
 
-    /// The addition that gains most, if it gains `least`.
+    /// The addition with the largest gain, if that is at least `least`.
     pub(crate) fn best_addition(
         &mut self,
         state: &OutputState,
@@ -194,7 +193,7 @@ impl Candidates {
                 }
             }
         }
-        // Where several outputs have to agree most bounds are far off; good ones first leave less to look at.
+        // Bounds of several outputs are loose. In descending order, fewer candidates need the exact gain.
         ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut best: Option<(usize, f64)> = None;
         for &(i, bound) in &ranked {
@@ -205,7 +204,7 @@ impl Candidates {
             self.terms(i, state, &mut terms);
             let hurdle = most.max(Tuning::min_gain(self.entries[i]));
             if let Some((_, gain)) = SharedFactors(&terms).best_above(hurdle) {
-                // Of ties the lower index wins: rounding must not choose the model.
+                // Among ties the lowest index is chosen: round-off must not choose the model.
                 let ahead = |b: (usize, f64)| {
                     gain > b.1 * (1.0 + Tuning::TIE)
                         || (i < b.0 && gain >= b.1 * (1.0 - Tuning::TIE))
@@ -219,7 +218,7 @@ impl Candidates {
         best
     }
 
-    /// Whether a candidate was kept out although it still has something to gain.
+    /// Whether an excluded candidate still gains.
     pub(crate) fn excludes_gain(&self, state: &OutputState) -> bool {
         let mut terms = Vec::with_capacity(state.levels.len());
         (0..self.usable.len()).any(|i| {
@@ -233,32 +232,32 @@ impl Candidates {
         })
     }
 
-    /// The Gram column of candidate `i`, and in the same pass those of others likely to enter soon: several take hardly longer
-    /// than one, since what takes long is to go through the design.
+    /// Computes the Gram column of candidate `i`, and in the same pass those of others likely to be added soon: a few columns
+    /// cost little more than one.
     fn fetch(&mut self, stats: &mut dyn OutputStatistics, i: usize) -> Result<()> {
-        const AT_A_TIME: usize = 16;
+        const MAX_COLUMNS: usize = 16;
         let likely = self.ranked.iter().map(|&(j, _)| j);
         let others = likely.filter(|&j| j != i && !self.active[j] && !self.gram.contains_key(&j));
-        // Its like, those that serve the same output best, have less to gain once it is there: others come first.
+        // Once `i` is added, candidates that suit the same output gain less: those for other outputs come first.
         let mut served = vec![false; self.q.len()];
         served[self.best_output(i)] = true;
         let (first, like): (Vec<usize>, Vec<usize>) =
             others.partition(|&j| !std::mem::replace(&mut served[self.best_output(j)], true));
         let mut wanted = [vec![i], first, like].concat();
-        wanted.truncate(AT_A_TIME);
+        wanted.truncate(MAX_COLUMNS);
         let columns = stats.gram_columns(&wanted)?;
         self.gram.extend(wanted.into_iter().zip(columns));
         Ok(())
     }
 
-    /// The output that candidate `i` best_output best.
+    /// The output for which candidate `i` has the largest |Q|.
     fn best_output(&self, i: usize) -> usize {
         let of_output = |c: &usize| self.q[*c][i].abs();
         let better = |a: usize, b: usize| if of_output(&b) > of_output(&a) { b } else { a };
         (0..self.q.len()).fold(0, better)
     }
 
-    /// Adds candidate `i` with the alpha that is best for it; the gain. `None` if it has none after all.
+    /// Adds candidate `i` with its optimal alpha, and returns the gain; `None` if there is none after all.
     pub(crate) fn add(
         &mut self,
         stats: &mut dyn OutputStatistics,
@@ -274,7 +273,7 @@ impl Candidates {
         let resolved = self.terms(i, state, &mut terms);
         let best = SharedFactors(&terms).best().filter(|_| resolved);
         let Some((alpha, gain)) = best else {
-            // The updates had drifted so far as to have it wrong.
+            // The factors had accumulated round-off.
             self.update_factors(state);
             return Ok(None);
         };
@@ -282,7 +281,7 @@ impl Candidates {
         Ok(Some(gain))
     }
 
-    /// Adds function `i` with this alpha, whatever it gains.
+    /// Adds function `i` with this alpha.
     pub(crate) fn add_with_alpha(
         &mut self,
         stats: &mut dyn OutputStatistics,
@@ -296,7 +295,7 @@ impl Candidates {
         self.insert_function(state, i, alpha)
     }
 
-    /// Puts function `i`, whose Gram column is at hand, into the model.
+    /// Adds function `i`, whose Gram column is stored.
     fn insert_function(&mut self, state: &mut OutputState, i: usize, alpha: f64) -> Result<()> {
         let (products, gradient) = self.candidate(state, i);
         state.add(
@@ -312,12 +311,12 @@ impl Candidates {
         Ok(())
     }
 
-    /// Counts entries from here on: the data have changed.
+    /// Resets the counts of additions, after a change of the targets.
     pub(crate) fn reset_entries(&mut self) {
         self.entries.fill(0);
     }
 
-    /// Moves the alpha of active function `k`: appendix A.3.
+    /// Re-estimates the alpha of active function `k`: appendix A.3.
     pub(crate) fn reestimate(
         &mut self,
         state: &mut OutputState,
@@ -329,17 +328,17 @@ impl Candidates {
         state.reestimate(k, alpha)
     }
 
-    /// Takes active function `k` out: appendix A.4.
+    /// Deletes active function `k`: appendix A.4.
     pub(crate) fn delete(&mut self, state: &mut OutputState, k: usize) {
         self.shift(state, k, |variance| 1.0 / variance);
         let i = state.active[k];
         self.active[i] = false;
         state.delete(k);
-        // Its own factors went through a cancellation of everything.
+        // Its updated factors are differences of equal terms.
         self.update_factors_of(state, i);
     }
 
-    /// Inner products of function `i`, whose Gram column is at hand, with the active ones and the residuals at the
+    /// Inner products of function `i`, whose Gram column is stored, with the active functions and the residuals at the
     /// references.
     fn candidate(&self, state: &OutputState, i: usize) -> (Vec<f64>, Vec<f64>) {
         let column = &self.gram[&i];
@@ -352,7 +351,7 @@ impl Candidates {
         (products, gradient.collect())
     }
 
-    /// S and Q of one function from scratch; its Gram column has to be at hand.
+    /// Recomputes S and Q of one function, whose Gram column is stored.
     fn update_factors_of(&mut self, state: &OutputState, i: usize) {
         let (products, gradient) = self.candidate(state, i);
         let (s, q) = state.candidate_factors(&Candidate {
@@ -364,8 +363,8 @@ impl Candidates {
         self.q.iter_mut().zip(q).for_each(|(all, q)| all[i] = q);
     }
 
-    /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: appendix A, all
-    /// of its updates.
+    /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: the updates of
+    /// appendix A.
     fn shift(&mut self, state: &OutputState, k: usize, c: impl Fn(f64) -> f64) {
         for (l, level) in state.levels.iter().enumerate() {
             let c = c(level.sigma[(k, k)]);
@@ -381,8 +380,7 @@ impl Candidates {
         }
     }
 
-    /// Writes `beta Sigma_k^T Phi^T phi_i` at level `l` for every candidate i into `out`: how its factors change with active
-    /// function `k`.
+    /// Writes `beta Sigma_k^T Phi^T phi_i` at level `l` into `out`, for every candidate i.
     fn write_covariances(&self, state: &OutputState, l: usize, k: usize, out: &mut [f64]) {
         let level = &state.levels[l];
         let column = head(&level.sigma, k, state.len()).iter();

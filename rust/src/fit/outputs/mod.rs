@@ -7,7 +7,7 @@
 
 pub(crate) mod candidates;
 mod evidence;
-pub(crate) mod greedy;
+mod greedy;
 pub(crate) mod model;
 mod newton;
 pub(crate) mod noise;

@@ -1,4 +1,4 @@
-//! The active set of several outputs and its posterior.
+//! The active set of a model with several outputs, and its posterior.
 
 use nalgebra::DMatrix;
 
@@ -11,15 +11,15 @@ use crate::fit::shared_evidence::Term;
 use crate::linalg::vector::{axpy, dot, head, leading, rank_one};
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 
-/// Active functions and alphas that all outputs share, and each output's own posterior over weights.
+/// Active functions and alphas, shared by all outputs, and the posterior of each output's weights.
 ///
-/// The data enter as in [`State`](crate::fit::State): for each output a quadratic model of the squared residual about a
-/// *reference* point, kept near the mean so that the residual is free of cancellation.
+/// As in [`State`](crate::fit::State), the data enter as a quadratic model of each output's squared residual about a
+/// *reference* point, which is kept near the mean so that the residual does not cancel.
 ///
-/// Between calls, with m active functions: each level factors H = diag(alpha) + beta G, `sigma` is its inverse, and
-/// each of its outputs has `mu = r + sigma (beta gradient - alpha r)`. There is one level for each output, or a single one for
-/// all. Matrices have room to spare; their leading m x m blocks are in use. [`OutputState::recompute`] does from scratch what
-/// actions do in place.
+/// Invariants, with m active functions: each level holds the Cholesky factor of H = diag(alpha) + beta G and its inverse
+/// `sigma`, and each of its outputs has `mu = r + sigma (beta gradient - alpha r)`. There is one level for each output, or one
+/// for all. Matrices have spare capacity; their leading m x m blocks are used. [`OutputState::recompute`] computes from scratch
+/// what the actions update.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputState {
     pub(crate) active: Vec<usize>,
@@ -28,11 +28,11 @@ pub(crate) struct OutputState {
     pub(crate) outputs: Vec<Output>,
     pub(crate) gram: DMatrix<f64>,
     pub(crate) n_obs: f64,
-    /// What rounding may make of the evidence, in nats, before the rows are asked anew.
+    /// Round-off of the evidence, in nats, below which the quadratic models keep their reference.
     negligible: f64,
 }
 
-/// A noise precision with the posterior covariance that follows from it.
+/// A noise precision and the posterior covariance at it.
 #[derive(Debug, Clone)]
 pub(crate) struct Level {
     pub(crate) beta: f64,
@@ -44,15 +44,15 @@ pub(crate) struct Level {
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) mu: Vec<f64>,
-    /// mu - reference, kept beside mu so that neither is a difference.
+    /// mu - reference, stored so that it need not be computed as a difference.
     pub(crate) offset: Vec<f64>,
     reference: Vec<f64>,
     pub(crate) gradient: Vec<f64>,
     pub(crate) deviance: f64,
 }
 
-/// A function about to enter: inner products with the active functions, with itself (a unit-norm column), and with the
-/// residual of each output at its reference.
+/// A candidate to add: its inner products with the active functions and with the residual of each output at its reference.
+/// Its own norm is 1.
 pub(crate) struct Candidate<'a> {
     pub(crate) index: usize,
     pub(crate) gram: &'a [f64],
@@ -60,7 +60,7 @@ pub(crate) struct Candidate<'a> {
 }
 
 const FIRST_CAPACITY: usize = 32;
-/// Rounding of the evidence that never matters, in nats.
+/// Round-off of the evidence, in nats, that is always negligible.
 const NEGLIGIBLE: f64 = 1e-10;
 
 impl OutputState {
@@ -89,7 +89,7 @@ impl OutputState {
         }
     }
 
-    /// Lets rounding come to a small part of what any step gains, if that is `gain` at least.
+    /// Allows round-off up to a small fraction of the smallest gain of any step.
     pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
         self.negligible = NEGLIGIBLE.max(1e-7 * gain);
     }
@@ -98,7 +98,7 @@ impl OutputState {
         self.active.len()
     }
 
-    /// The level of output `c`: its own, or the only one.
+    /// The level of output `c`.
     pub(crate) fn level_of(&self, c: usize) -> usize {
         c.min(self.levels.len() - 1)
     }
@@ -112,9 +112,9 @@ impl OutputState {
         }
     }
 
-    /// Sparsity and quality of active function `k`, were it left out: a term for each level.
+    /// Sparsity and quality factors of active function `k`: a term for each level.
     ///
-    /// Equation (23) in another dress: Sigma_kk = 1 / (alpha + s) and mu_k = q / (alpha + s).
+    /// Equation (23) in the form Sigma_kk = 1 / (alpha + s), mu_k = q / (alpha + s).
     pub(crate) fn factors(&self, k: usize, terms: &mut Vec<Term>) {
         terms.clear();
         terms.extend(self.levels.iter().enumerate().map(|(l, level)| {
@@ -131,7 +131,7 @@ impl OutputState {
         }));
     }
 
-    /// The term of level `l` from S and Q, equations (24) and (25), where the posterior is next to the prior.
+    /// The term of level `l` from S and Q, equations (24) and (25), for a posterior variance close to the prior's.
     #[cold]
     fn term_from_totals(&self, k: usize, l: usize) -> Term {
         let gradient: Vec<f64> = self.outputs.iter().map(|o| o.gradient[k]).collect();
@@ -157,7 +157,7 @@ impl OutputState {
         }
     }
 
-    /// Sees that each active function has a variance at each level.
+    /// Checks that each active function has a positive variance at each level.
     pub(crate) fn check_variances(&self) -> Result<(), NotPositiveDefinite> {
         let positive = |k: usize| {
             let mut levels = self.levels.iter();
@@ -169,7 +169,7 @@ impl OutputState {
         }
     }
 
-    /// What rounding may make of the evidence, in nats: far from the reference residuals are differences of large terms.
+    /// Round-off of the evidence, in nats: far from the reference the residuals are differences of large terms.
     fn rounding(&self) -> f64 {
         let of_output = |(c, output): (usize, &Output)| {
             let distance: f64 = output.offset.iter().map(|d| d.abs()).sum();
@@ -178,7 +178,7 @@ impl OutputState {
         self.outputs.iter().enumerate().map(of_output).sum()
     }
 
-    /// Has the rows say what the means leave of the targets, where rounding has come to matter.
+    /// Moves the references to the means by a pass over the rows, if the round-off is not negligible.
     pub(crate) fn recentre(&mut self, stats: &mut dyn OutputStatistics) -> Result<()> {
         if self.rounding() > self.negligible {
             let residuals = stats.active_residuals(&self.active, &self.means())?;
@@ -187,8 +187,8 @@ impl OutputState {
         Ok(())
     }
 
-    /// The quadratic model anew about the means, from residuals there that hold the entry of active function `k`, number
-    /// `j` of the dictionary, where `entry(projections, k, j)` finds it.
+    /// Sets the quadratic models about the means, from the residuals there. `entry(projections, k, j)` returns the entry of
+    /// active function `k`, which is number `j` in the dictionary.
     pub(crate) fn set_data(
         &mut self,
         residuals: &Residuals,
@@ -215,7 +215,7 @@ impl OutputState {
         DMatrix::from_fn(self.len(), self.outputs.len(), |k, c| self.outputs[c].mu[k])
     }
 
-    /// The points about which the quadratic models are made.
+    /// The reference of output `c`.
     pub(crate) fn reference(&self, c: usize) -> &[f64] {
         &self.outputs[c].reference
     }
@@ -225,7 +225,7 @@ impl OutputState {
         let level = &self.levels[l];
         let mut v: Vec<f64> = candidate.gram.iter().map(|g| level.beta * g).collect();
         level.chol.solve_lower_in_place(&mut v);
-        // S = beta - ||L^-1 beta g||^2: the square of a norm, so never a difference of large cross terms.
+        // S = beta - ||L^-1 beta g||^2 subtracts a squared norm, never large cross terms of both signs.
         let s = level.beta - dot(&v, &v);
         (v, s)
     }
@@ -236,7 +236,7 @@ impl OutputState {
         self.levels[self.level_of(c)].beta * (candidate.gradient[c] - along)
     }
 
-    /// S of each level and Q of each output for a function outside.
+    /// S of each level and Q of each output for an inactive function.
     pub(crate) fn candidate_factors(&self, candidate: &Candidate<'_>) -> (Vec<f64>, Vec<f64>) {
         let s = (0..self.levels.len()).map(|l| self.project(candidate, l).1);
         let q = (0..self.outputs.len()).map(|c| self.quality(candidate, c));
@@ -256,7 +256,7 @@ impl OutputState {
             let level = &mut self.levels[l];
             let mut u = v.clone();
             level.chol.solve_lower_transpose_in_place(&mut u);
-            // With S itself for the pivot, the evidence gains what S and Q say it does, whatever rounding made of them.
+            // With S as pivot the evidence rises by exactly the gain that S and Q predict, whatever their round-off.
             level.chol.push_solved(&v, alpha + s)?;
             let variance = 1.0 / (alpha + s);
             rank_one(&mut level.sigma, variance, &u);
@@ -286,13 +286,13 @@ impl OutputState {
         Ok(())
     }
 
-    /// Moves the alpha of active function `k`: appendix A.3.
+    /// Re-estimates the alpha of active function `k`: appendix A.3.
     pub(crate) fn reestimate(&mut self, k: usize, alpha: f64) -> Result<()> {
         let delta = alpha - self.alpha[k];
         self.alpha[k] = alpha;
         for level in &mut self.levels {
-            let spread = 1.0 + delta * level.sigma[(k, k)];
-            if spread < 1e-6 || level.chol.update_diagonal(k, delta).is_err() {
+            let factor = 1.0 + delta * level.sigma[(k, k)];
+            if factor < 1e-6 || level.chol.update_diagonal(k, delta).is_err() {
                 // The rank-one formulae would lose more than six digits.
                 return self.recompute();
             }
@@ -301,13 +301,13 @@ impl OutputState {
         Ok(())
     }
 
-    /// Removes active function `k`: appendix A.4.
+    /// Deletes active function `k`: appendix A.4.
     pub(crate) fn delete(&mut self, k: usize) {
         let m = self.len();
         self.subtract_column(k, |variance| 1.0 / variance);
         let column = head(&self.gram, k, m).to_vec();
         for output in &mut self.outputs {
-            // Taking the function out of the reference puts its share back into the residual.
+            // The residual at the reference without this function.
             let r = output.reference[k];
             output.deviance += r * (2.0 * output.gradient[k] + r * column[k]);
             axpy(r, &column, &mut output.gradient);
@@ -432,7 +432,7 @@ mod tests {
             OutputState::empty(betas, &squares, ROWS as f64)
         }
 
-        /// Adds a function; returns the gain that its factors promise.
+        /// Adds a function; returns the gain that its factors predict.
         fn add(&self, state: &mut OutputState, index: usize, alpha: f64) -> f64 {
             let column = &self.phi[index];
             let gram: Vec<f64> = state
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_do_not_go_with_the_alpha_of_their_function() {
+    fn factors_do_not_depend_on_the_alpha_of_their_function() {
         let values: Vec<f64> = (0..ROWS * (COLUMNS + OUTPUTS))
             .map(|i| (2.3 * i as f64).sin())
             .collect();
@@ -502,7 +502,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn actions_in_any_order_keep_promises_and_equal_a_fresh_start(
+        fn actions_in_any_order_achieve_predicted_gains_and_equal_a_recomputation(
             values in values(),
             shared in any::<bool>(),
             actions in proptest::collection::vec((0_u8..3, 0_usize..COLUMNS, -2.0..3.0_f64), 1..20),
@@ -514,22 +514,22 @@ mod tests {
             for (action, j, ln_alpha) in actions {
                 let (before, alpha) = (state.log_evidence(), ln_alpha.exp());
                 let place = state.active.iter().position(|&i| i == j);
-                let promised = match (action, place) {
+                let predicted = match (action, place) {
                     (_, None) => data.add(&mut state, j, alpha),
                     (0, Some(k)) => {
                         state.factors(k, &mut terms);
-                        let promised = SharedFactors(&terms).gain_of_deleting(state.alpha[k]);
+                        let predicted = SharedFactors(&terms).gain_of_deleting(state.alpha[k]);
                         state.delete(k);
-                        promised
+                        predicted
                     }
                     (_, Some(k)) => {
                         state.factors(k, &mut terms);
-                        let promised = SharedFactors(&terms).gain_of_moving(state.alpha[k], alpha);
+                        let predicted = SharedFactors(&terms).gain_of_moving(state.alpha[k], alpha);
                         state.reestimate(k, alpha).unwrap();
-                        promised
+                        predicted
                     }
                 };
-                prop_assert!((state.log_evidence() - before - promised).abs() < 1e-7 * (1.0 + before.abs()));
+                prop_assert!((state.log_evidence() - before - predicted).abs() < 1e-7 * (1.0 + before.abs()));
             }
             let mut fresh = state.clone();
             fresh.recompute().unwrap();
@@ -577,8 +577,8 @@ mod tests {
                 for j in 0..gradient.len() {
                     let up = at(&[(i, H), (j, H)]) - at(&[(i, H), (j, -H)]);
                     let down = at(&[(i, -H), (j, H)]) - at(&[(i, -H), (j, -H)]);
-                    let bend = (up - down) / (4.0 * H * H);
-                    prop_assert!((bend - hessian[(i, j)]).abs() < 1e-4 * (1.0 + bend.abs()));
+                    let curvature = (up - down) / (4.0 * H * H);
+                    prop_assert!((curvature - hessian[(i, j)]).abs() < 1e-4 * (1.0 + curvature.abs()));
                 }
             }
         }

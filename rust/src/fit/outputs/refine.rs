@@ -41,42 +41,6 @@ pub(crate) fn best_step(
         }))
 }
 
-/// Converges to a maximum over the active set: by steps on one function while they gain, then by joint steps. Every step raises
-/// the evidence.
-pub(crate) fn converge(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    noise: &NoiseLevels,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<Refined, Stop> {
-    let mut damping = Coordinates::Inverses.damping();
-    let (mut failures, mut plateau) = (0, Plateau::new());
-    loop {
-        step_singly(stats, state, effort, recorder)?;
-        update_noise(stats, state, noise, recorder)?;
-        if best_step(state, f64::INFINITY)?.is_some() {
-            continue;
-        }
-        if residual(state, noise) <= effort.tol {
-            return Ok(Refined::Converged);
-        }
-        // If round-off keeps the residual above the tolerance, steps would never end.
-        if plateau.length_at(state.log_evidence()) >= Tuning::MAX_PLATEAU {
-            return Ok(Refined::Stalled);
-        }
-        if newton::step(stats, state, noise, &mut damping)? {
-            recorder.step(Action::Joint, None, state)?;
-            failures = 0;
-        } else if failures < 3 && state.len() > 0 {
-            failures += 1;
-            reestimate_all(stats, state, effort.tol, recorder)?;
-        } else {
-            return Ok(Refined::Stalled);
-        }
-    }
-}
-
 /// Largest |change in ln alpha| or |change in ln beta| to the maximum.
 fn residual(state: &OutputState, noise: &NoiseLevels) -> f64 {
     let mut terms = Vec::with_capacity(state.levels.len());
@@ -91,92 +55,118 @@ fn residual(state: &OutputState, noise: &NoiseLevels) -> f64 {
     residual
 }
 
-/// Steps on one function, largest gain first, while they gain `effort.step` or delete.
-fn step_singly(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    // Rank-one updates accumulate round-off; a recomputation removes it.
-    let refresh_after = 2 * state.len() + 20;
-    let mut steps = 0;
-    while let Some(proposal) = best_step(state, effort.step)? {
-        apply(stats, state, proposal, recorder)?;
-        steps += 1;
-        if steps % refresh_after == 0 {
-            state.recompute()?;
+/// What the loops of a fit share.
+pub(crate) struct Fit<'a, 'w> {
+    pub(crate) stats: &'a mut dyn OutputStatistics,
+    pub(crate) state: &'a mut OutputState,
+    pub(crate) noise: &'a NoiseLevels,
+    pub(crate) recorder: &'a mut Recorder<'w>,
+}
+
+impl Fit<'_, '_> {
+    /// Records a step with its predicted gain.
+    pub(crate) fn record(&mut self, action: Action, gain: Option<f64>) -> Result<(), Stop> {
+        self.recorder.step(action, gain, self.state)
+    }
+
+    /// Converges to a maximum over the active set: by steps on one function while they gain, then by joint steps. Every step raises
+    /// the evidence.
+    pub(crate) fn converge(&mut self, effort: Effort) -> Result<Refined, Stop> {
+        let mut damping = Coordinates::Inverses.damping();
+        let (mut failures, mut plateau) = (0, Plateau::new());
+        loop {
+            self.step_singly(effort)?;
+            self.update_noise()?;
+            if best_step(self.state, f64::INFINITY)?.is_some() {
+                continue;
+            }
+            if residual(self.state, self.noise) <= effort.tol {
+                return Ok(Refined::Converged);
+            }
+            // If round-off keeps the residual above the tolerance, steps would never end.
+            if plateau.length_at(self.state.log_evidence()) >= Tuning::MAX_PLATEAU {
+                return Ok(Refined::Stalled);
+            }
+            if newton::step(self.stats, self.state, self.noise, &mut damping)? {
+                self.record(Action::Joint, None)?;
+                failures = 0;
+            } else if failures < 3 && self.state.len() > 0 {
+                failures += 1;
+                self.reestimate_all(effort.tol)?;
+            } else {
+                return Ok(Refined::Stalled);
+            }
         }
     }
-    Ok(())
-}
 
-/// Re-estimates each alpha that is further than `tol` from its maximum.
-pub(crate) fn reestimate_all(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    tol: f64,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let mut terms = Vec::with_capacity(state.levels.len());
-    for k in 0..state.len() {
-        let proposal = proposal(state, k, &mut terms);
-        if proposal.alpha.is_finite() && (proposal.alpha / state.alpha[k]).ln().abs() > tol {
-            apply(stats, state, proposal, recorder)?;
+    /// Steps on one function, largest gain first, while they gain `effort.step` or delete.
+    fn step_singly(&mut self, effort: Effort) -> Result<(), Stop> {
+        // Rank-one updates accumulate round-off; a recomputation removes it.
+        let refresh_after = 2 * self.state.len() + 20;
+        let mut steps = 0;
+        while let Some(change) = best_step(self.state, effort.step)? {
+            self.apply(change)?;
+            steps += 1;
+            if steps % refresh_after == 0 {
+                self.state.recompute()?;
+            }
         }
+        Ok(())
     }
-    state.recompute()?;
-    Ok(())
-}
 
-fn apply(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    proposal: Change,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let Change { k, alpha, gain } = proposal;
-    let j = state.active[k];
-    let action = if alpha.is_finite() {
-        state.reestimate(k, alpha)?;
-        Action::Reestimate(j)
-    } else {
-        state.delete(k);
-        Action::Delete(j)
-    };
-    state.recentre(stats)?;
-    recorder.step(action, Some(gain), state)
-}
-
-/// Moves the noise levels towards their fixed points, by steps that are halved until the evidence rises.
-fn update_noise(
-    stats: &mut dyn OutputStatistics,
-    state: &mut OutputState,
-    noise: &NoiseLevels,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    // Small changes are left to the joint steps. In an empty model there are none.
-    let min_change = if state.len() > 0 { 0.1 } else { 1e-12 };
-    let mut changes: Vec<f64> = (0..state.levels.len())
-        .map(|l| noise.change(state, l))
-        .collect();
-    if changes.iter().all(|change| change.abs() < min_change) {
-        return Ok(());
+    /// Re-estimates each alpha that is further than `tol` from its maximum.
+    pub(crate) fn reestimate_all(&mut self, tol: f64) -> Result<(), Stop> {
+        let mut terms = Vec::with_capacity(self.state.levels.len());
+        for k in 0..self.state.len() {
+            let change = proposal(self.state, k, &mut terms);
+            if change.alpha.is_finite() && (change.alpha / self.state.alpha[k]).ln().abs() > tol {
+                self.apply(change)?;
+            }
+        }
+        self.state.recompute()?;
+        Ok(())
     }
-    let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
-    for _ in 0..20 {
-        let moved: Vec<f64> = (0..betas.len())
-            .map(|l| noise.snapped(l, betas[l] * changes[l].exp()))
+
+    fn apply(&mut self, change: Change) -> Result<(), Stop> {
+        let Change { k, alpha, gain } = change;
+        let j = self.state.active[k];
+        let action = if alpha.is_finite() {
+            self.state.reestimate(k, alpha)?;
+            Action::Reestimate(j)
+        } else {
+            self.state.delete(k);
+            Action::Delete(j)
+        };
+        self.state.recentre(self.stats)?;
+        self.record(action, Some(gain))
+    }
+
+    /// Moves the noise levels towards their fixed points, by steps that are halved until the evidence rises.
+    fn update_noise(&mut self) -> Result<(), Stop> {
+        let (state, noise) = (&mut *self.state, self.noise);
+        // Small changes are left to the joint steps. In an empty model there are none.
+        let min_change = if state.len() > 0 { 0.1 } else { 1e-12 };
+        let mut changes: Vec<f64> = (0..state.levels.len())
+            .map(|l| noise.change(state, l))
             .collect();
-        state.set_hyperparameters(&alpha, &moved)?;
-        state.recentre(stats)?;
-        if state.log_evidence() > evidence {
-            return recorder.step(Action::Noise, None, state);
+        if changes.iter().all(|change| change.abs() < min_change) {
+            return Ok(());
         }
-        for change in &mut changes {
-            *change *= 0.5;
+        let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_evidence());
+        for _ in 0..20 {
+            let moved: Vec<f64> = (0..betas.len())
+                .map(|l| noise.snapped(l, betas[l] * changes[l].exp()))
+                .collect();
+            state.set_hyperparameters(&alpha, &moved)?;
+            state.recentre(self.stats)?;
+            if state.log_evidence() > evidence {
+                return self.record(Action::Noise, None);
+            }
+            for change in &mut changes {
+                *change *= 0.5;
+            }
         }
+        state.set_hyperparameters(&alpha, &betas)?;
+        Ok(())
     }
-    state.set_hyperparameters(&alpha, &betas)?;
-    Ok(())
 }
