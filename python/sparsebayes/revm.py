@@ -20,15 +20,14 @@ from ._checks.numbers import check_predictions
 from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
 from ._data.design import DenseDesign, Layout, evaluate
-from ._estimators.basis import KernelEstimator, linear_in_x
+from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
-from ._types import FloatArray, IntArray, KernelSpec
-from .kernels import Linear
+from ._types import FloatArray, KernelSpec
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
@@ -56,10 +55,6 @@ class EigenModel(KernelEstimator):
         n_jobs: int | None
         verbose: int
         # After a fit.
-        relevance_: IntArray
-        relevance_vectors_: FloatArray
-        dual_coef_: FloatArray
-        intercept_: FloatArray
         _bias: FloatArray
         _directions: FloatArray
 
@@ -142,7 +137,6 @@ class EigenModel(KernelEstimator):
         w = np.stack([solution.w for solution in solutions])
         #: Weights of the constant function.
         self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
-        self.intercept_ = self._bias
         self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
         eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
         alpha = np.stack([solution.alpha for solution in solutions], axis=1)
@@ -155,11 +149,7 @@ class EigenModel(KernelEstimator):
         self._row_summary = replace(RowSummary.of(training), n_effective=float(effective.max()))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
-        self.__dict__.pop("coef_", None)
-        if isinstance(self.kernel_, Linear):
-            self.coef_, self.intercept_ = linear_in_x(
-                self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
-            )
+        self._publish_linear(self._bias)
 
     def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the linear predictors, (n, n_outputs), and the uncertain directions at X, (n, p)."""

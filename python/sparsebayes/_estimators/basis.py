@@ -56,6 +56,10 @@ class KernelEstimator(Trainable):
         fit_intercept: bool
         # After a fit.
         kernel_: Kernel | list[Kernel] | str
+        relevance_: IntArray
+        relevance_vectors_: FloatArray
+        dual_coef_: FloatArray
+        intercept_: FloatArray
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of this estimator."""
@@ -125,13 +129,14 @@ class KernelEstimator(Trainable):
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
 
-
-def linear_in_x(
-    kernel: Linear, dual_coef: FloatArray, points: FloatArray, bias: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the weights of the columns of x, and the constant, of a sum of linear kernels and a bias."""
-    coef = dual_coef @ kernel.centred(points)
-    return coef, bias if kernel.offset is None else bias - coef @ np.asarray(kernel.offset)
+    def _publish_linear(self, bias: FloatArray) -> None:
+        """Publish ``intercept_`` and, for a linear kernel, ``coef_``."""
+        self.intercept_ = bias
+        self.__dict__.pop("coef_", None)  # left by an earlier fit with another kernel
+        if isinstance(self.kernel_, Linear):
+            self.coef_ = self.dual_coef_ @ self.kernel_.centred(self.relevance_vectors_)
+            if self.kernel_.offset is not None:
+                self.intercept_ = bias - self.coef_ @ np.asarray(self.kernel_.offset)
 
 
 #: The rules of the core: kernels of at most so many inputs are not stored, nor are designs of more values.
@@ -281,24 +286,16 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         functions = self.active_[kernels] % self._block_size
         # A row may have functions of several kernels.
         self.relevance_: IntArray = (np.unique if isinstance(self.kernel_, list) else np.sort)(functions)
-        self.intercept_ = self._bias_weights()
         weights = self._output_weights()
-        for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_", "inputs_"):
+        for name in ("relevance_vectors_", "dual_coef_", "extra_coef_", "inputs_"):
             self.__dict__.pop(name, None)  # left by an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         if not isinstance(self.kernel_, list):
             self.dual_coef_ = weights[:, kernels]
-            if isinstance(self.kernel_, Linear):
-                self.coef_, self.intercept_ = linear_in_x(
-                    self.kernel_, self.dual_coef_, self.relevance_vectors_, self.intercept_
-                )
-            if (
-                isinstance(self.kernel_, Gaussian)
-                and isinstance(self.kernel_.width, tuple)
-                and len(training.X)
-            ):
-                self.inputs_ = self._input_relevances(training, self.kernel_)
+        self._publish_linear(self._bias_weights())
+        if isinstance(self.kernel_, Gaussian) and isinstance(self.kernel_.width, tuple) and len(training.X):
+            self.inputs_ = self._input_relevances(training, self.kernel_)
         if self.extra_basis_ is not None:
             self.extra_coef_ = np.zeros((len(weights), self._n_extra))
             self.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
