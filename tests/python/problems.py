@@ -14,7 +14,6 @@ from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
-
 #: For columns without an intercept beside them.
 BARE = {"fit_intercept": False}
 
