@@ -15,8 +15,9 @@ from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
 from ._estimators.base import SparseBayesEstimator
-from ._estimators.chunked import ChunkedColumnRegression, ChunkedKernelRegression
+from ._estimators.chunked import ChunkedColumnRegression
 from ._estimators.docs import documented
+from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Callback,
@@ -136,7 +137,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
 
 @documented
-class RVR(ChunkedKernelRegression, _Regression):
+class RVR(KernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
