@@ -14,6 +14,9 @@ from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
+#: For columns without an intercept beside them.
+BARE = {"fit_intercept": False}
+
 
 class Problem(NamedTuple):
     name: str
@@ -159,7 +162,7 @@ def kernel_regression() -> Iterator[Problem]:
 
 def column_regression() -> Iterator[Problem]:
     def problem(name, X, y, *, weights=None, status="converged", **settings):
-        make = partial(SparseBayesRegressor, **{"fit_intercept": False} | settings)
+        make = partial(SparseBayesRegressor, **BARE | settings)
         return Problem(name, make, X, y, weights, "regression", status)
 
     yield problem("spikes-fixed-noise", *spikes(seed=0), noise_variance=0.005**2)
@@ -204,7 +207,7 @@ def classification() -> Iterator[Problem]:
         return Problem(name, partial(RVC, kernel, **settings), *data, weights, "classification")
 
     def basis(name, data, weights=None, **settings):
-        make = partial(SparseBayesClassifier, **{"fit_intercept": False} | settings)
+        make = partial(SparseBayesClassifier, **BARE | settings)
         return Problem(name, make, *data, weights, "classification")
 
     for n in [100, 250, 500]:
@@ -243,7 +246,7 @@ def classification() -> Iterator[Problem]:
 
 def counts() -> Iterator[Problem]:
     def problem(name, X, mean, seed, weights=None, **settings):
-        make = partial(SparseBayesRegressor, **{"fit_intercept": False, "likelihood": "poisson"} | settings)
+        make = partial(SparseBayesRegressor, **BARE | {"likelihood": "poisson"} | settings)
         y = np.random.default_rng(seed).poisson(mean).astype(float)
         return Problem(name, make, X, y, weights, "poisson")
 

@@ -242,7 +242,7 @@ def test_small_dictionaries_and_other_schemes_go_in_one_piece(monkeypatch):
     def fail(*args):
         raise AssertionError
 
-    monkeypatch.setattr(blocks, "fit", fail)
+    monkeypatch.setattr(design, "_fit_in_blocks", fail)
     RVR(Gaussian(2.5)).fit(X, y)
     monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
     RVR(Gaussian(2.5), scheme="em").fit(X, y)
