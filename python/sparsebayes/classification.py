@@ -288,14 +288,9 @@ class RVC(ChunkedKernelClassification, _Classification):
     Names elsewhere: the dual coefficients of libsvm are ``mu_`` here, with unconstrained signs: a relevance
     vector may vote against its own class.
 
-    With ``scheme="variational"`` precisions have a factorised posterior too, :math:`q(w) q(\alpha)`, and the
-    likelihood of each row is replaced by a quadratic lower bound (Jaakkola & Jordan 2000) at its optimal
-    variational parameter. ``alpha_`` are expectations, ``mu_`` and ``sigma_`` mean and covariance of q(w),
-    and ``log_marginal_likelihood_`` and its path the lower bound on :math:`\ln p(y)` of the functions in the
-    model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends
-    to infinity. The paper's vague prior is (1e-6, 1e-6). With (0, 0), its limit, the constants of the
-    improper prior are omitted, and the bound is on the likelihood at :math:`\langle\alpha\rangle`. More than
-    two classes are fitted one against the rest.
+    {variational_notes}
+    The likelihood of each row is replaced by a quadratic lower bound (Jaakkola & Jordan
+    2000). More than two classes are fitted one against the rest.
 
     References
     ----------

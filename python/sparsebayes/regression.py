@@ -15,8 +15,9 @@ from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
 from ._estimators.base import SparseBayesEstimator
-from ._estimators.chunked import ChunkedColumnRegression, ChunkedKernelRegression
+from ._estimators.chunked import ChunkedColumnRegression
 from ._estimators.docs import documented
+from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Callback,
@@ -136,7 +137,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
 
 @documented
-class RVR(ChunkedKernelRegression, _Regression):
+class RVR(KernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -208,36 +209,26 @@ class RVR(ChunkedKernelRegression, _Regression):
 
     With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
     N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
-    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or
-    (n_active, n_active) with shared noise, ``beta_`` and ``noise_variance_`` (n_outputs,), or floats with
-    shared noise; ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. Because precisions
-    are shared, the relative units of the outputs matter: scale outputs of different kind to similar variance.
+    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), ``beta_``
+    and ``noise_variance_`` are (n_outputs,); with shared noise ``sigma_`` is (n_active, n_active), and the
+    noise levels are floats. ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. Scale
+    outputs of different kind to similar variance, because they share precisions.
 
-    With ``scheme="variational"`` precisions and noise have a factorised posterior too, :math:`q(w) q(\alpha)
-    q(\beta)`: ``alpha_`` and ``beta_`` are expectations, ``mu_`` and ``sigma_`` belong to q(w), and
-    ``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
-    model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends
-    to infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, the constants of the
-    improper priors are omitted; the bound then is the log evidence at :math:`\langle\alpha\rangle,
-    \langle\beta\rangle`, and has the same maxima as for the other schemes. A fit may find another of them.
+    {variational_notes}
 
-    Rows that are read in chunks are summed (`SufficientStatistics`) in one pass, or two if ``candidates`` is
-    an integer or ``gamma="scale"``. The sums include all pairs of functions and take about 100 bytes per
-    pair: ``candidates`` must be given. The model equals that of a fit in memory with the same centres to
-    1e-8, and does not depend on the chunk boundaries. An integer ``candidates`` chooses from a sample of the
-    rows, the same one as in memory (unless ``memory_limit`` makes it smaller). y has one column; learned
-    kernels, ``keep_rows``, and an ``extra_basis`` that is a transformer need the rows in memory. A Parquet
-    row group, or a chunk of an iterable, must fit in memory in addition to ``memory_limit``. ``callback``
-    receives records with the action ``"read"``; returning True then ends with a model of the rows read so
-    far.
+    Rows that are read in chunks are summed (`SufficientStatistics`), in one pass, or two if ``candidates`` is
+    an integer or ``gamma="scale"``. The sums take about 100 bytes per pair of functions: ``candidates`` must
+    be given. The model equals that of a fit in memory with the same centres to 1e-8, and does not depend on
+    the chunk boundaries. y has one column; learned kernels, ``keep_rows``, and an ``extra_basis`` that is a
+    transformer need the rows in memory. A Parquet row group, or a chunk of an iterable, must fit in memory in
+    addition to ``memory_limit``. ``callback`` receives records with the action ``"read"``; returning True
+    then ends with a model of the rows read so far.
 
-    With ``checkpoint`` such a fit saves its sums to a file, with a digest of the rows they include. Called
-    again after a crash or Ctrl-C, with the same data in the same order and the same arguments
-    (``memory_limit``, ``n_jobs``, ``verbose`` and ``callback`` may change), it reads those rows again, checks
-    that they are the same, and continues. The file is removed at the end, and kept if the callback stopped
-    the fit. A file that is damaged or belongs to another fit is an error. Functions are compared by name:
-    remove the file after changing the code of a callable kernel. Of fits of rows in memory only those in
-    blocks write it.
+    With ``checkpoint`` such a fit saves its sums to a file. Called again after a crash or Ctrl-C, with the
+    same data and arguments (``memory_limit``, ``n_jobs``, ``verbose`` and ``callback`` may change), it checks
+    that the first rows are the same, and continues. If the callback stops the fit, the file is kept. A file
+    that is damaged or belongs to another fit is an error. Remove it after changing the code of a callable
+    kernel.
 
     {block_notes}
 

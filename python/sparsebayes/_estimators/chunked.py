@@ -12,16 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from .._checks.arguments import check_flag, check_n_jobs, check_settings
+from .._checks.arguments import check_settings
 from .._checks.targets import Training, check_chunk_targets, check_X
-from .._data import candidates as _candidates
 from .._data.checkpoint import check_path
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
 from .._data.design import Layout
 from .._data.out_of_core import Facts, Gathering, look
 from .._data.statistics import (
     Columns,
-    Kernels,
     SufficientStatistics,
     Summed,
     check_memory_limit,
@@ -31,8 +29,7 @@ from .._data.statistics import (
 from .._progress import Watch
 from . import outputs as _outputs
 from .base import SparseBayesEstimator
-from .basis import ColumnBasis, placeholder_training
-from .healing import KernelRegression
+from .basis import ColumnBasis
 from .provider_fit import offset_of
 from .status import RowSummary
 from .variational import check_variational
@@ -274,21 +271,6 @@ class SumsRegression(ChunkedEstimator):
         summary = RowSummary(sums.n_rows, sums.weight)
         self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], summary)
         self._publish_sums(sums.n_rows)
-
-
-class ChunkedKernelRegression(KernelRegression, SumsRegression):
-    """A regression on kernels that can be fitted to sums over rows, if its centres are few and fixed."""
-
-    def _check_sums(self, doing: str) -> None:
-        self._check_fixed(doing)
-        if check_flag("keep_rows", self.keep_rows):
-            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
-
-    def _summed(self, n_features: int) -> Summed:
-        layout = self._layout_of(0, n_features)
-        centres = _candidates.points(self, placeholder_training(np.empty((0, n_features)), 0), layout.kept)
-        n_threads = check_n_jobs(self.n_jobs)
-        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
 
 class ChunkedColumnRegression(ColumnBasis, SumsRegression):

@@ -64,7 +64,9 @@ fit_intercept : bool, default=True
     `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
     A list makes a dictionary of every kernel centred at every training row.""",
     "composite_kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
-    As for `RVC`. A list makes one composite kernel, a convex combination whose weights are learned;
+    ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
+    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
+    A list makes one composite kernel, a convex combination whose weights are learned;
     `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
     Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
@@ -262,6 +264,13 @@ kernels. One width per input finds out which inputs matter: the widths of the ot
 a coef0 is kept, and 0 stays 0; with more than two classes all share one kernel. The result does not depend on
 timing or threads. Learning takes about a second, or up to ten times as long as the fit with the chosen
 kernel, whose steps ``callback`` receives and whose attributes are published.""",
+    "variational_notes": r"""
+With ``scheme="variational"`` precisions (and noise) have a factorised posterior too, :math:`q(w) q(\alpha)
+q(\beta)`. ``alpha_`` (and ``beta_``) are expectations, ``mu_`` and ``sigma_`` belong to q(w), and
+``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
+model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends to
+infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, the constants of the improper
+priors are omitted: the bound is then on the likelihood at the expected precisions.""",
     "block_notes": r"""
 A dictionary of more than 30,000 kernel functions is processed in blocks: the scheme runs on a working
 set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep, over all

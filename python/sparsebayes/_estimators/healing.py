@@ -31,11 +31,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks.arguments import check_flag, check_n_jobs
 from .._checks.targets import Training
+from .._data import candidates as _candidates
 from .._data.design import evaluate
+from .._data.statistics import Kernels, Summed
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
-from .basis import KernelBasis
+from .basis import KernelBasis, placeholder_training
+from .chunked import SumsRegression
 from .docs import documented
 
 #: Kernel values in memory at a time, and rows at a time for computing k(x, x) from k(X, X).
@@ -130,8 +133,8 @@ def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
 
 
 @documented
-class KernelRegression(KernelBasis):
-    """Regression on kernels, with optional healed error bars."""
+class KernelRegression(KernelBasis, SumsRegression):
+    """Regression on kernels, with optional healed error bars; also of rows that are read in chunks."""
 
     if TYPE_CHECKING:
         keep_rows: bool
@@ -139,6 +142,17 @@ class KernelRegression(KernelBasis):
         _kept: Training | None
         beta_: float
         noise_variance_: float
+
+    def _check_sums(self, doing: str) -> None:
+        self._check_fixed(doing)
+        if check_flag("keep_rows", self.keep_rows):
+            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
+
+    def _summed(self, n_features: int) -> Summed:
+        layout = self._layout_of(0, n_features)
+        centres = _candidates.points(self, placeholder_training(np.empty((0, n_features)), 0), layout.kept)
+        n_threads = check_n_jobs(self.n_jobs)
+        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
     def _publish_basis(self, training: Training) -> None:
         super()._publish_basis(training)
