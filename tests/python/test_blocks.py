@@ -239,10 +239,10 @@ def test_steps_are_limited_over_all_rounds(in_blocks, steps):
 def test_small_dictionaries_and_other_schemes_go_in_one_piece(monkeypatch):
     X, y = sinc_2d(200)
 
-    def fail(*args):
+    def fail(*args, **options):
         raise AssertionError
 
-    monkeypatch.setattr(design, "_fit_in_blocks", fail)
+    monkeypatch.setattr(_core, "fit_kernel_in_blocks", fail)
     RVR(Gaussian(2.5)).fit(X, y)
     monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
     RVR(Gaussian(2.5), scheme="em").fit(X, y)

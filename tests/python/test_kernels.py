@@ -221,9 +221,9 @@ def test_parameters_can_be_read_and_set_by_name(kernel, names):
         assert twin.set_params(**{name: value}) is twin
         assert twin == kernel
     assert hash(twin) == hash(kernel)
-    with pytest.raises(ValueError, match="'nothing' is no parameter"):
+    with pytest.raises(ValueError, match="'nothing' is not a parameter"):
         twin.set_params(nothing=1.0)
-    with pytest.raises(ValueError, match="'k9__width' is no parameter"):
+    with pytest.raises(ValueError, match="'k9__width' is not a parameter"):
         twin.set_params(k9__width=1.0)
     assert twin == kernel
 

@@ -64,7 +64,7 @@ def _current_client() -> Client | None:
 
 
 def shared(value: Any) -> Delayed:
-    """Return a task with the result ``value``, which is sent once to each worker instead of with each task."""
+    """Return a task with the result ``value``, sent once to each worker instead of with each task."""
     task: Delayed = delayed(value, pure=False, traverse=False)
     return task
 

@@ -18,7 +18,7 @@ from .._checks.arguments import check_flag, check_n_jobs, check_settings, learni
 from .._checks.targets import Training, naming
 from .._data import candidates as _candidates
 from .._data.candidates import seed_of
-from .._data.design import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
+from .._data.design import check_extra_basis, columns_at, extra_offset, fitted_extra, is_transformer
 from .._estimators.basis import KernelBasis
 from .._estimators.status import RowSummary
 from .._estimators.variational import check_variational
@@ -174,7 +174,7 @@ class OnDask(KernelBasis):
         # One thread per task: a worker runs as many tasks at once as it has threads.
         n_threads = check_n_jobs(self.n_jobs) or 1
         bias = check_flag("fit_intercept", self.fit_intercept)
-        shift = middle_of_extra(self.extra_basis_, centres, self._n_extra, bias=bias)
+        shift = extra_offset(self.extra_basis_, centres, self._n_extra, bias=bias)
         return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads, shift)
 
 

@@ -148,7 +148,7 @@ class Sample:
 
 
 def sample(part: Training, first: int, size: int, seed: int) -> Sample:
-    """Return the ``size`` rows with the smallest keys; ``first`` is the number of the partition's first row."""
+    """Return the ``size`` rows with the smallest keys; ``first`` is the number of the first row."""
     return joined_samples([Sample(keys(part.X, seed), first + part.rows, part.X)], size)
 
 

@@ -17,7 +17,7 @@ from .._checks.targets import Training, check_chunk_targets, check_X
 from .._data.checkpoint import check_path
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
 from .._data.design import Layout
-from .._data.out_of_core import Facts, Gathering, look
+from .._data.out_of_core import Facts, Gathering, first_pass
 from .._data.statistics import (
     Columns,
     SufficientStatistics,
@@ -232,7 +232,7 @@ class SumsRegression(ChunkedEstimator):
         gathering.run()
         self._fit_sums(gathering.stats, settings, stopped=gathering.reading.stopped)
         if self.status_ != "stopped":
-            gathering.forget()
+            gathering.remove_checkpoint()
 
     def _continue_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         settings = check_settings(self)
@@ -241,7 +241,7 @@ class SumsRegression(ChunkedEstimator):
         target, weights = check_chunk_targets("y", y, sample_weight, len(values))
         if before is None:
             rows = Rows(values, target, weights, 0, 0)
-            self._publish_functions(look(self, [rows], values.shape[1]), values.shape[1])
+            self._publish_functions(first_pass(self, [rows], values.shape[1]), values.shape[1])
         functions = self._summed(values.shape[1])
         if before is None:
             check_room(functions, values.shape[1], check_memory_limit(self.memory_limit))

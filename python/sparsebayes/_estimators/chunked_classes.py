@@ -14,8 +14,8 @@ from .._checks.arguments import check_flag, check_n_jobs, check_settings
 from .._checks.targets import Training, learn_classes
 from .._data import candidates as _candidates
 from .._data.chunks import Chunks, Rows, located
-from .._data.design import DenseDesign, Layout, columns_at, evaluate, middle_of_extra
-from .._data.out_of_core import Facts, look
+from .._data.design import DenseDesign, Layout, columns_at, evaluate, extra_offset
+from .._data.out_of_core import Facts, first_pass
 from .._data.statistics import block_rows, check_memory_limit, in_words
 from .._progress import Reading
 from .._types import FloatArray, Settings
@@ -110,7 +110,7 @@ class Survey:
         """Read all rows once."""
         self._labels: list[NDArray[Any]] = []
         self.n_rows, self.weight = 0, 0.0
-        self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
+        self.facts = first_pass(self._estimator, self._passing(), self._chunks.n_features)
         if not self._labels:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
@@ -241,7 +241,7 @@ class ChunkedKernelClassification(KernelBasis, ChunkedClassification):
         training = Training(nothing, nothing[:, 0], None, np.arange(0), layout.size)
         centres = _candidates.points(self, training, layout.kept)
         n_threads, kernels, extra = check_n_jobs(self.n_jobs), self._kernels(), self.extra_basis_
-        shift = middle_of_extra(extra, centres, self._n_extra, bias=layout.bias)
+        shift = extra_offset(extra, centres, self._n_extra, bias=layout.bias)
         return Functions(
             layout.bias, self.n_features_in_, n_threads, shift, kernels, centres, extra, self._n_extra
         )

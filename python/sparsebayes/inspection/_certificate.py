@@ -75,7 +75,7 @@ def certificate(
     -----
     For likelihoods other than the Gaussian the certificate is about the fixed point of the classic algorithm:
     a maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
-    2.2), with constant working weights B. As B depends on the precisions, through the mode, the fixed point is
+    2.2), with constant working weights B. As B depends on the precisions through the mode, the fixed point is
     close to a stationary point of the Laplace approximation, but not exactly one.
 
     After ``scheme="variational"`` it is about a fixed point of the updates of Bishop & Tipping (2000), with
