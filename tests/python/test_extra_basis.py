@@ -220,13 +220,6 @@ def test_cross_validation_works(surface):
     assert search.fit(X, y).best_params_ == {"extra_basis__degree": 2}
 
 
-def test_a_refit_without_extra_columns_removes_their_weights(surface):
-    X, y = surface
-    model = RVR(WIDE, extra_basis="linear").fit(X, y).set_params(extra_basis=None).fit(X, y)
-    assert not hasattr(model, "extra_coef_")
-    np.testing.assert_array_equal(model.mu_, RVR(WIDE).fit(X, y).mu_)
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 BAD = {
