@@ -34,14 +34,14 @@ instrumented() {
         --target-dir "$out/$sanitizer" "$@"
 }
 
-# The runtime as a library. What begins before main cannot be in one, and begins when it is loaded.
+# The runtime as a library. The part that starts before main cannot be in a library: it starts on loading.
 preloaded() {
     cp "$runtime.asan.a" "$out/asan.a"
     ar d "$out/asan.a" asan_preinit.cpp.o
     "${CC:-cc}" -shared -o "$out/libsanitize.so" -Wl,--whole-archive "$out/asan.a" -Wl,--no-whole-archive \
         -lpthread -ldl -lrt -lm
     rm "$out/asan.a"
-    # What C compilers call theirs by: a runtime refuses to run beside a file of this name.
+    # C compilers link their own runtime by this name, and two runtimes refuse to run together.
     echo "INPUT($out/libsanitize.so)" > "$out/libasan.so"
 }
 
@@ -68,8 +68,7 @@ c() {
         tests/c/run.sh "$out/address/$target/release"
 }
 
-# Python is not instrumented, and what it holds at its end is no leak; its memory comes from the runtime as ours does. No
-# process under the sanitizer can have little memory.
+# Python is not instrumented, and the memory it holds at exit is no leak. Processes under the sanitizer need much memory.
 extension() {
     preloaded
     instrumented address build --package sparsebayes-py --release
@@ -87,8 +86,8 @@ python() {
         "$python" -m pytest -p no:cacheprovider --timeout=3000 -k "not little_memory" ${TESTS:-tests/python}
 }
 
-# Without rayon: how its threads wake one another is in std, which comes without instruments, and looks like races all over. Threads that
-# share a model need no more than their beginning and end; what of that is not seen is in tsan.txt.
+# Without rayon: its threads synchronise in std, which is not instrumented, so that the sanitizer reports false races. Threads that share a
+# model synchronise only at their start and end; tsan.txt lists the false reports about these.
 threads() {
     flags="$flags -Cunsafe-allow-abi-mismatch=sanitizer"
     TSAN_OPTIONS="suppressions=$(pwd)/tests/faults/tsan.txt" instrumented thread test --no-default-features --features fit --test core -- threads::

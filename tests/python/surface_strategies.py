@@ -109,8 +109,8 @@ UNSOUND_KERNELS = [
     Gaussian(1.0) + OnColumns("abc", 0),
 ]
 
-#: For each argument of a constructor the values that it accepts (at least in some calls), and those that it
-#: refuses. The tests fail if a constructor has an argument that is not here.
+#: For each argument of a constructor the values that it accepts (at least in some calls), and the values that
+#: it refuses. The tests fail if a constructor has an argument that is not here.
 ARGUMENTS = {
     "kernel": (KERNELS, UNSOUND_KERNELS),
     "gamma": (

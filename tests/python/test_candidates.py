@@ -404,7 +404,7 @@ def test_callbacks_number_functions_like_active_(surface):
     assert named <= {-1, *model.candidate_rows_}
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("Estimator", [RVR, RVC])

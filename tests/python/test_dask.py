@@ -243,7 +243,7 @@ def test_partitions_of_a_frame_may_be_empty():
 
 def blobs(n_classes, n=500):
     """Return rows of two or three classes, labels of text, weights of which some are zero, and centres."""
-    X, y = two_classes(n, spread=0.25, seed=n_classes)
+    X, y = two_classes(n, std=0.25, seed=n_classes)
     if n_classes == 3:
         y = y + (X[:, 0] > 0.3)
     rng = np.random.default_rng(n_classes)

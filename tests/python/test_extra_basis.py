@@ -127,11 +127,11 @@ def test_callables_and_transformers_give_the_same_model(surface):
 
 def test_columns_appended_to_X_serve_instead_of_an_array(surface):
     X, y = surface
-    beside = np.sin(np.arange(len(X)))[:, np.newaxis]
-    target = y + 2.0 * beside[:, 0]
-    model = RVR(OnColumns(WIDE, [0, 1]), extra_basis=lambda Z: Z[:, 2:]).fit(np.hstack([X, beside]), target)
+    column = np.sin(np.arange(len(X)))[:, np.newaxis]
+    target = y + 2.0 * column[:, 0]
+    model = RVR(OnColumns(WIDE, [0, 1]), extra_basis=lambda Z: Z[:, 2:]).fit(np.hstack([X, column]), target)
     np.testing.assert_allclose(model.extra_coef_, [[2.0]], atol=0.1)
-    for extra in (beside, beside.tolist(), scipy.sparse.csr_array(beside)):
+    for extra in (column, column.tolist(), scipy.sparse.csr_array(column)):
         with pytest.raises(TypeError, match=r"extra_basis must be.*append them to X.*OnColumns"):
             RVR(WIDE, extra_basis=extra).fit(X, target)
 
