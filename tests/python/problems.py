@@ -76,11 +76,11 @@ def sinc_2d(n, *, noise=0.1, seed=0):
 RIPLEY_CENTRES = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
 
 
-def two_classes(n, *, spread=0.03**0.5, seed=0):
+def two_classes(n, *, std=0.03**0.5, seed=0):
     """Two classes, each a mixture of two Gaussians in the plane, after Ripley."""
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(n) % 2)
-    return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + spread * rng.normal(size=(n, 2)), label
+    return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + std * rng.normal(size=(n, 2)), label
 
 
 def spikes(n_rows=100, n_columns=256, n_spikes=20, *, noise=0.005, seed=0):
@@ -214,9 +214,9 @@ def classification() -> Iterator[Problem]:
         yield kernels(f"two-classes-{n}", two_classes(n, seed=n), gamma=1.0)
     yield kernels("two-classes-narrow", two_classes(200, seed=1), kernel=Gaussian(0.5))
     yield kernels("two-classes-no-bias", two_classes(200, seed=2), gamma=1.0, fit_intercept=False)
-    yield kernels("two-classes-hopeless", two_classes(150, spread=1.0, seed=3), gamma=1.0)
-    yield kernels("nearly-separable", two_classes(200, spread=0.09, seed=4), kernel=Gaussian(0.5))
-    yield kernels("separable", two_classes(200, spread=0.04, seed=5), kernel=Gaussian(0.5))
+    yield kernels("two-classes-hopeless", two_classes(150, std=1.0, seed=3), gamma=1.0)
+    yield kernels("nearly-separable", two_classes(200, std=0.09, seed=4), kernel=Gaussian(0.5))
+    yield kernels("separable", two_classes(200, std=0.04, seed=5), kernel=Gaussian(0.5))
     weights = np.random.default_rng(6).uniform(0.0, 2.0, 200)
     weights[::10] = 0.0
     yield kernels("two-classes-weights", two_classes(200, seed=7), weights, gamma=1.0)

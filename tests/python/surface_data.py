@@ -263,17 +263,14 @@ def _matrix(a):
 ODDITIES = {
     "complex": lambda a: a + 1j,
     "numbers as text": lambda a: a.astype(str),
-    "numbers as bytes": lambda a: a.astype("S"),
     "text": lambda a: np.full(a.shape, "abc"),
     "lone surrogates": _first_is("\ud800"),
     "dates": lambda a: np.full(a.shape, np.datetime64("2020-01-01")),
     "spans of time": lambda a: np.full(a.shape, np.timedelta64(3, "s")),
-    "no time": lambda a: np.full(a.shape, np.datetime64("NaT")),
     "None among them": _first_is(None),
     "pandas.NA among them": _first_is(pd.NA),
     "text among them": _first_is("abc"),
     "a list among them": _first_is([1.0]),
-    "a dict among them": _first_is({}),
     "Decimal among them": _first_is(Decimal("1.5")),
     "an integer of 400 digits among them": _first_is(10**400),
     "complex among them": _first_is(1j),
@@ -293,7 +290,6 @@ ODDITIES = {
     "no columns": lambda a: np.empty((len(a), 0)),
     "no rows": lambda a: a[:0],
     "one row more": lambda a: np.concatenate([a, a[:1]]),
-    "an iterator": lambda a: iter(a.tolist()),
     "a generator": lambda a: (row for row in a.tolist()),
     "a set": lambda a: set(a.ravel().tolist()),
     "a dict": lambda a: {"x": a.tolist()},
@@ -308,7 +304,6 @@ ODDITIES = {
     "columns of mixed names": lambda a: (
         pd.DataFrame(a, columns=["x", *range(1, a.shape[1])]) if a.ndim == 2 and a.shape[1] else a
     ),
-    "nested empty lists": lambda a: [[] for _ in a],
 }
 
 

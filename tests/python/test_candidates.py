@@ -13,7 +13,6 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 
 import sparsebayes
 from problems import assert_certified, sinc_2d, two_classes
@@ -128,14 +127,6 @@ def test_a_model_copies_its_centres(surface):
     np.testing.assert_array_equal(model.candidates_, GRID)
     np.testing.assert_array_equal(model.predict(X), before)
     assert_certified(model, X, y)
-
-
-@pytest.mark.parametrize("dtype", [int, np.float32, bool])
-def test_centres_may_have_any_numeric_type(dtype, surface):
-    centres = GRID.astype(dtype)
-    given, as_list = (RVR(WIDE, candidates=c).fit(*surface) for c in (centres, centres.tolist()))
-    assert given.candidates_.dtype == np.float64
-    np.testing.assert_array_equal(given.alpha_, as_list.alpha_)
 
 
 def test_frames_of_centres_need_the_columns_of_x(surface):
@@ -371,12 +362,6 @@ def test_classifiers_with_candidates_are_certified_and_served(multi_class, candi
     assert_certified(model, X, y)
 
 
-def test_a_linear_kernel_publishes_its_weights(surface):
-    X, y = surface
-    model = RVR("linear", candidates=GRID).fit(X, y)
-    np.testing.assert_allclose(X @ model.coef_[0] + model.intercept_[0], model.predict(X), atol=1e-10)
-
-
 def test_parameters_are_kept_as_given_and_refits_start_afresh(surface):
     X, y = surface
     model = RVR(WIDE, candidates=GRID, random_state=0)
@@ -419,13 +404,7 @@ def test_callbacks_number_functions_like_active_(surface):
     assert named <= {-1, *model.candidate_rows_}
 
 
-def test_a_grid_search_chooses_the_number_of_candidates(classes):
-    X, y = classes
-    search = GridSearchCV(RVC(WIDE, random_state=0), {"candidates": [5, 40, 10**6]}, cv=3).fit(X, y)
-    assert search.best_params_["candidates"] in (5, 40, 10**6)
-
-
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("Estimator", [RVR, RVC])

@@ -103,8 +103,9 @@ def test_changed_precisions_and_means_and_missing_functions_are_noticed(fitted):
     assert certificate(model, X, y).max_gain_outside > 1e-3
 
 
-def test_a_changed_noise_level_is_noticed(regression):
+def test_other_targets_and_a_changed_noise_level_are_noticed(regression):
     model, X, y = regression
+    assert certificate(model, X, y + 0.1 * np.sin(5 * X[:, 0])).max_log_alpha_change > 1e-3
     model.beta_ = 1.01 * model.beta_
     found = certificate(model, X, y)
     assert found.log_beta_residual > 1e-3
@@ -122,11 +123,6 @@ def test_an_irrelevant_function_in_the_model_is_noticed():
     model.active_, model.alpha_ = model.active_[order], model.alpha_[order]
     model.mu_ = np.append(model.mu_, 0.0)[order]
     assert certificate(model, X, y).max_log_alpha_change == np.inf
-
-
-def test_other_data_are_noticed(regression):
-    model, X, y = regression
-    assert certificate(model, X, y + 0.1 * np.sin(5 * X[:, 0])).max_log_alpha_change > 1e-3
 
 
 def test_precisions_over_many_decades_cost_no_digits():

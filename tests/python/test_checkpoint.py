@@ -2,10 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -234,56 +230,3 @@ def test_digests_tell_problems_apart():
     assert len({digest(value) for value in values}) == len(values)
     assert digest(np.asfortranarray(X)) == digest(X)
     assert digest([1, 2]) != digest(1, 2) != digest(2, 1)
-
-
-SCRIPT = """
-    import os
-    import signal
-    import sys
-    import numpy as np
-    import sparsebayes._data.checkpoint
-    from sparsebayes import RVR
-    folder, last, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    sparsebayes._data.checkpoint._INTERVAL, sparsebayes._data.checkpoint._PATIENCE = -1.0, 0.0
-    saves, replace = 0, os.replace
-
-    def killing(source, target):
-        global saves
-        saves += 1
-        if saves == last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-        if saves == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = killing
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-5, 5, (50_000, 2))
-    y = np.sinc(X[:, 0]) + 0.1 * rng.normal(size=len(X))
-    model = RVR(gamma=0.5, candidates=40, random_state=0, n_jobs=1, checkpoint=folder + "/state")
-    model.fit([(X[:7], y[:7]), (X[7:], y[7:])])
-    np.savez(folder + "/model", **{k: v for k, v in vars(model).items() if isinstance(v, np.ndarray)})
-"""
-
-
-def run(folder, last, when="after"):
-    """Fit in a process that is killed at this save, before or after the new state replaces the old one."""
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), str(last), when]
-    return subprocess.run(command, check=False).returncode
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-def test_fits_killed_at_any_save_end_at_the_same_model(tmp_path):
-    """`make faults` kills at any moment."""
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    assert run(tmp_path / "whole", 0) == 0
-    for last, when in [(2, "after"), (3, "before")]:
-        assert run(tmp_path / "killed", last, when) == -signal.SIGKILL
-        assert (tmp_path / "killed" / "state").exists()
-    assert run(tmp_path / "killed", 0) == 0
-    whole, killed = (np.load(tmp_path / name / "model.npz") for name in ("whole", "killed"))
-    assert sorted(whole) == sorted(killed)
-    for name in whole:
-        np.testing.assert_array_equal(whole[name], killed[name])
-    assert sorted(os.listdir(tmp_path / "killed")) == ["model.npz"]

@@ -189,22 +189,3 @@ def test_the_status_is_the_worst_of_the_fits(three):
         model = RVC(max_iter=5).fit(X, y)
     assert model.status_ == "max_iter"
     assert model.n_iter_ <= 15
-
-
-@quietly
-@pytest.mark.parametrize("y_name", ["classes", "three"])
-def test_the_problems_of_a_certificate_describe_each_fit(request, y_name):
-    X, y = request.getfixturevalue(y_name)
-    weights = np.arange(len(y)) % 3
-    model = RVC(Gaussian(1.5)).fit(X, y, weights)
-    problems = list(model._problems(X, y, weights))
-    assert len(problems) == (1 if y_name == "classes" else 3)
-    assert sum(p.log_evidence for p in problems) == pytest.approx(model.log_marginal_likelihood_)
-    decisions = np.reshape(model.decision_function(X[weights > 0]), (-1, len(problems)))
-    for output, problem in enumerate(problems):
-        assert (problem.likelihood, problem.noise, problem.beta) == ("bernoulli", "none", 1.0)
-        assert set(problem.target) == {0.0, 1.0}
-        np.testing.assert_array_equal(problem.weights, weights[weights > 0])
-        Phi = problem.Phi[:, problem.active]
-        mu = model.mu_[np.isfinite(model.alpha_[:, output]), output] if len(problems) > 1 else model.mu_
-        np.testing.assert_allclose(Phi @ mu, decisions[:, output], rtol=1e-8, atol=1e-9)

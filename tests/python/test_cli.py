@@ -304,15 +304,6 @@ def test_the_target_decides_the_estimator(name, tmp_path, capsys):
         assert set(predicted(path, table, capsys)[0]["prediction"]) <= labels
 
 
-def test_rows_of_zero_weight_are_ignored(tmp_path):
-    rng = np.random.default_rng(6)
-    rows = [[x, np.sin(x), 1] for x in rng.normal(size=30).tolist()]
-    path = fit(write_csv(tmp_path / "a.csv", ["x", "y", "w"], rows), "--target", "y", "--weight", "w")[1]
-    more = [[x, 9.0 * x, 0] for x in rng.normal(size=30).tolist()]
-    table = write_csv(tmp_path / "b.csv", ["x", "y", "w"], [*more, *rows])
-    assert fit(table, "--target", "y", "--weight", "w")[1].read_bytes() == path.read_bytes()
-
-
 def test_columns_of_unequal_units_need_a_kernel_with_widths(waves, tmp_path, capsys):
     for kernel, noted in (("laplacian", True), ("rbf", False)):
         arguments = [*WAVES, "--kernel", kernel, "-o", str(tmp_path / "model")]

@@ -243,7 +243,7 @@ def test_partitions_of_a_frame_may_be_empty():
 
 def blobs(n_classes, n=500):
     """Return rows of two or three classes, labels of text, weights of which some are zero, and centres."""
-    X, y = two_classes(n, spread=0.25, seed=n_classes)
+    X, y = two_classes(n, std=0.25, seed=n_classes)
     if n_classes == 3:
         y = y + (X[:, 0] > 0.3)
     rng = np.random.default_rng(n_classes)
@@ -328,22 +328,6 @@ def test_classes_of_a_data_frame():
     np.testing.assert_array_equal(kinds["guess"].to_numpy(str), local.predict(table[["a", "b"]]))
     right = model.score(rows[["a", "b"]], rows["kind"])
     np.testing.assert_allclose(right, (kinds["guess"] == kinds["kind"]).mean())
-
-
-@pytest.mark.parametrize(
-    ("settings", "labels", "message"),
-    [
-        ({"multi_class": "softmax"}, np.arange(10) % 3, "multi_class='ovr'"),
-        ({"scheme": "variational"}, np.arange(10) % 2, "scheme other than 'variational'"),
-        ({}, np.zeros(10), "y holds one class only"),
-        ({}, np.linspace(0, 1, 10), "y: Unknown label type: continuous.*in partition"),
-        ({}, np.where(np.arange(10) == 7, np.nan, 1.0), "y contains NaN.*in partition 1"),
-        ({"candidates": None}, np.arange(10) % 2, "candidates=None"),
-    ],
-)
-def test_a_classifier_refuses_what_it_cannot_fit(settings, labels, message):
-    with pytest.raises(BAD, match=message):
-        DaskRVC(**{"candidates": 3, "gamma": 0.1} | settings).fit(ROWS, da.from_array(labels, chunks=5))
 
 
 # --- predictions ----------------------------------------------------------------------------------
@@ -474,6 +458,21 @@ def test_bad_collections_are_refused(arguments, message):
 def test_options_that_need_all_rows_in_memory_are_refused(settings, message):
     with pytest.raises(BAD, match=message):
         DaskRVR(**{"candidates": 5} | settings).fit(ROWS, ten())
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels", "message"),
+    [
+        ({"multi_class": "softmax"}, np.arange(10) % 3, "multi_class='ovr'"),
+        ({"scheme": "variational"}, np.arange(10) % 2, "scheme other than 'variational'"),
+        ({}, np.zeros(10), "y holds one class only"),
+        ({}, np.linspace(0, 1, 10), "y: Unknown label type: continuous.*in partition"),
+        ({}, np.where(np.arange(10) == 7, np.nan, 1.0), "y contains NaN.*in partition 1"),
+    ],
+)
+def test_labels_and_schemes_that_cannot_be_fitted_are_refused(settings, labels, message):
+    with pytest.raises(BAD, match=message):
+        DaskRVC(candidates=3, gamma=0.1, **settings).fit(ROWS, da.from_array(labels, chunks=5))
 
 
 def test_partitions_of_frames_must_match():

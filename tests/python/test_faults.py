@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_written_raises_oserror(surface, tmp_path):
     before = (folder / "model").read_bytes()
     folder.chmod(0o500)
     try:
-        # The superuser may write anywhere but where nobody can.
+        # The superuser may write to any folder except /proc.
         target = folder / "model" if os.geteuid() else Path("/proc/model")
         with pytest.raises(OSError, match=r"(?i)model|denied|no such|not found|permitted"):
             model.save(target)

@@ -118,13 +118,6 @@ def test_every_form_of_a_precomputed_kernel_gives_the_same_bits(form):
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
-def test_a_column_of_targets_is_accepted_with_a_warning(kind):
-    with pytest.warns(UserWarning, match="column-vector y was passed"):
-        model = kind().fit(X, Y[:, np.newaxis])
-    np.testing.assert_array_equal(model.predict(X), kind().fit(X, Y).predict(X))
-
-
-@pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_single_weight_applies_to_every_row(kind):
     one, each = (kind().fit(X, Y, sample_weight=w).predict(X) for w in (2, np.full(40, 2.0)))
     np.testing.assert_array_equal(one, each)

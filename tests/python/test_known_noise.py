@@ -119,7 +119,7 @@ def test_weights_count_rows_of_known_noise(name):
 
 @pytest.mark.parametrize("name", ["kernel", "columns", "intercept", "variational"])
 def test_weights_with_a_mean_of_one_make_the_same_model(name):
-    """What the messages advise where `y_std` is not taken."""
+    """The error messages advise such weights where `y_std` is refused."""
     est, rows = FITS[name]
     est = clone(est).set_params(noise_prior=(0.0, 0.0))
     weights = STD**-2.0 / np.mean(STD**-2.0)
