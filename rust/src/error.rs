@@ -1,10 +1,9 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 
 #[cfg(feature = "fit")]
 use crate::linalg::NotPositiveDefinite;
 
-/// What can go wrong. Bad input and broken arithmetic are errors; a fit that merely did not converge is a
-/// [`Status`](crate::Status).
+/// An error. A fit that did not converge is not an error but a [`Status`](crate::Status).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,13 +23,13 @@ pub enum Error {
         /// The offending argument.
         what: &'static str,
     },
-    /// A setting or argument lies outside its domain.
+    /// A setting or argument is outside its domain.
     #[error("{what}")]
     Invalid {
-        /// Argument, value and remedy in one sentence.
+        /// A sentence that names the argument, its value and the remedy.
         what: String,
     },
-    /// A model file, or what stands for one, does not hold a sound model.
+    /// A model file, or the parts of a model, do not describe a valid model.
     #[error("{what}")]
     Format {
         /// What is wrong, in one sentence.
@@ -43,19 +42,19 @@ pub enum Error {
     #[cfg(feature = "fit")]
     #[error(transparent)]
     NotPositiveDefinite(#[from] NotPositiveDefinite),
-    /// A number that has to be finite came out otherwise.
+    /// A computed number that must be finite is not.
     #[error("the computation broke down: {what} is not finite")]
     Breakdown {
         /// Which number.
         what: &'static str,
     },
-    /// There is not the memory that the computation takes.
+    /// The computation needs more memory than there is.
     #[error("{what}")]
     Memory {
-        /// How much, for what, and what takes less, in one sentence.
+        /// A sentence that names how much memory, for what, and how to need less.
         what: String,
     },
-    /// The caller asked for the computation to end.
+    /// The caller cancelled the computation.
     #[error("interrupted")]
     Interrupted,
     /// A provider of statistics failed.
@@ -64,7 +63,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the caller's input is to blame (as against the arithmetic).
+    /// Whether invalid input caused the error, not arithmetic.
     #[must_use]
     pub fn is_invalid_input(&self) -> bool {
         matches!(
@@ -76,7 +75,7 @@ impl Error {
         )
     }
 
-    /// [`Error::Memory`] for this many numbers, which the system refused.
+    /// [`Error::Memory`] for `n_numbers` numbers that the system refused to allocate.
     #[cfg(feature = "fit")]
     pub(crate) fn no_memory_for(what: &str, n_numbers: usize) -> Self {
         let mebibytes = n_numbers.saturating_mul(size_of::<f64>()) >> 20;
@@ -97,7 +96,7 @@ impl Error {
     }
 
     pub(crate) fn check_finite(what: &'static str, values: &[f64]) -> Result<()> {
-        // Without a way out in between, which a loop over vectors cannot have.
+        // No early exit, so that the loop is vectorised.
         if values.iter().fold(true, |all, v| all & v.is_finite()) {
             Ok(())
         } else {

@@ -1,7 +1,7 @@
-//! Work split over threads so that the split never shows in the result.
+//! Deterministic parallel loops and thread pools.
 //!
-//! Pieces are cut by size alone, each piece is computed by one thread in one fixed order, and results come back in
-//! the order of the pieces. So the same input gives the same bits, however many threads there are.
+//! The pieces of a loop depend only on the size of the input. One thread computes a piece in a fixed order, and results
+//! are returned in the order of the pieces. So the same input gives the same bits for any number of threads.
 
 #[cfg(feature = "parallel")]
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use std::sync::Mutex;
 #[cfg(feature = "parallel")]
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Cuts `0..len` into pieces of `size`, the last one shorter.
+/// Divides `0..len` into pieces of `size`; the last one may be shorter.
 pub(crate) fn pieces(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len)
         .step_by(size)
         .map(move |start| start..(start + size).min(len))
 }
 
-/// Maps `f` over the [`pieces`] of `0..len`, in parallel when the crate is built so, results in order.
+/// Maps `f` over the [`pieces`] of `0..len` in parallel; returns the results in order.
 pub(crate) fn map_pieces<T: Send>(
     len: usize,
     size: usize,
@@ -37,7 +37,7 @@ pub(crate) fn map_pieces<T: Send>(
 }
 
 #[cfg(feature = "fit")]
-/// Calls `f` with each piece of `size` of `values` and where it begins, in parallel when the crate is built so.
+/// Calls `f` in parallel with the start and the values of each piece of `size`.
 pub(crate) fn fill_pieces<T: Send>(
     values: &mut [T],
     size: usize,
@@ -47,7 +47,7 @@ pub(crate) fn fill_pieces<T: Send>(
     if values.len() > size && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
         let pieces = values.par_chunks_mut(size).enumerate();
-        // Pieces may differ in work, so threads take one at a time.
+        // One piece per task, because pieces may differ in work.
         let pieces = pieces.with_max_len(1);
         pieces.for_each(|(piece, values)| f(piece * size, values));
         return;
@@ -56,18 +56,18 @@ pub(crate) fn fill_pieces<T: Send>(
 }
 
 #[cfg(feature = "fit")]
-/// About ten microseconds of multiplications: waking a thread takes longer than less work.
-const WORTH_A_CALL: usize = 1 << 18;
+/// Fewest multiplications for which threads are used: about ten microseconds, the time to wake one.
+const MIN_PARALLEL_MULTIPLICATIONS: usize = 1 << 18;
 
 #[cfg(feature = "fit")]
-/// [`fill_pieces`] that take so many multiplications in all: by this thread alone where another one takes longer to come.
+/// [`fill_pieces`] of known total work: on this thread alone if waking others would take longer.
 pub(crate) fn fill_pieces_of<T: Send>(
     multiplications: usize,
     values: &mut [T],
     size: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    if multiplications < WORTH_A_CALL {
+    if multiplications < MIN_PARALLEL_MULTIPLICATIONS {
         fill_alone(values, size, f);
     } else {
         fill_pieces(values, size, f);
@@ -76,7 +76,7 @@ pub(crate) fn fill_pieces_of<T: Send>(
 
 #[cfg(feature = "fit")]
 fn fill_alone<T>(values: &mut [T], size: usize, f: impl Fn(usize, &mut [T])) {
-    // Matrices of no columns come in pieces of no size.
+    // The piece size of a matrix without columns is 0.
     if values.is_empty() {
         return;
     }
@@ -113,7 +113,7 @@ fn with_pool<T>(n_threads: Option<usize>, f: impl FnOnce(&ThreadPool) -> T) -> c
     Ok(out)
 }
 
-/// Runs `f` with at most `n_threads` threads at its disposal (`None`: one per core).
+/// Runs `f` with at most `n_threads` threads (`None`: one per core).
 ///
 /// Thread pools are cached, and concurrent calls have different pools. Inside a rayon pool with `n_threads` threads, or with
 /// `None` inside any rayon pool, `f` runs in that pool.
@@ -140,7 +140,7 @@ pub fn with_threads<T: Send>(
     }
 }
 
-/// Runs `f` on another thread, with at most `n_threads` threads at its disposal, and `meanwhile` on this thread.
+/// Runs `f` on another thread, with at most `n_threads` threads, and `meanwhile` on this thread.
 ///
 /// Returns when both have ended. A panic of `f` is returned as an error; a panic of `meanwhile` is resumed.
 ///

@@ -1,22 +1,22 @@
-//! The standard normal distribution far into its tails: Phi, and the hazard phi / Phi, without branches.
+//! The standard normal cdf Phi and the hazard phi / Phi, accurate in the tails and without branches.
 //!
-//! All goes through the Mills ratio R(t) = (1 - Phi(t)) / phi(t) of t >= 0, which neither under- nor overflows:
-//! Phi(x) = phi(x) R(-x) left of 0 and 1 - phi(x) R(x) right of it.
+//! Both use the Mills ratio R(t) = (1 - Phi(t)) / phi(t) for t >= 0, which neither under- nor overflows:
+//! Phi(x) = phi(x) R(-x) for x < 0 and 1 - phi(x) R(x) for x >= 0.
 
 use crate::linalg::simd::{exp, multiply_add};
 
 /// 1 / sqrt(2 pi).
 pub(crate) const DENSITY_AT_ZERO: f64 = 0.398_942_280_401_432_7;
 
-/// R(t) = (1 - Phi(t)) / phi(t) for t >= 0, to 1.3e-15 of itself.
+/// R(t) = (1 - Phi(t)) / phi(t) for t >= 0, with a relative error of 1.3e-15.
 ///
-/// (t + 5) R(t) is a smooth function of q = (t - 5) / (t + 5), which takes [0, infinity) to [-1, 1): its Chebyshev
+/// (t + 5) R(t) is a smooth function of q = (t - 5) / (t + 5), which maps [0, infinity) to [-1, 1): its Chebyshev
 /// series of degree 20, as in Shepherd & Laframboise (1981), Math. Comp. 36, computed with 40 digits.
 #[inline(always)]
 #[allow(clippy::inline_always)] // a call would stop the vectoriser
 pub(crate) fn mills<const FUSED: bool>(t: f64) -> f64 {
     const SHIFT: f64 = 5.0;
-    /// Coefficients of q^20, q^18, ... and of q^19, q^17, ...: two short chains of products in place of a long one.
+    /// Coefficients of q^20, q^18, ... and of q^19, q^17, ...: two short chains of products instead of a long one.
     const EVEN: [f64; 11] = [
         1.242_066_901_448_768_1e-8,
         -1.432_713_623_042_285e-7,
@@ -55,7 +55,7 @@ pub(crate) fn mills<const FUSED: bool>(t: f64) -> f64 {
     inverse * multiply_add::<FUSED>(odd, q, even)
 }
 
-/// Phi at a point, in a form that cannot underflow.
+/// Phi at a point, scaled so that it does not underflow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cdf {
     /// Phi(x) exp(min(x, 0)^2 / 2).
@@ -64,7 +64,7 @@ pub(crate) struct Cdf {
     pub(crate) hazard: f64,
 }
 
-/// Phi and its hazard anywhere.
+/// Phi and its hazard for any x.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `mills`
 pub(crate) fn cdf<const FUSED: bool>(x: f64) -> Cdf {
@@ -78,7 +78,7 @@ pub(crate) fn cdf<const FUSED: bool>(x: f64) -> Cdf {
     }
 }
 
-/// The same left of 0, where it takes no exponential.
+/// [`cdf`] for x <= 0, which needs no exponential.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `mills`
 pub(crate) fn left_cdf<const FUSED: bool>(x: f64) -> Cdf {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn log_cdf_agrees_with_erfc_where_that_does_not_underflow() {
+    fn log_cdf_agrees_with_erfc_where_erfc_does_not_underflow() {
         for k in -3700..=3700 {
             let x = f64::from(k) * 0.01;
             let expected = if x < 0.0 {
@@ -144,7 +144,7 @@ mod tests {
                 (-0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2)).ln_1p()
             };
             let error = (log_cdf(x) - expected).abs();
-            // Rounding of x^2 / 2 is that of both.
+            // Both sides round x^2 / 2.
             assert!(
                 error <= 1e-12 * expected.abs(),
                 "{x}: {error} of {expected}"
@@ -162,7 +162,7 @@ mod tests {
         }
 
         #[test]
-        fn hazards_are_right_in_relative_terms(x in -1e4..37.0_f64) {
+        fn hazards_have_small_relative_errors(x in -1e4..37.0_f64) {
             let expected = if x < -3.0 {
                 1.0 / fraction(-x)
             } else {
@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_lost_far_out(x in 1e2..1e12_f64) {
+        fn tails_stay_accurate(x in 1e2..1e12_f64) {
             prop_assert!((cdf::<true>(-x).hazard / x - 1.0).abs() < 1.0 / (x * x) + 1e-14);
             prop_assert!(cdf::<true>(x).hazard < 1e-300);
             prop_assert!((cdf::<true>(x).scaled - 1.0).abs() < 1e-300);

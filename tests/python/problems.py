@@ -1,4 +1,4 @@
-"""Problems with names and fixed seeds, for whatever has to hold on all of them."""
+"""Named test problems with fixed seeds, and the check that a fit ended at an optimum."""
 
 import re
 import warnings
@@ -11,9 +11,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
-#: Columns as they are, for problems that have a constant column where they want one.
+#: For columns without an intercept beside them.
 BARE = {"fit_intercept": False}
 
 
@@ -39,8 +40,19 @@ class Problem(NamedTuple):
 
 
 def named(value):
-    """What a test is called by: without addresses, the same in every process that collects it."""
+    """Return the name of a test: the repr without addresses, the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def assert_certified(model, X, y, sample_weight=None, status="converged", **known):
+    """Check that a fit ended at an optimum by its certificate, and return the certificate."""
+    found = certificate(model, X, y, sample_weight, **known)
+    assert model.status_ == status
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_beta_residual <= 1e-5
+    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
+    return found
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -60,7 +72,7 @@ def sinc_2d(n, *, noise=0.1, seed=0):
     return X, np.sinc(radius / np.pi) + noise * rng.normal(size=n)
 
 
-#: Of Ripley's problem: two components of each of two classes.
+#: The centres of the two components of each class in Ripley's problem.
 RIPLEY_CENTRES = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
 
 
@@ -150,15 +162,8 @@ def kernel_regression() -> Iterator[Problem]:
 
 def column_regression() -> Iterator[Problem]:
     def problem(name, X, y, *, weights=None, status="converged", **settings):
-        return Problem(
-            name,
-            partial(SparseBayesRegressor, **BARE | settings),
-            X,
-            y,
-            weights,
-            "regression",
-            status,
-        )
+        make = partial(SparseBayesRegressor, **BARE | settings)
+        return Problem(name, make, X, y, weights, "regression", status)
 
     yield problem("spikes-fixed-noise", *spikes(seed=0), noise_variance=0.005**2)
     # With columns enough to explain the noise as well, the evidence prefers that, down to the floor.
@@ -202,13 +207,8 @@ def classification() -> Iterator[Problem]:
         return Problem(name, partial(RVC, kernel, **settings), *data, weights, "classification")
 
     def basis(name, data, weights=None, **settings):
-        return Problem(
-            name,
-            partial(SparseBayesClassifier, **BARE | settings),
-            *data,
-            weights,
-            "classification",
-        )
+        make = partial(SparseBayesClassifier, **BARE | settings)
+        return Problem(name, make, *data, weights, "classification")
 
     for n in [100, 250, 500]:
         yield kernels(f"two-classes-{n}", two_classes(n, seed=n), gamma=1.0)

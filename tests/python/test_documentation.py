@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ tell readers to run does run."""
+"""The code and commands in README.md and the pages of docs/ run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import sparsebayes
 
-# Pages are written for the packages of `requirements/dev.txt`; where these are not, nothing of this runs.
+# The pages need the packages of `requirements/dev.txt`.
 mpl = pytest.importorskip("matplotlib")
 pytest.importorskip("dask")
 pytest.importorskip("pyarrow")
@@ -27,14 +27,14 @@ TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples/service/README.md"]
 
 #: On the line above a block that cannot run here, with the reason: <!-- not run: needs a cluster -->
 NOT_RUN = re.compile(r"\s*<!-- not run: \S.* -->\s*")
-#: Code that readers need not see, run in its place: <!-- setup, lines of Python, -->
+#: Hidden code that is run too: <!-- setup, lines of Python, -->
 SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", flags=re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*\{?([\w+-]*)\}?(?: +(\S.*))?\s*$")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: language, text, number of its first line, and whether a marker excuses it."""
+    """A fenced block: language, text, number of its first line, and whether a marker says not to run it."""
 
     language: str
     text: str
@@ -46,7 +46,7 @@ def blocks(page: Path) -> Iterator[Block]:
     """Yield the fenced blocks of a page, those inside other fences too, and its hidden ones."""
     opened: list[tuple[str, str, int]] = []
     text = page.read_text(encoding="utf-8")
-    # As a block of as many lines.
+    # A fenced block of as many lines replaces it.
     text = SETUP.sub(lambda hidden: f"```python\n{hidden[1]}```", text)
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -124,7 +124,7 @@ def test_code_of_a_page_runs(
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
-def test_commands_name_what_there_is(page: Path) -> None:
+def test_commands_name_existing_targets_and_scripts(page: Path) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):(?!=)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     commands = "".join(block.text for block in of_language(page, "", "sh", "console", "bash", "text"))
     asked = set(re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", commands, flags=re.MULTILINE))
@@ -134,7 +134,7 @@ def test_commands_name_what_there_is(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_lead_to_existing_files(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text)
     local = [link for link in links if not re.match(r"[a-z]+:", link)]
@@ -186,8 +186,8 @@ def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
     assert failure.traceback[-1].lineno == 11
 
 
-def test_dir_lists_the_public_names_alone() -> None:
-    # In a process of its own, where all that an estimator needs has been loaded and nothing else.
+def test_dir_lists_only_public_names() -> None:
+    # A new process has loaded only the modules that an estimator needs.
     code = (
         "import sparsebayes as s; s.RVR().fit([[0.0], [1.0], [2.5]], [0.0, 1.0, 0.0]); "
         "print(*(n for n in dir(s) if not n.startswith('__') or n == '__version__'))"

@@ -1,4 +1,4 @@
-"""Dictionaries of basis functions, evaluated at the training rows, and the calls of the core that fit them."""
+"""Dictionaries of basis functions, evaluated at the training rows, and their fits by the core."""
 
 from __future__ import annotations
 
@@ -290,17 +290,17 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
 
 
 #: Dictionaries of more functions go in blocks. Measured: docs/notebook/large-data.md.
-_MOST_WHOLE: Final = 30_000
+_MAX_UNBLOCKED: Final = 30_000
 #: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds
 #: that search; None: those of the core.
-_SIZES: Final[tuple[int, int, int, int, int] | None] = None
+_BLOCK_SIZES: Final[tuple[int, int, int, int, int] | None] = None
 
 
 def _is_large(n_basis: int, likelihood: Likelihood, settings: Settings) -> bool:
     """Tell whether a fit is to go in blocks."""
     plain = settings.scheme == "sequential" and settings.search == "greedy"
     possible = plain and likelihood in ("gaussian", "bernoulli")
-    return possible and n_basis > _MOST_WHOLE
+    return possible and n_basis > _MAX_UNBLOCKED
 
 
 def _fit_in_blocks(
@@ -322,7 +322,7 @@ def _fit_in_blocks(
         bias=design.layout.bias,
         extra=design.columns_beside(),
         likelihood=likelihood,
-        sizes=_SIZES,
+        sizes=_BLOCK_SIZES,
         resume=None if checkpoint is None else checkpoint.load(),
         keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
         callback=callback,

@@ -1,6 +1,8 @@
-//! NumPy arrays as slices: contiguity and shapes. The only file that names NumPy types on the way in.
+//! NumPy arrays as slices and indices as NumPy arrays; checks of contiguity and shape.
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{
+    Element, IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
 use sparsebayes::{DenseDesign, Error};
 
@@ -14,7 +16,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Checks that `other`, called `name`, has as many features.
+    /// Checks that the argument `name` has the same number of features.
     pub(crate) fn check_alike(&self, name: &str, other: &Self) -> PyResult<()> {
         if self.n_features == other.n_features {
             return Ok(());
@@ -27,12 +29,22 @@ impl Rows<'_> {
 }
 
 /// A contiguous vector.
-pub(crate) fn vector<'a>(name: &str, array: &'a PyReadonlyArray1<'_, f64>) -> PyResult<&'a [f64]> {
+pub(crate) fn vector<'a, T: Element>(
+    name: &str,
+    array: &'a PyReadonlyArray1<'_, T>,
+) -> PyResult<&'a [T]> {
     array.as_slice().map_err(|_| {
         invalid(format!(
             "{name} must be contiguous; pass numpy.ascontiguousarray({name})"
         ))
     })
+}
+
+/// Sample weights, if given.
+pub(crate) fn weights<'a>(
+    array: Option<&'a PyReadonlyArray1<'_, f64>>,
+) -> PyResult<Option<&'a [f64]>> {
+    array.map(|w| vector("weights", w)).transpose()
 }
 
 /// A C-ordered matrix.
@@ -53,7 +65,7 @@ pub(crate) fn rows<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyRe
     })
 }
 
-/// The values of a Fortran-ordered matrix, column after column.
+/// The column-major values of a Fortran-ordered matrix.
 pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<&'a [f64]> {
     if !array.is_fortran_contiguous() {
         return Err(invalid(format!(
@@ -65,7 +77,7 @@ pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> P
         .map_err(|_| invalid(format!("{name} must be contiguous")))
 }
 
-/// The values of basis functions, in the order in which they lie in memory.
+/// The values of basis functions in either storage order.
 pub(crate) struct BasisValues<'a> {
     values: &'a [f64],
     by_columns: bool,
@@ -74,7 +86,7 @@ pub(crate) struct BasisValues<'a> {
 }
 
 impl<'a> BasisValues<'a> {
-    /// Column after column or row after row.
+    /// A contiguous matrix in Fortran or C order.
     pub(crate) fn new(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
         let values = array.as_slice().map_err(|_| {
             invalid(format!(
@@ -89,7 +101,7 @@ impl<'a> BasisValues<'a> {
         })
     }
 
-    /// Fits read columns: rows are copied first.
+    /// The design, which copies a matrix in C order.
     pub(crate) fn design(&self) -> Result<DenseDesign<'a>, Error> {
         if self.by_columns {
             DenseDesign::new(self.values, self.n_rows, self.n_basis)
@@ -99,40 +111,40 @@ impl<'a> BasisValues<'a> {
     }
 }
 
-/// Numbers of basis functions; the core checks their range.
+/// Indices of basis functions; the core checks their range.
 pub(crate) fn functions(name: &str, array: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize>> {
-    let values = array.as_slice().map_err(|_| {
-        invalid(format!(
-            "{name} must be contiguous; pass numpy.ascontiguousarray({name})"
-        ))
-    })?;
-    let numbers = values.iter().map(|&j| usize::try_from(j));
-    numbers.collect::<Result<_, _>>().map_err(|_| {
-        invalid(format!(
-            "{name} must not be negative: functions count from 0"
-        ))
-    })
+    indices(name, "functions", array)
 }
 
-/// Class numbers, one for each of `n_rows` rows; the core checks their range.
+fn indices(name: &str, what: &str, array: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize>> {
+    let numbers = vector(name, array)?.iter().map(|&i| usize::try_from(i));
+    numbers
+        .collect::<Result<_, _>>()
+        .map_err(|_| invalid(format!("{name} must not be negative: {what} count from 0")))
+}
+
+/// Indices or counts as a NumPy array.
+pub(crate) fn index_array<'py>(py: Python<'py>, indices: &[usize]) -> Bound<'py, PyArray1<i64>> {
+    let values: Vec<i64> = indices.iter().map(|&i| as_index(i)).collect();
+    values.into_pyarray(py)
+}
+
+/// Indices and counts refer to arrays in memory, so they are far below 2^63.
+pub(crate) fn as_index(i: usize) -> i64 {
+    i64::try_from(i).unwrap_or(i64::MAX)
+}
+
+/// Class indices, one for each of `n_rows` rows; the core checks their range.
 pub(crate) fn class_numbers(
     name: &str,
     array: &PyReadonlyArray1<'_, i64>,
     n_rows: usize,
 ) -> PyResult<Vec<usize>> {
-    let values = array.as_slice().map_err(|_| {
-        invalid(format!(
-            "{name} must be contiguous; pass numpy.ascontiguousarray({name})"
-        ))
-    })?;
-    if values.len() != n_rows {
-        let got = values.len();
+    let got = vector(name, array)?.len();
+    if got != n_rows {
         return Err(invalid(format!(
             "{name} must hold one class number for each of {n_rows} rows, got {got}"
         )));
     }
-    let numbers = values.iter().map(|&label| usize::try_from(label));
-    numbers
-        .collect::<Result<_, _>>()
-        .map_err(|_| invalid(format!("{name} must not be negative: classes count from 0")))
+    indices(name, "classes", array)
 }

@@ -1,11 +1,12 @@
-//! Fits in blocks, and what they leave behind between two sweeps.
+//! Fits of large dictionaries in blocks, and their checkpoints.
 
-use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sparsebayes::internal::{BlockCheckpoint, Blocks, fit_in_blocks};
 use sparsebayes::{Design, Error, Observations, Posterior};
 
+use crate::arrays::index_array;
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::{Kind, Task, rules};
@@ -13,12 +14,12 @@ use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
 use crate::watcher::{Line, run_kept};
 
-/// As `fit_kernel`, for more functions than one pass may look at: the scheme runs on a working set of them, and sweeps the
-/// rest in blocks.
+/// `fit_kernel` for dictionaries too large for one pass: the scheme runs on a working set, and passes over the whole
+/// dictionary in blocks extend it.
 ///
-/// `sizes`: of the first working set, of those after it, of what a sweep lets in, of a block;
-/// and rounds that search. `keep` is called with a dict of
-/// arrays before each round; `resume` is such a dict, and the fit goes on from there.
+/// `sizes`: functions in the first working set, in later ones, added by a pass, in a block; and number of rounds with
+/// exchange search. `keep` is called with a dict of arrays before each round; `resume` is such a dict from which the fit
+/// continues.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
@@ -63,7 +64,7 @@ pub(crate) fn fit_kernel_in_blocks(
     )?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
-    let sketch = resume.map(|dict| from_dict(&dict)).transpose()?;
+    let checkpoint = resume.map(|dict| from_dict(&dict)).transpose()?;
     let posterior = run_kept(
         py,
         task.n_threads,
@@ -71,7 +72,7 @@ pub(crate) fn fit_kernel_in_blocks(
         keep.as_ref(),
         |line| {
             dictionary.solve(Some(true), None, |design| {
-                solve(&task, design, &sizes, sketch, line)
+                solve(&task, design, &sizes, checkpoint, line)
             })
         },
     )?;
@@ -82,19 +83,19 @@ fn solve(
     task: &Task<'_>,
     design: &dyn Design,
     sizes: &Blocks,
-    sketch: Option<BlockCheckpoint>,
+    checkpoint: Option<BlockCheckpoint>,
     line: &Line,
 ) -> Result<Posterior, Error> {
-    let Kind::Of(likelihood) = task.kind else {
+    let Kind::Scalar(likelihood) = task.kind else {
         let what = "a fit in blocks takes one linear predictor, not likelihood='multinomial'";
         return Err(Error::Invalid { what: what.into() });
     };
     let weights = task.weights.map(<[f64]>::to_vec);
     let stats = Observations::in_part(design, likelihood, task.target.to_vec(), weights)?;
     let mut stats = stats.cancelled_by(line.cancel.clone());
-    let keep = &mut |sketch: &_| line.keep(sketch);
+    let keep = &mut |checkpoint: &_| line.keep(checkpoint);
     let watch = &mut |step: &_| line.watch(step);
-    fit_in_blocks(&mut stats, &task.rules, sizes, sketch, keep, watch)
+    fit_in_blocks(&mut stats, &task.rules, sizes, checkpoint, keep, watch)
 }
 
 fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<Blocks> {
@@ -110,26 +111,19 @@ fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<
     })
 }
 
-/// A sketch as arrays by name.
+/// A checkpoint as a dict of arrays.
 pub(crate) fn to_dict<'py>(
     py: Python<'py>,
-    sketch: &BlockCheckpoint,
+    checkpoint: &BlockCheckpoint,
 ) -> PyResult<Bound<'py, PyDict>> {
-    // Indices count functions, far fewer than 2^63.
-    let whole = |values: &[usize]| -> Vec<i64> {
-        let values = values.iter();
-        values
-            .map(|&v| i64::try_from(v).unwrap_or(i64::MAX))
-            .collect()
-    };
-    let counts = [sketch.round, sketch.stride, sketch.idle];
+    let counts = [checkpoint.round, checkpoint.stride, checkpoint.idle];
     let dict = PyDict::new(py);
-    dict.set_item("working", whole(&sketch.working).into_pyarray(py))?;
-    dict.set_item("active", whole(&sketch.active).into_pyarray(py))?;
-    dict.set_item("alpha", sketch.alpha.to_pyarray(py))?;
-    dict.set_item("beta", [sketch.beta].to_pyarray(py))?;
-    dict.set_item("trace", sketch.trace.to_pyarray(py))?;
-    dict.set_item("counts", whole(&counts).into_pyarray(py))?;
+    dict.set_item("working", index_array(py, &checkpoint.working))?;
+    dict.set_item("active", index_array(py, &checkpoint.active))?;
+    dict.set_item("alpha", checkpoint.alpha.to_pyarray(py))?;
+    dict.set_item("beta", [checkpoint.beta].to_pyarray(py))?;
+    dict.set_item("trace", checkpoint.trace.to_pyarray(py))?;
+    dict.set_item("counts", index_array(py, &counts))?;
     Ok(dict)
 }
 

@@ -1,4 +1,4 @@
-//! The dictionary of a kernel fit: kernels about centres, and the columns beside them.
+//! The dictionary of a kernel fit: kernel functions and extra columns.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,21 +9,21 @@ use sparsebayes::{DenseDesign, Design, Error, Kernel, KernelDesign};
 
 use crate::arrays::{Rows, columns, rows};
 use crate::kernel::PyKernel;
-use crate::room::reserve;
+use crate::memory::reserve;
 
-/// Designs up to this many values are stored; larger ones are evaluated again at each pass.
-const STORED: usize = 1 << 26;
+/// Designs with more values are not stored but evaluated in each pass.
+const MAX_STORED_VALUES: usize = 1 << 26;
 
-/// Kernels of so few inputs are evaluated again faster than they are read from memory.
-const CHEAP: usize = 8;
+/// Kernels of at most this many features are evaluated again faster than they are read from memory.
+const MAX_CHEAP_FEATURES: usize = 8;
 
-/// A dictionary of kernels about `centres`, after a constant if `bias` and before the columns of `extra`.
+/// A constant if `bias`, kernels at `centres`, then the columns of `extra`.
 pub(crate) struct KernelDictionary<'a> {
     x: Rows<'a>,
     centres: Rows<'a>,
     kernels: Vec<Kernel>,
     bias: bool,
-    /// Values, column after column, and their number of rows and columns.
+    /// Column-major values, and their number of rows and columns.
     extra: Option<(&'a [f64], (usize, usize))>,
 }
 
@@ -50,14 +50,14 @@ impl<'a> KernelDictionary<'a> {
         })
     }
 
-    /// Whether there is room to keep all values of the kernels.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether all kernel values may be stored.
+    pub(crate) fn can_store(&self) -> bool {
         let n_kernels = self.kernels.len().saturating_mul(self.centres.n_points);
-        self.x.n_points.saturating_mul(n_kernels) <= STORED
+        self.x.n_points.saturating_mul(n_kernels) <= MAX_STORED_VALUES
     }
 
-    /// Shows the design to `solve`, its kernels evaluated when asked or, unless `lazy`, once (None: what is faster). That is given up
-    /// once `stop` is raised.
+    /// Calls `solve` with the design. Kernels are evaluated in each pass if `lazy`, else once (`None`: the faster way).
+    /// Storing them ends early once `stop` is raised.
     pub(crate) fn solve<T>(
         self,
         lazy: Option<bool>,
@@ -66,9 +66,9 @@ impl<'a> KernelDictionary<'a> {
     ) -> Result<T, Error> {
         let (x, z, d) = (self.x.values, self.centres.values, self.x.n_features);
         let kernels = KernelDesign::new(x, z, d, self.kernels, self.bias)?;
-        let large = kernels.n_rows().saturating_mul(kernels.n_basis()) > STORED;
+        let large = kernels.n_rows().saturating_mul(kernels.n_basis()) > MAX_STORED_VALUES;
         let stored;
-        let left: &dyn Design = if lazy.unwrap_or(d <= CHEAP || large) {
+        let left: &dyn Design = if lazy.unwrap_or(d <= MAX_CHEAP_FEATURES || large) {
             &kernels
         } else {
             let values = kernels.n_rows().saturating_mul(kernels.n_basis());

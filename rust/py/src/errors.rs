@@ -1,4 +1,4 @@
-//! Core errors as Python exceptions. The only file that names exceptions.
+//! Core errors as Python exceptions.
 
 use std::io;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyArithmeticError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use sparsebayes::Error;
 
 create_exception!(
     sparsebayes,
@@ -14,42 +15,37 @@ create_exception!(
     "The computation broke down although the input was valid."
 );
 
-/// Bad input is a `ValueError`, too little memory a `MemoryError`, broken arithmetic a `NumericalError`; what Python raised in a
-/// provider comes back as it was.
-pub(crate) fn to_python(error: &sparsebayes::Error) -> PyErr {
-    if let sparsebayes::Error::Provider(error) = error
-        && let Some(raised) = error.downcast_ref::<PyErr>()
-    {
-        return Python::attach(|py| raised.clone_ref(py));
-    }
+/// Invalid input becomes a `ValueError`, lack of memory a `MemoryError`, an arithmetic breakdown a `NumericalError`. An
+/// exception of a Python provider is raised again unchanged.
+pub(crate) fn to_python(error: Error) -> PyErr {
     let message = error.to_string();
-    if let sparsebayes::Error::Memory { .. } = error {
-        PyMemoryError::new_err(message)
-    } else if error.is_invalid_input() {
-        PyValueError::new_err(message)
-    } else {
-        NumericalError::new_err(message)
+    match error {
+        Error::Provider(error) => match error.downcast::<PyErr>() {
+            Ok(raised) => *raised,
+            Err(_) => NumericalError::new_err(message),
+        },
+        Error::Memory { .. } => PyMemoryError::new_err(message),
+        error if error.is_invalid_input() => PyValueError::new_err(message),
+        _ => NumericalError::new_err(message),
     }
 }
 
-/// An error that concerns a file: an `OSError` of the kind that Python has for it, or a `ValueError` about its content.
-pub(crate) fn of_file(error: &sparsebayes::Error, path: &Path) -> PyErr {
+/// An error about a file: the matching kind of `OSError`, or a `ValueError` about the content.
+pub(crate) fn file_error(error: Error, path: &Path) -> PyErr {
     match error {
-        sparsebayes::Error::Io(error) => match error.raw_os_error() {
+        Error::Io(error) => match error.raw_os_error() {
             Some(number) => {
                 let kind = error.kind().to_string();
                 PyOSError::new_err((number, kind, path.to_path_buf()))
             }
             None => io::Error::new(error.kind(), error.to_string()).into(),
         },
-        sparsebayes::Error::Format { what } => {
-            PyValueError::new_err(format!("{}: {what}", path.display()))
-        }
+        Error::Format { what } => PyValueError::new_err(format!("{}: {what}", path.display())),
         error => to_python(error),
     }
 }
 
-/// A panic of the core, caught on its way out.
+/// A caught panic of the core.
 pub(crate) fn internal(payload: &(dyn std::any::Any + Send)) -> PyErr {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text
@@ -58,8 +54,8 @@ pub(crate) fn internal(payload: &(dyn std::any::Any + Send)) -> PyErr {
     NumericalError::new_err(format!("internal error, please report it: {text}"))
 }
 
-/// Whether this is what functions raise that cannot do with what they were given.
-pub(crate) fn is_refusal(error: &PyErr, py: Python<'_>) -> bool {
+/// Whether an exception reports an invalid argument.
+pub(crate) fn is_argument_error(error: &PyErr, py: Python<'_>) -> bool {
     error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py)
 }
 

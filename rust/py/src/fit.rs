@@ -1,4 +1,4 @@
-//! The fits: borrow, check, run, wrap.
+//! Fits of one output.
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -7,22 +7,23 @@ use sparsebayes::{
     Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings, fit,
 };
 
+use crate::arrays;
 use crate::arrays::{BasisValues, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
+use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
-use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
-/// What the rows are: a target of one linear predictor each, or a class out of several.
+/// One linear predictor per row with a likelihood, or classes with a softmax.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    Of(Likelihood),
+    Scalar(Likelihood),
     Classes,
 }
 
-/// What every fit needs beside its design.
+/// Everything that a fit needs except its design.
 pub(crate) struct Task<'a> {
     pub(crate) kind: Kind,
     pub(crate) target: &'a [f64],
@@ -42,15 +43,15 @@ impl<'a> Task<'a> {
         Ok(Self {
             kind: self::likelihood(likelihood)?,
             target: vector("target", target)?,
-            weights: weights.map(|w| vector("weights", w)).transpose()?,
+            weights: arrays::weights(weights)?,
             rules,
             n_threads,
         })
     }
 
-    fn check_room(&self, design: &dyn Design) -> Result<(), Error> {
+    fn check_memory(&self, design: &dyn Design) -> Result<(), Error> {
         let n_predictors = match self.kind {
-            Kind::Of(_) => 1,
+            Kind::Scalar(_) => 1,
             Kind::Classes => n_classes(self.target),
         };
         let shape = [design.n_rows(), design.n_basis()];
@@ -61,9 +62,9 @@ impl<'a> Task<'a> {
         let weights = self.weights.map(<[f64]>::to_vec);
         let watch = &mut |step: &_| line.watch(step);
         let cancel = line.cancel.clone();
-        self.check_room(design)?;
+        self.check_memory(design)?;
         match self.kind {
-            Kind::Of(likelihood) => {
+            Kind::Scalar(likelihood) => {
                 let target = self.target.to_vec();
                 let mut stats =
                     Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
@@ -77,14 +78,16 @@ impl<'a> Task<'a> {
     }
 }
 
-/// How many classes there are, going by the numbers of those on the rows, which are checked later.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // what is no number of a class becomes some bound
+/// The number of classes from class indices that are not yet validated.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // invalid indices still give some number
 fn n_classes(target: &[f64]) -> usize {
-    let most = target.iter().copied().fold(0.0, f64::max);
-    (most as usize).saturating_add(1).min(target.len().max(1))
+    let largest = target.iter().copied().fold(0.0, f64::max);
+    (largest as usize)
+        .saturating_add(1)
+        .min(target.len().max(1))
 }
 
-#[allow(clippy::too_many_arguments)] // what Python gives by keyword
+#[allow(clippy::too_many_arguments)] // keyword arguments in Python
 pub(crate) fn rules(
     noise_variance: Option<f64>,
     tol: f64,
@@ -104,17 +107,17 @@ pub(crate) fn rules(
         search: self::search(search)?,
     }
     .check()
-    .map_err(|error| to_python(&error))
+    .map_err(to_python)
 }
 
-/// Rules of fits that have no other settings than these.
+/// Rules of fits that have only these settings.
 pub(crate) fn plain_rules(tol: f64, max_iter: usize) -> PyResult<Rules> {
     let settings = Settings {
         tol,
         max_iter,
         ..Settings::default()
     };
-    settings.check().map_err(|error| to_python(&error))
+    settings.check().map_err(to_python)
 }
 
 fn scheme(name: &str) -> PyResult<Scheme> {
@@ -141,9 +144,9 @@ fn search(name: &str) -> PyResult<Search> {
 
 fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
-        "gaussian" => Ok(Kind::Of(Likelihood::Gaussian)),
-        "bernoulli" => Ok(Kind::Of(Likelihood::Bernoulli)),
-        "poisson" => Ok(Kind::Of(Likelihood::Poisson)),
+        "gaussian" => Ok(Kind::Scalar(Likelihood::Gaussian)),
+        "bernoulli" => Ok(Kind::Scalar(Likelihood::Bernoulli)),
+        "poisson" => Ok(Kind::Scalar(Likelihood::Poisson)),
         "multinomial" => Ok(Kind::Classes),
         _ => Err(invalid(format!(
             "likelihood must be 'gaussian', 'bernoulli', 'poisson' or 'multinomial', got {name:?}"
@@ -151,10 +154,10 @@ fn likelihood(name: &str) -> PyResult<Kind> {
     }
 }
 
-/// A likelihood of one linear predictor for each row.
+/// A likelihood with one linear predictor per row.
 pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
     match likelihood(name) {
-        Ok(Kind::Of(likelihood)) => Ok(likelihood),
+        Ok(Kind::Scalar(likelihood)) => Ok(likelihood),
         _ => Err(invalid(format!(
             "likelihood of a provider must be 'gaussian', 'bernoulli' or 'poisson', got {name:?}"
         ))),
@@ -163,7 +166,7 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 
 /// Fits a model whose basis functions are the columns of `Phi`.
 ///
-/// `likelihood="multinomial"`: `target` holds class numbers 0, 1, ..., and function j of class c is `c * n_basis + j`.
+/// `likelihood="multinomial"`: `target` holds class indices, and function j of class c is `c * n_basis + j`.
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
     max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
@@ -206,10 +209,9 @@ pub(crate) fn fit_dense(
     Ok(posterior.into())
 }
 
-/// Fits a model whose basis functions are kernels about `centres`, after a constant if `bias` and before the columns of
-/// `extra`.
+/// Fits a model whose basis functions are a constant if `bias`, kernels at `centres`, and the columns of `extra`.
 ///
-/// `lazy`: never store the design (None: where X has few columns, or by its size). Both ways give the same model to the bit.
+/// `lazy`: do not store the design (None: depends on its size and the number of columns of X). Both give the same bits.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
     noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],

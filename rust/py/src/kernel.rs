@@ -1,4 +1,4 @@
-//! Kernels of the core as Python objects.
+//! Kernels as Python objects.
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use sparsebayes::{Kernel, KernelDesign, with_threads};
 use crate::arrays::rows;
 use crate::errors::to_python;
 
-/// A kernel of the closed set the core evaluates itself.
+/// A kernel that the core evaluates.
 #[pyclass(frozen, name = "Kernel", module = "sparsebayes._core")]
 pub(crate) struct PyKernel(Kernel);
 
@@ -91,7 +91,7 @@ impl PyKernel {
         let shape = [x.n_points, z.n_points];
         let values = py
             .detach(|| {
-                // The transpose, so that what comes back column by column is k(X, Z) row by row.
+                // The column-major values of the transpose are k(X, Z) in row-major order.
                 let design = KernelDesign::new(
                     z.values,
                     x.values,
@@ -101,7 +101,7 @@ impl PyKernel {
                 )?;
                 with_threads(n_threads, || design.values())?
             })
-            .map_err(|error| to_python(&error))?;
+            .map_err(to_python)?;
         PyArray1::from_vec(py, values).reshape(shape)
     }
 }

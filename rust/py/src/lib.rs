@@ -1,4 +1,4 @@
-//! Python binding of the `sparsebayes` crate. No mathematics here.
+//! Python binding of the `sparsebayes` crate.
 
 mod arrays;
 mod blocks;
@@ -6,14 +6,14 @@ mod dictionary;
 mod errors;
 mod fit;
 mod kernel;
+mod memory;
 mod outputs;
-mod part;
 mod posterior;
 mod predictor;
 mod probit;
 mod provider;
 mod retargeted;
-mod room;
+mod row_part;
 mod sufficient;
 mod watcher;
 
@@ -33,8 +33,6 @@ mod _core {
     #[pymodule_export]
     use crate::outputs::{PyOutputPosterior, fit_dense_outputs, fit_kernel_outputs};
     #[pymodule_export]
-    use crate::part::PyRowPart;
-    #[pymodule_export]
     use crate::posterior::PyPosterior;
     #[pymodule_export]
     use crate::predictor::PyPredictor;
@@ -44,6 +42,8 @@ mod _core {
     use crate::provider::{PyCancelled, fit_provider};
     #[pymodule_export]
     use crate::retargeted::{PyRetargetedFit, PyTopDownFit};
+    #[pymodule_export]
+    use crate::row_part::PyRowPart;
 
     #[pymodule_export]
     use crate::sufficient::PySufficientStatistics;

@@ -1,20 +1,21 @@
-//! The fits of several outputs: borrow, check, run, wrap.
+//! Fits of several outputs.
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
 use sparsebayes::{Design, Error, Noise, Rules};
 
-use crate::arrays::{BasisValues, columns, vector};
+use crate::arrays;
+use crate::arrays::{BasisValues, columns, index_array};
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
 use crate::fit::plain_rules;
 use crate::kernel::PyKernel;
-use crate::room::check_output_fit;
+use crate::memory::check_output_fit;
 use crate::watcher::{Line, run};
 
-/// What every fit of several outputs needs beside its design.
+/// Everything that a fit of several outputs needs except its design.
 struct Task<'a> {
     targets: &'a [f64],
     n_outputs: usize,
@@ -48,7 +49,7 @@ impl<'a> Task<'a> {
         Ok(Self {
             targets: columns("targets", targets)?,
             n_outputs,
-            weights: weights.map(|w| vector("weights", w)).transpose()?,
+            weights: arrays::weights(weights)?,
             noise,
             rules,
         })
@@ -107,8 +108,8 @@ pub(crate) fn fit_dense_outputs(
     Ok(PyOutputPosterior(posterior))
 }
 
-/// Fits several outputs of one model whose basis functions are kernels about `centres`, after a constant if `bias` and
-/// before the columns of `extra`.
+/// Fits several outputs of one model whose basis functions are a constant if `bias`, kernels at `centres`, and the columns
+/// of `extra`.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, targets, weights=None, *, bias=true, extra=None, noise_variance=None,
     shared_noise=false, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
@@ -144,8 +145,8 @@ pub(crate) fn fit_kernel_outputs(
         rules,
     )?;
     let posterior = run(py, n_threads, callback.as_ref(), |line| {
-        // Every Gram column is a pass of its own here, so what fits in memory is worth keeping.
-        let lazy = !dictionary.has_room();
+        // Each Gram column takes a pass here, so the kernel values are stored if they fit into memory.
+        let lazy = !dictionary.can_store();
         dictionary.solve(Some(lazy), Some(&line.cancel), |design| {
             task.solve(design, line)
         })
@@ -153,7 +154,7 @@ pub(crate) fn fit_kernel_outputs(
     Ok(PyOutputPosterior(posterior))
 }
 
-/// What a fit of several outputs returns, in the units of the columns and targets given.
+/// The fitted model of several outputs, in the units of the given columns and targets.
 #[pyclass(frozen, name = "OutputPosterior", module = "sparsebayes._core")]
 pub(crate) struct PyOutputPosterior(pub(crate) OutputPosterior);
 
@@ -162,13 +163,10 @@ impl PyOutputPosterior {
     /// Column indices of the active functions, ascending.
     #[getter]
     fn active<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        // Indices count columns held in memory, far fewer than 2^63.
-        let index = |&j: &usize| i64::try_from(j).unwrap_or(i64::MAX);
-        let active: Vec<i64> = self.0.active.iter().map(index).collect();
-        active.into_pyarray(py)
+        index_array(py, &self.0.active)
     }
 
-    /// Precision of the prior of each function's weights.
+    /// Prior precision of the weights of each function.
     #[getter]
     fn alpha<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.0.alpha.to_pyarray(py)
@@ -191,25 +189,25 @@ impl PyOutputPosterior {
         self.0.sigma.iter().map(|s| matrix(s.as_slice())).collect()
     }
 
-    /// Noise precision of each output, or the one that all have.
+    /// Noise precision of each output, or one for all.
     #[getter]
     fn beta<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.0.beta.to_pyarray(py)
     }
 
-    /// Whether each of these was estimated and sits at the floor of the noise.
+    /// For each noise level, whether it was estimated and ended at the noise floor.
     #[getter]
     fn at_floor<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
         self.0.at_floor.to_pyarray(py)
     }
 
-    /// Log evidence of all outputs together at the end.
+    /// Final joint log evidence of all outputs.
     #[getter]
     fn log_evidence(&self) -> f64 {
         self.0.log_evidence()
     }
 
-    /// The same at the start and after each step.
+    /// Joint log evidence at the start and after each step.
     #[getter]
     fn trace<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.0.trace.to_pyarray(py)

@@ -1,14 +1,16 @@
-//! The fitted model as Python sees it.
+//! The posterior as a Python object.
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, ToPyArray};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use pyo3::prelude::*;
 use sparsebayes::Posterior;
 
-/// What a fit returns, in the units of the columns and targets given.
+use crate::arrays::index_array;
+
+/// The fitted model, in the units of the given columns and targets.
 #[pyclass(frozen, name = "Posterior", module = "sparsebayes._core")]
 pub(crate) struct PyPosterior {
     pub(crate) posterior: Posterior,
-    /// What was subtracted from each column that the core centred.
+    /// Means of the columns that the core centred.
     pub(crate) means: Vec<f64>,
 }
 
@@ -26,17 +28,10 @@ impl PyPosterior {
     /// Column indices of the active functions, ascending.
     #[getter]
     fn active<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        // Indices count columns held in memory, far fewer than 2^63.
-        let active: Vec<i64> = self
-            .posterior
-            .active
-            .iter()
-            .map(|&j| i64::try_from(j).unwrap_or(i64::MAX))
-            .collect();
-        active.into_pyarray(py)
+        index_array(py, &self.posterior.active)
     }
 
-    /// Precision of each weight's prior.
+    /// Prior precision of each weight.
     #[getter]
     fn alpha<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.posterior.alpha.to_pyarray(py)
@@ -56,7 +51,7 @@ impl PyPosterior {
         PyArray1::from_slice(py, self.posterior.sigma.as_slice()).reshape([m, m])
     }
 
-    /// What was subtracted from each column that the core centred.
+    /// Means of the columns that the core centred.
     #[getter]
     fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         self.means.to_pyarray(py)
@@ -74,7 +69,7 @@ impl PyPosterior {
         self.posterior.beta
     }
 
-    /// Log evidence at the end.
+    /// Final log evidence.
     #[getter]
     fn log_evidence(&self) -> f64 {
         self.posterior.log_evidence

@@ -1,4 +1,4 @@
-//! Fitted models that predict, as Python objects.
+//! Predictors as Python objects.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use sparsebayes::predictor::{Parts, Table};
 use sparsebayes::{Error, Predictor, with_threads};
 
 use crate::arrays::{rows, vector};
-use crate::errors::{invalid, of_file, to_python};
+use crate::errors::{file_error, invalid, to_python};
 
-/// Terms of kernels from which on threads of its own are worth their while for a batch.
-const WORTH_THREADS: usize = 1 << 21;
+/// Fewest kernel terms of a batch for which a thread pool is used.
+const MIN_POOL_TERMS: usize = 1 << 21;
 
 /// A fitted model without its estimator.
 #[pyclass(frozen, name = "Predictor", module = "sparsebayes._core")]
@@ -26,7 +26,7 @@ pub(crate) struct PyPredictor(Predictor);
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
 impl PyPredictor {
-    /// Fills what belongs to the rows of X, `width` numbers each, without the interpreter.
+    /// Calls `fill` with the interpreter released, on several threads if the batch is large.
     fn batch<T: Send>(
         &self,
         py: Python<'_>,
@@ -36,13 +36,13 @@ impl PyPredictor {
     ) -> PyResult<T> {
         let terms = x.len().saturating_mul(self.0.n_functions());
         py.detach(|| {
-            if terms < WORTH_THREADS || n_threads == Some(1) {
+            if terms < MIN_POOL_TERMS || n_threads == Some(1) {
                 fill(&self.0, x)
             } else {
                 with_threads(n_threads, || fill(&self.0, x))?
             }
         })
-        .map_err(|error| to_python(&error))
+        .map_err(to_python)
     }
 
     fn features<'a>(&self, x: &'a PyReadonlyArray2<'_, f64>) -> PyResult<(&'a [f64], usize)> {
@@ -74,44 +74,44 @@ impl PyPredictor {
 #[pymethods]
 #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures
 impl PyPredictor {
-    /// From a header as JSON and tables by name.
+    /// Builds a model from a JSON header and tables by name.
     #[staticmethod]
     fn from_parts(header: &str, tables: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mut found = BTreeMap::new();
+        let mut parsed = BTreeMap::new();
         for (name, table) in tables {
             let table: PyReadonlyArrayDyn<'_, f64> = table.extract()?;
             let values = table.as_array().iter().copied().collect();
             let shape = table.shape().to_vec();
-            found.insert(name.extract()?, Table { shape, values });
+            parsed.insert(name.extract()?, Table { shape, values });
         }
-        let parts = Parts::new(header, found).and_then(Predictor::from_parts);
-        parts.map(Self).map_err(|error| to_python(&error))
+        let parts = Parts::new(header, parsed).and_then(Predictor::from_parts);
+        parts.map(Self).map_err(to_python)
     }
 
     /// Reads a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let model = py.detach(|| Predictor::load(&path));
-        model.map(Self).map_err(|error| of_file(&error, &path))
+        model.map(Self).map_err(|error| file_error(error, &path))
     }
 
-    /// From the bytes of a model file.
+    /// Reads the bytes of a model file.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         let model = Predictor::from_bytes(bytes);
-        model.map(Self).map_err(|error| to_python(&error))
+        model.map(Self).map_err(to_python)
     }
 
     /// The bytes of a model file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.0.to_bytes().map_err(|error| to_python(&error))?;
+        let bytes = self.0.to_bytes().map_err(to_python)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Writes a model file, whole or not at all.
+    /// Writes a model file atomically.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.save(&path))
-            .map_err(|error| of_file(&error, &path))
+            .map_err(|error| file_error(error, &path))
     }
 
     /// The header as JSON.
@@ -120,13 +120,13 @@ impl PyPredictor {
         serde_json::to_string(self.0.header()).map_err(|error| invalid(error.to_string()))
     }
 
-    /// Numbers in a row of X.
+    /// Number of features.
     #[getter]
     fn n_features(&self) -> usize {
         self.0.n_features()
     }
 
-    /// Functions that a prediction evaluates.
+    /// Number of basis functions that a prediction evaluates.
     #[getter]
     fn n_functions(&self) -> usize {
         self.0.n_functions()
@@ -176,7 +176,7 @@ impl PyPredictor {
         self.matrix(py, &X, width, n_threads, Predictor::decision_into)
     }
 
-    /// Numbers of the most probable classes, (n,).
+    /// Indices of the most probable classes, (n,).
     #[pyo3(signature = (X, *, n_threads=None))]
     fn classify<'py>(
         &self,
@@ -192,7 +192,7 @@ impl PyPredictor {
         Ok(PyArray1::from_vec(py, out))
     }
 
-    /// As `predict`, into an array that is there.
+    /// `predict` into an existing array.
     #[pyo3(signature = (X, out, *, n_threads=None))]
     fn predict_into<'py>(
         &self,
@@ -236,22 +236,22 @@ impl PyPredictor {
             if !several {
                 let (mut mean, mut std) = ([0.0], [0.0]);
                 let done = self.0.predict_std_into(x, &mut mean, &mut std);
-                done.map_err(|error| to_python(&error))?;
+                done.map_err(to_python)?;
                 return (mean[0], std[0]).into_bound_py_any(py);
             }
             let (mut mean, mut std) = (vec![0.0; n], vec![0.0; n]);
             let done = self.0.predict_std_into(x, &mut mean, &mut std);
-            done.map_err(|error| to_python(&error))?;
+            done.map_err(to_python)?;
             return (PyArray1::from_vec(py, mean), PyArray1::from_vec(py, std))
                 .into_bound_py_any(py);
         }
         if several {
             let mut out = vec![0.0; self.0.n_predicted()];
             let done = self.0.predict_into(x, &mut out);
-            done.map_err(|error| to_python(&error))?;
+            done.map_err(to_python)?;
             return Ok(PyArray1::from_vec(py, out).into_any());
         }
-        let value = self.0.predict_one(x).map_err(|error| to_python(&error))?;
+        let value = self.0.predict_one(x).map_err(to_python)?;
         value.into_bound_py_any(py)
     }
 }

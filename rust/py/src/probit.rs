@@ -13,7 +13,7 @@ pub(crate) fn probit(n_nodes: Option<usize>, n_classes: usize) -> Result<Probit,
     n_nodes.map_or_else(|| Ok(Probit::for_classes(n_classes)), Probit::new)
 }
 
-/// A table that the core filled column after column.
+/// A matrix from column-major values.
 pub(crate) fn table(
     py: Python<'_>,
     values: Vec<f64>,
@@ -24,16 +24,16 @@ pub(crate) fn table(
         .reshape_with_order(shape, NPY_ORDER::NPY_FORTRANORDER)
 }
 
-/// A number for each row and class.
-type Ask = fn(&Probit, &[f64], usize) -> Result<Vec<f64>, Error>;
+/// A method that returns a number for each row and class.
+type ScoreFunction = fn(&Probit, &[f64], usize) -> Result<Vec<f64>, Error>;
 
-/// What `ask` says about each row and class of a table of scores.
-fn of_table<'py>(
+/// Applies a method to a matrix of scores.
+fn map_scores<'py>(
     py: Python<'py>,
     scores: &PyReadonlyArray2<'py, f64>,
     n_nodes: Option<usize>,
     n_threads: Option<usize>,
-    ask: Ask,
+    method: ScoreFunction,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let values = columns("scores", scores)?;
     let shape: [usize; 2] = scores.as_array().dim().into();
@@ -41,13 +41,13 @@ fn of_table<'py>(
     let found = py
         .detach(|| {
             let probit = probit(n_nodes, n_classes)?;
-            with_threads(n_threads, || ask(&probit, values, n_classes))?
+            with_threads(n_threads, || method(&probit, values, n_classes))?
         })
-        .map_err(|error| to_python(&error))?;
+        .map_err(to_python)?;
     table(py, found, shape)
 }
 
-/// P(t = c | f) for an N x C table of scores in Fortran order; each row sums to 1.
+/// P(t = c | f) for an N x C matrix of scores in Fortran order; each row sums to 1.
 #[pyfunction]
 #[pyo3(signature = (scores, *, n_nodes=None, n_threads=None))]
 #[allow(clippy::needless_pass_by_value)] // the Python signature
@@ -57,10 +57,10 @@ pub(crate) fn probit_probabilities<'py>(
     n_nodes: Option<usize>,
     n_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    of_table(py, &scores, n_nodes, n_threads, Probit::probabilities)
+    map_scores(py, &scores, n_nodes, n_threads, Probit::probabilities)
 }
 
-/// The logarithms of these, right however small they are.
+/// Logarithms of the probabilities, accurate for any small probability.
 #[pyfunction]
 #[pyo3(signature = (scores, *, n_nodes=None, n_threads=None))]
 #[allow(clippy::needless_pass_by_value)] // the Python signature
@@ -70,7 +70,7 @@ pub(crate) fn probit_log_probabilities<'py>(
     n_nodes: Option<usize>,
     n_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    of_table(py, &scores, n_nodes, n_threads, Probit::log_probabilities)
+    map_scores(py, &scores, n_nodes, n_threads, Probit::log_probabilities)
 }
 
 /// Means of the noisy copies of the scores given the classes, and ln P of each row's own class.
@@ -95,7 +95,7 @@ pub(crate) fn probit_expectations<'py>(
                 probit.expectations(values, &labels, n_classes)
             })?
         })
-        .map_err(|error| to_python(&error))?;
+        .map_err(to_python)?;
     let targets = table(py, found.targets, shape)?;
     Ok((targets, found.log_probability.into_pyarray(py)))
 }

@@ -1,23 +1,22 @@
-//! Python objects that answer for rows: ask, check the shape of the answer, pass exceptions on.
+//! Python objects as row providers: calls their methods, checks the returned shapes and passes exceptions on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, ToPyArray,
-};
+use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sparsebayes::internal::{CandidateProducts, CentredProvider, ProviderStatistics, RowProvider};
 use sparsebayes::{Error, Likelihood, Posterior, Rules, Sweep, fit};
 
-use crate::errors::{invalid, is_refusal};
+use crate::arrays::index_array;
+use crate::errors::{invalid, is_argument_error};
 use crate::fit::{one_predictor, rules};
+use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
-use crate::room::check_fit;
 use crate::watcher::{Line, run};
 
-/// [`RowProvider`] of a Python object: an exception there comes through as [`Error::Provider`].
+/// A Python object as a [`RowProvider`]. Its exceptions become [`Error::Provider`].
 struct Provider<'a> {
     object: &'a Py<PyAny>,
     n_basis: usize,
@@ -26,32 +25,32 @@ struct Provider<'a> {
 }
 
 impl Provider<'_> {
-    /// Calls a method with the interpreter held, and takes its answer apart.
-    fn ask<T>(
+    /// Calls a method with the interpreter held, and converts its result.
+    fn call<T>(
         &self,
         method: &'static str,
         arguments: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>>,
-        take: impl for<'py> FnOnce(&Answer<'py>) -> PyResult<T>,
+        convert: impl for<'py> FnOnce(&Returned<'py>) -> PyResult<T>,
     ) -> Result<T, Error> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
         Python::attach(|py| {
             let value = self.object.bind(py).call_method1(method, arguments(py)?)?;
-            take(&Answer { method, value })
+            convert(&Returned { method, value })
         })
         .map_err(|error: PyErr| Error::Provider(Box::new(error)))
     }
 }
 
-/// What a method returned.
-struct Answer<'py> {
+/// The result of a method.
+struct Returned<'py> {
     method: &'static str,
     value: Bound<'py, PyAny>,
 }
 
-impl<'py> Answer<'py> {
-    /// Takes a sequence of so many things apart; `what` names them.
+impl<'py> Returned<'py> {
+    /// The `N` elements of a sequence; `what` names them.
     fn parts<const N: usize>(&self, what: &str) -> PyResult<[Bound<'py, PyAny>; N]> {
         let parts = match self.value.try_iter() {
             Ok(iter) => iter.collect::<PyResult<Vec<_>>>()?,
@@ -67,7 +66,7 @@ impl<'py> Answer<'py> {
         })
     }
 
-    /// An array of this shape as numbers, row after row; `what` names it.
+    /// The row-major numbers of an array of this shape; `what` names it.
     fn numbers(
         &self,
         what: &str,
@@ -80,7 +79,7 @@ impl<'py> Answer<'py> {
         let numpy = py.import("numpy")?;
         let array = numpy
             .call_method("asarray", (value,), Some(&options))
-            .map_err(|error| self.no_numbers(what, &error, py))?;
+            .map_err(|error| self.not_numbers(what, &error, py))?;
         let array = array.cast_into::<PyArrayDyn<f64>>()?;
         if array.shape() != shape {
             return Err(invalid(format!(
@@ -92,9 +91,9 @@ impl<'py> Answer<'py> {
         Ok(array.readonly().as_array().iter().copied().collect())
     }
 
-    /// NumPy's refusal of an answer, which does not say whose; other exceptions are the answer's own and stay.
-    fn no_numbers(&self, what: &str, error: &PyErr, py: Python<'_>) -> PyErr {
-        if !is_refusal(error, py) {
+    /// Adds the method to NumPy's conversion errors; exceptions of the result itself stay unchanged.
+    fn not_numbers(&self, what: &str, error: &PyErr, py: Python<'_>) -> PyErr {
+        if !is_argument_error(error, py) {
             return error.clone_ref(py);
         }
         let said = error.value(py);
@@ -109,17 +108,8 @@ impl<'py> Answer<'py> {
     }
 }
 
-/// Functions by number, as NumPy knows them.
-fn functions<'py>(py: Python<'py>, js: &[usize]) -> Bound<'py, PyArray1<i64>> {
-    let js: Vec<i64> = js
-        .iter()
-        .map(|&j| i64::try_from(j).unwrap_or(i64::MAX))
-        .collect();
-    js.into_pyarray(py)
-}
-
-/// An m x m matrix, turned from rows to columns or back.
-fn turned(m: usize, values: &[f64]) -> Vec<f64> {
+/// The transpose of an m x m matrix.
+fn transposed(m: usize, values: &[f64]) -> Vec<f64> {
     (0..m * m).map(|k| values[(k % m) * m + k / m]).collect()
 }
 
@@ -133,7 +123,7 @@ impl RowProvider for Provider<'_> {
     }
 
     fn target_moments(&mut self, centre: f64) -> Result<[f64; 3], Error> {
-        self.ask(
+        self.call(
             "target_moments",
             |py| (centre,).into_pyobject(py),
             |answer| {
@@ -144,17 +134,17 @@ impl RowProvider for Provider<'_> {
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64, Error> {
-        self.ask(
+        self.call(
             "deviance",
-            |py| (functions(py, active), mu.to_pyarray(py)).into_pyobject(py),
+            |py| (index_array(py, active), mu.to_pyarray(py)).into_pyobject(py),
             |answer| answer.number("the answer", &answer.value),
         )
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, Vec<f64>), Error> {
-        self.ask(
+        self.call(
             "gradient",
-            |py| (functions(py, active), mu.to_pyarray(py)).into_pyobject(py),
+            |py| (index_array(py, active), mu.to_pyarray(py)).into_pyobject(py),
             |answer| {
                 let [deviance, gradient] = answer.parts("(deviance, gradient)")?;
                 Ok((
@@ -172,10 +162,10 @@ impl RowProvider for Provider<'_> {
         js: &[usize],
     ) -> Result<CandidateProducts, Error> {
         let m = js.len();
-        self.ask(
+        self.call(
             "among",
             |py| {
-                let (active, js) = (functions(py, active), functions(py, js));
+                let (active, js) = (index_array(py, active), index_array(py, js));
                 (active, mu.to_pyarray(py), js).into_pyobject(py)
             },
             |answer| {
@@ -184,7 +174,7 @@ impl RowProvider for Provider<'_> {
                 Ok(CandidateProducts {
                     deviance: answer.number("deviance", &deviance)?,
                     gradient: answer.numbers("gradient", &gradient, &[m])?,
-                    gram: turned(m, &gram),
+                    gram: transposed(m, &gram),
                 })
             },
         )
@@ -192,10 +182,10 @@ impl RowProvider for Provider<'_> {
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep, Error> {
         let (k, w) = (self.n_basis, wanted.len());
-        self.ask(
+        self.call(
             "sweep",
             |py| {
-                let (active, wanted) = (functions(py, active), functions(py, wanted));
+                let (active, wanted) = (index_array(py, active), index_array(py, wanted));
                 (active, mu.to_pyarray(py), wanted).into_pyobject(py)
             },
             |answer| {
@@ -220,15 +210,15 @@ impl RowProvider for Provider<'_> {
         sigma: &[f64],
     ) -> Result<Vec<f64>, Error> {
         let m = active.len();
-        self.ask(
+        self.call(
             "variance_drift",
             |py| {
                 let sigma: Bound<'_, PyArray2<f64>> =
-                    PyArray1::from_vec(py, turned(m, sigma)).reshape([m, m])?;
-                (functions(py, active), mu.to_pyarray(py), sigma).into_pyobject(py)
+                    PyArray1::from_vec(py, transposed(m, sigma)).reshape([m, m])?;
+                (index_array(py, active), mu.to_pyarray(py), sigma).into_pyobject(py)
             },
             |answer| {
-                Ok(turned(
+                Ok(transposed(
                     m,
                     &answer.numbers("the answer", &answer.value, &[m, m])?,
                 ))
@@ -237,36 +227,36 @@ impl RowProvider for Provider<'_> {
     }
 }
 
-/// Tells whether a fit that goes on was given up, as by Ctrl-C.
+/// Tells whether a running fit was cancelled, for example by Ctrl-C.
 #[pyclass(frozen, name = "Cancelled", module = "sparsebayes._core")]
 pub(crate) struct PyCancelled {
     flag: Arc<AtomicBool>,
-    going_on: Weak<()>,
+    running: Weak<()>,
 }
 
 impl PyCancelled {
-    /// What is raised then, and what there is as long as the fit goes on: an end says nothing of questions to come.
+    /// The cancellation flag, and a reference that is alive as long as the fit runs.
     pub(crate) fn parts(&self) -> (&Arc<AtomicBool>, &Weak<()>) {
-        (&self.flag, &self.going_on)
+        (&self.flag, &self.running)
     }
 }
 
 #[pymethods]
 impl PyCancelled {
-    /// Whether it was.
+    /// Whether the fit runs and was cancelled.
     fn __call__(&self) -> bool {
-        self.going_on.strong_count() > 0 && self.flag.load(Ordering::Relaxed)
+        self.running.strong_count() > 0 && self.flag.load(Ordering::Relaxed)
     }
 }
 
-/// Tells a provider that cares what to look at.
-fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
+/// Passes the cancellation flag to a provider that has a method `listen`.
+fn pass_cancellation(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
     Python::attach(|py| {
         let provider = provider.bind(py);
         if provider.hasattr("listen")? {
             let cancelled = PyCancelled {
                 flag: Arc::clone(&line.cancel),
-                going_on: Arc::downgrade(&line.going_on),
+                running: Arc::downgrade(&line.running),
             };
             provider.call_method1("listen", (cancelled,))?;
         }
@@ -275,8 +265,8 @@ fn have_listen(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
     .map_err(|error: PyErr| Error::Provider(Box::new(error)))
 }
 
-/// Fits a model to rows that `provider` answers for: an object with the attributes and methods of
-/// `sparsebayes.providers.PyStatistics`. Its last `n_centred` columns are centred, after a constant function in column 0.
+/// Fits a model to the rows of `provider`, an object with the attributes and methods of
+/// `sparsebayes.providers.PyStatistics`. Its last `n_centred` columns are centred; column 0 is then a constant.
 #[pyfunction]
 #[pyo3(signature = (provider, *, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
     alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy",
@@ -310,7 +300,7 @@ pub(crate) fn fit_provider(
     let likelihood = one_predictor(&name)?;
     let posterior = run(py, n_threads, callback.as_ref(), |line| {
         check_fit([n_basis, n_basis], 1, rules.scheme)?;
-        have_listen(&provider, line)?;
+        pass_cancellation(&provider, line)?;
         let rows = Provider {
             object: &provider,
             n_basis,

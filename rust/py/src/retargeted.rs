@@ -1,45 +1,45 @@
-//! Fits that Python drives step by step: the M-steps of the multinomial probit machines.
+//! Fits that Python drives step by step: the M-steps of the multinomial probit models.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use sparsebayes::internal::{Ascent, MStep, OutputObservations, RetargetedFit, TopDownFit};
 use sparsebayes::{DenseDesign, Error, Status};
 
-use crate::arrays::{class_numbers, columns, vector};
+use crate::arrays;
+use crate::arrays::{class_numbers, columns, index_array, vector};
 use crate::errors::{invalid, to_python};
+use crate::memory::{check_output_fit, reserve, square};
 use crate::outputs::PyOutputPosterior;
 use crate::probit::{probit, table};
-use crate::room::{check_output_fit, reserve, square};
 use crate::watcher::run;
 
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
-/// How an M-step ended, the evidence at its start and after each update, and likewise the number of functions.
+/// How an M-step ended, and the evidence and the number of functions at its start and after each update.
 type Trace<'py> = (
     &'static str,
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArray1<i64>>,
 );
 
-/// A poisoned fit was left by a panic on its way out as an exception; what it holds is still a model.
+/// Ignores poisoning: after a panic, which became an exception, the fit still holds a model.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Places in an array of indices.
-fn places(name: &str, indices: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize>> {
-    let place = |&i: &i64| {
+/// Indices that must not be negative.
+fn positions(name: &str, indices: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize>> {
+    let position = |&i: &i64| {
         usize::try_from(i).map_err(|_| invalid(format!("{name} must not be negative, got {i}")))
     };
-    indices.as_array().iter().map(place).collect()
+    indices.as_array().iter().map(position).collect()
 }
 
-/// Asks for room for copies of a design and what a fit of it takes beside them.
-fn check_room(parts: &[usize]) -> PyResult<()> {
-    reserve(parts, "the fit", "fewer candidates or rows take less")
-        .map_err(|error| to_python(&error))
+/// Checks that there is memory for copies of a design and for its fit.
+fn check_memory(parts: &[usize]) -> PyResult<()> {
+    reserve(parts, "the fit", "fewer candidates or rows take less").map_err(to_python)
 }
 
 /// Several outputs with shared alphas and noise precision 1, whose targets may be replaced between M-steps.
@@ -53,7 +53,7 @@ pub(crate) struct PyRetargetedFit {
 
 #[pymethods]
 impl PyRetargetedFit {
-    /// Begins with the functions `active`, prior precisions `alpha`, of the columns of `Phi`.
+    /// Starts with the columns `active` of `Phi` and their prior precisions `alpha`.
     #[new]
     #[pyo3(signature = (Phi, targets, weights=None, *, active, alpha, n_threads=None))]
     #[allow(
@@ -73,16 +73,12 @@ impl PyRetargetedFit {
         let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
         let [_, n_outputs]: [usize; 2] = targets.as_array().dim().into();
         let values = columns("Phi", &Phi)?;
-        check_room(&[values.len()])?;
+        check_memory(&[values.len()])?;
         let values = values.to_vec();
-        check_output_fit([n_rows, n_basis], n_outputs).map_err(|error| to_python(&error))?;
+        check_output_fit([n_rows, n_basis], n_outputs).map_err(to_python)?;
         let target_values = columns("targets", &targets)?.to_vec();
-        let weights = weights
-            .as_ref()
-            .map(|w| vector("weights", w))
-            .transpose()?
-            .map(<[f64]>::to_vec);
-        let active = places("active", &active)?;
+        let weights = arrays::weights(weights.as_ref())?.map(<[f64]>::to_vec);
+        let active = positions("active", &active)?;
         let alpha = vector("alpha", &alpha)?.to_vec();
         let fit = run(py, n_threads, None, |line| {
             let design = DenseDesign::new(values, n_rows, n_basis)?;
@@ -103,8 +99,8 @@ impl PyRetargetedFit {
         })
     }
 
-    /// The M-step: maximises the evidence of `targets` until no function gains `gain` nats and no ln alpha is further than `tol`
-    /// from its best. Returns how it ended, and evidence and number of functions at its start and after each update.
+    /// The M-step: maximises the evidence of `targets` until no change gains `gain` nats and each ln alpha is within `tol`
+    /// of its optimum. Returns the status, and the evidence and the number of functions at the start and after each update.
     #[pyo3(signature = (targets, *, gain, tol, max_iter, callback=None))]
     #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn maximise<'py>(
@@ -130,19 +126,17 @@ impl PyRetargetedFit {
                 Ok(step)
             },
         )?;
-        // Counts of columns held in memory, far fewer than 2^63.
-        let count = |&m: &usize| i64::try_from(m).unwrap_or(i64::MAX);
-        let n_active: Vec<i64> = step.n_active.iter().map(count).collect();
+
         Ok((
             step.status.name(),
             step.trace.to_pyarray(py),
-            n_active.into_pyarray(py),
+            index_array(py, &step.n_active),
         ))
     }
 
-    /// Moves weights and precisions together up the variational bound for rows of these classes, until a step gains less than
-    /// `gain` or a function is on its way out, the first trust region having this radius; returns the targets of the
-    /// E-step at the end, (N, C).
+    /// Maximises the variational bound for rows of these classes jointly in weights and precisions by trust-region steps
+    /// with this first radius, until a step gains less than `gain` or a function is about to be deleted. Returns the
+    /// targets of the final E-step, (N, C).
     #[pyo3(signature = (labels, *, gain, radius, n_nodes=None))]
     #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn climb<'py>(
@@ -175,20 +169,19 @@ impl PyRetargetedFit {
         table(py, values, [self.n_rows, self.n_outputs])
     }
 
-    /// The log Occam factor of all outputs together.
+    /// The joint log Occam factor of all outputs.
     fn log_occam_factor(&self) -> f64 {
         lock(&self.fit).0.log_occam_factor()
     }
 
-    /// The model as it stands.
+    /// The current model.
     fn posterior(&self) -> PyOutputPosterior {
         let (fit, last) = &*lock(&self.fit);
         PyOutputPosterior(fit.posterior(last))
     }
 }
 
-/// Penalised least squares of several outputs, each weight with its own precision, over functions that are dropped one after
-/// the other.
+/// Penalised least squares of several outputs with a precision for each weight, while functions are deleted.
 #[pyclass(frozen, name = "TopDownFit", module = "sparsebayes._core")]
 pub(crate) struct PyTopDownFit {
     fit: Mutex<TopDownFit>,
@@ -198,7 +191,7 @@ pub(crate) struct PyTopDownFit {
 
 #[pymethods]
 impl PyTopDownFit {
-    /// Begins with all columns of `Phi`.
+    /// Starts with all columns of `Phi`.
     #[new]
     #[pyo3(signature = (Phi, weights=None, *, n_threads=None))]
     #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signature
@@ -210,14 +203,10 @@ impl PyTopDownFit {
     ) -> PyResult<Self> {
         let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
         let values = columns("Phi", &Phi)?;
-        // The columns twice, one of them times the sample weights, and two of their Gram matrix: pieces, and those put together.
-        check_room(&[2 * values.len(), 2 * square(n_basis)])?;
+        // The columns and their products with the sample weights; the Gram matrix and the pieces it is assembled from.
+        check_memory(&[2 * values.len(), 2 * square(n_basis)])?;
         let values = values.to_vec();
-        let weights = weights
-            .as_ref()
-            .map(|w| vector("weights", w))
-            .transpose()?
-            .map(<[f64]>::to_vec);
+        let weights = arrays::weights(weights.as_ref())?.map(<[f64]>::to_vec);
         let fit = run(py, n_threads, None, |line| {
             TopDownFit::new(values, n_rows, n_basis, weights, line.cancel.clone())
         })?;
@@ -238,8 +227,8 @@ impl PyTopDownFit {
     ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
         let [n_basis, n_outputs]: [usize; 2] = alpha.as_array().dim().into();
         let (targets, alpha) = (columns("targets", &targets)?, columns("alpha", &alpha)?);
-        // A factor for each output, at the same time on as many threads, and what is solved for.
-        check_room(&[
+        // A factor for each output, because outputs are solved in parallel; and the solutions.
+        check_memory(&[
             n_outputs * square(n_basis),
             4 * (targets.len() + alpha.len()),
         ])?;
@@ -256,11 +245,11 @@ impl PyTopDownFit {
         ))
     }
 
-    /// Drops all functions but those at these places, which ascend.
+    /// Deletes all functions except those at these ascending positions.
     #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn keep(&self, py: Python<'_>, places: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
-        let places = self::places("places", &places)?;
-        check_room(&[places.len() * self.n_rows, square(places.len())])?;
+        let places = positions("places", &places)?;
+        check_memory(&[places.len() * self.n_rows, square(places.len())])?;
         run(py, self.n_threads, None, |_| lock(&self.fit).keep(&places))
     }
 }

@@ -1,4 +1,4 @@
-//! Sums over rows that Python adds to, merges and fits.
+//! Sums over rows as Python objects: update, merge and fit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,24 +12,25 @@ use sparsebayes::{
     DenseDesign, Design, Error, SufficientStatistics, SumStatistics, fit, with_threads,
 };
 
+use crate::arrays;
 use crate::arrays::{columns, rows, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::to_python;
 use crate::fit::rules;
 use crate::kernel::PyKernel;
+use crate::memory::{check_fit, reserve, square};
 use crate::posterior::PyPosterior;
-use crate::room::{check_fit, reserve, square};
 use crate::watcher::run;
 
-/// Products that take a moment: above this a thread of its own listens for Ctrl-C, and several share the work.
-const LONG: usize = 100_000_000;
+/// Most multiplications of an update that runs on the calling thread; longer ones use several threads and heed Ctrl-C.
+const MAX_SHORT_MULTIPLICATIONS: usize = 100_000_000;
 
-/// Rows on their way into the sums at a time.
-const ROWS: usize = 512;
+/// Most rows in the work memory of an update.
+const MAX_ROWS: usize = 512;
 
 /// Sums over rows, safe to use from many threads.
 ///
-/// What is shared is never changed: whoever changes it while a fit reads it takes a copy.
+/// Copy on write: a change during a fit does not affect the fit.
 #[pyclass(frozen, name = "SufficientStatistics", module = "sparsebayes._core")]
 pub(crate) struct PySufficientStatistics {
     sums: Mutex<Arc<SufficientStatistics>>,
@@ -37,20 +38,20 @@ pub(crate) struct PySufficientStatistics {
 }
 
 impl PySufficientStatistics {
-    fn holding(sums: SufficientStatistics) -> Self {
+    fn from_sums(sums: SufficientStatistics) -> Self {
         Self {
             n_basis: sums.n_basis(),
             sums: Mutex::new(Arc::new(sums)),
         }
     }
 
-    /// A change either happens whole or not at all, so that poison means nothing.
+    /// Ignores poisoning, because changes are atomic.
     fn lock(&self) -> MutexGuard<'_, Arc<SufficientStatistics>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sums as they are now.
-    fn now(&self) -> Arc<SufficientStatistics> {
+    /// The current sums.
+    fn current(&self) -> Arc<SufficientStatistics> {
         Arc::clone(&self.lock())
     }
 
@@ -63,22 +64,21 @@ impl PySufficientStatistics {
         n_threads: Option<usize>,
     ) -> PyResult<()> {
         let work = target.len().saturating_mul(self.n_basis * self.n_basis);
-        if work <= LONG {
+        if work <= MAX_SHORT_MULTIPLICATIONS {
             return self.change(py, Some(1), |sums| {
-                source.show(|design| sums.update(design, target, weights))
+                source.with_design(|design| sums.update(design, target, weights))
             });
         }
-        // Sums of these rows, in two parts; and rows on their way into them, three times.
-        let rows = target.len().min(ROWS).saturating_mul(3 * self.n_basis);
+        // The two parts of the sums of these rows, and three copies of some rows.
+        let rows = target.len().min(MAX_ROWS).saturating_mul(3 * self.n_basis);
         let parts = [rows, square(self.n_basis).saturating_mul(2)];
-        reserve(&parts, "adding rows", "fewer basis functions take less")
-            .map_err(|error| to_python(&error))?;
+        reserve(&parts, "adding rows", "fewer basis functions take less").map_err(to_python)?;
         let chunk = run(py, n_threads, None, |line| {
-            source.show(|design| {
+            source.with_design(|design| {
                 SufficientStatistics::of(design, target, weights, Some(&line.cancel))
             })
         })?;
-        // From here on nothing listens for Ctrl-C: rows that were interrupted never count.
+        // The merge cannot be interrupted, so that rows are added completely or not at all.
         self.change(py, n_threads, |sums| sums.merge(&chunk))
     }
 
@@ -91,47 +91,47 @@ impl PySufficientStatistics {
         let changed = || {
             let mut sums = self.lock();
             if Arc::get_mut(&mut sums).is_none() {
-                // About to be copied, each in two parts.
+                // `make_mut` copies the sums, which have two parts.
                 self.reserve(2, "a copy of the sums")?;
             }
             change(Arc::make_mut(&mut sums))
         };
         py.detach(|| with_threads(n_threads, changed)?)
-            .map_err(|error| to_python(&error))
+            .map_err(to_python)
     }
 
-    /// Asks for room for a few square matrices of the functions, those of the constant and the targets among them.
+    /// Checks the memory of square matrices of the functions, the constant and the targets.
     fn reserve(&self, n_squares: usize, what: &str) -> Result<(), Error> {
         let all = square(self.n_basis.saturating_add(2)).saturating_mul(n_squares);
         reserve(&[all], what, "fewer basis functions take less")
     }
 }
 
-/// Where the values of the functions come from.
+/// The source of the values of the basis functions.
 enum Source<'a> {
-    RowByRow(RowMajorDesign<'a>),
-    ColumnByColumn(DenseDesign<'a>),
+    RowMajor(RowMajorDesign<'a>),
+    ColumnMajor(DenseDesign<'a>),
     Kernels(KernelDictionary<'a>),
 }
 
 impl Source<'_> {
-    /// Shows the design to `look`; kernels are evaluated where they are looked at, and never stored.
-    fn show<T>(self, look: impl FnOnce(&dyn Design) -> Result<T, Error>) -> Result<T, Error> {
+    /// Calls `f` with the design; kernel values are not stored.
+    fn with_design<T>(self, f: impl FnOnce(&dyn Design) -> Result<T, Error>) -> Result<T, Error> {
         match self {
-            Self::RowByRow(design) => look(&design),
-            Self::ColumnByColumn(design) => look(&design),
-            Self::Kernels(dictionary) => dictionary.solve(Some(true), None, look),
+            Self::RowMajor(design) => f(&design),
+            Self::ColumnMajor(design) => f(&design),
+            Self::Kernels(dictionary) => dictionary.solve(Some(true), None, f),
         }
     }
 }
 
 #[pymethods]
 impl PySufficientStatistics {
-    /// Sums of no rows.
+    /// Empty sums.
     #[new]
     fn new(n_basis: usize) -> PyResult<Self> {
         let sums = SufficientStatistics::new(n_basis);
-        sums.map(Self::holding).map_err(|error| to_python(&error))
+        sums.map(Self::from_sums).map_err(to_python)
     }
 
     /// Adds rows of `Phi`, in C or Fortran order.
@@ -147,23 +147,19 @@ impl PySufficientStatistics {
     ) -> PyResult<()> {
         let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
         let target = vector("target", &target)?;
-        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        let weights = arrays::weights(weights.as_ref())?;
         if Phi.is_c_contiguous() {
             let values = rows("Phi", &Phi)?.values;
             let design = RowMajorDesign::new(values, n_rows, n_basis);
-            let source = design
-                .map(Source::RowByRow)
-                .map_err(|error| to_python(&error))?;
+            let source = design.map(Source::RowMajor).map_err(to_python)?;
             return self.add(py, source, target, weights, n_threads);
         }
         let design = DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis);
-        let source = design
-            .map(Source::ColumnByColumn)
-            .map_err(|error| to_python(&error))?;
+        let source = design.map(Source::ColumnMajor).map_err(to_python)?;
         self.add(py, source, target, weights, n_threads)
     }
 
-    /// Adds rows of kernel functions about `centres`, and of the columns of `extra` after them.
+    /// Adds rows of kernel functions at `centres` and of the columns of `extra`.
     #[pyo3(signature = (X, centres, kernels, target, weights=None, *, extra=None, n_threads=None))]
     #[allow(
         non_snake_case,
@@ -181,28 +177,28 @@ impl PySufficientStatistics {
         extra: Option<PyReadonlyArray2<'_, f64>>,
         n_threads: Option<usize>,
     ) -> PyResult<()> {
-        // Sums have a constant function of their own.
+        // Sums include a constant.
         let dictionary = KernelDictionary::new(&X, &centres, &kernels, false, extra.as_ref())?;
         let target = vector("target", &target)?;
-        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        let weights = arrays::weights(weights.as_ref())?;
         self.add(py, Source::Kernels(dictionary), target, weights, n_threads)
     }
 
     /// Adds the rows of `other`.
     #[pyo3(signature = (other, *, n_threads=None))]
     fn merge(&self, py: Python<'_>, other: &Self, n_threads: Option<usize>) -> PyResult<()> {
-        // Not both locked at once: two that merge one another would wait for ever.
-        let other = other.now();
-        let few = self.n_basis < 500;
-        let n_threads = if few { Some(1) } else { n_threads };
+        // Never both locked at once: two objects merging each other would deadlock.
+        let other = other.current();
+        let is_small = self.n_basis < 500;
+        let n_threads = if is_small { Some(1) } else { n_threads };
         self.change(py, n_threads, |sums| sums.merge(&other))
     }
 
-    /// The sums as they are now, whatever is added later; nothing is copied until then.
+    /// The current sums, unaffected by later changes; copied only when one happens.
     fn snapshot(&self) -> Self {
         Self {
             n_basis: self.n_basis,
-            sums: Mutex::new(self.now()),
+            sums: Mutex::new(self.current()),
         }
     }
 
@@ -215,20 +211,19 @@ impl PySufficientStatistics {
     /// Number of rows.
     #[getter]
     fn n_rows(&self) -> usize {
-        self.now().n_rows()
+        self.current().n_rows()
     }
 
     /// Sum of the weights.
     #[getter]
     fn weight(&self) -> f64 {
-        self.now().weight()
+        self.current().weight()
     }
 
     /// Phi^T W Phi.
     fn gram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        self.reserve(1, "the Gram matrix")
-            .map_err(|error| to_python(&error))?;
-        let (sums, k) = (self.now(), self.n_basis);
+        self.reserve(1, "the Gram matrix").map_err(to_python)?;
+        let (sums, k) = (self.current(), self.n_basis);
         let values: Vec<f64> = py.detach(|| {
             let places = (0..k).flat_map(|i| (0..k).map(move |j| (i, j)));
             places.map(|(i, j)| sums.gram(i, j)).collect()
@@ -238,26 +233,25 @@ impl PySufficientStatistics {
 
     /// Phi^T W t.
     fn projections<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        let sums = self.now();
+        let sums = self.current();
         let values: Vec<f64> = (0..self.n_basis).map(|i| sums.projection(i)).collect();
         values.to_pyarray(py)
     }
 
     /// t^T W t.
     fn target_square(&self) -> f64 {
-        self.now().target_square()
+        self.current().target_square()
     }
 
-    /// Number of rows, and all else as numbers.
+    /// The number of rows, and everything else as an array.
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<(usize, Bound<'py, PyArray1<f64>>)> {
-        self.reserve(2, "a copy of the sums")
-            .map_err(|error| to_python(&error))?;
-        let sums = self.now();
+        self.reserve(2, "a copy of the sums").map_err(to_python)?;
+        let sums = self.current();
         let parts = py.detach(|| sums.parts());
         Ok((sums.n_rows(), PyArray1::from_vec(py, parts)))
     }
 
-    /// From what `parts` returned, to the bit.
+    /// The exact inverse of `parts`.
     #[staticmethod]
     #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn from_parts(
@@ -266,11 +260,10 @@ impl PySufficientStatistics {
         parts: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<Self> {
         let sums = SufficientStatistics::from_parts(n_basis, n_rows, vector("parts", &parts)?);
-        sums.map(Self::holding).map_err(|error| to_python(&error))
+        sums.map(Self::from_sums).map_err(to_python)
     }
 
-    /// Fits a model to the rows there are now, with a constant function before the others if `bias`, and the last `n_centred`
-    /// of the others centred.
+    /// Fits a model to the current rows, with a constant first if `bias`, and the last `n_centred` functions centred.
     #[pyo3(signature = (*, bias=false, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
         alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
@@ -298,7 +291,7 @@ impl PySufficientStatistics {
             noise_prior,
             search,
         )?;
-        let sums = self.now();
+        let sums = self.current();
         let posterior = run(py, n_threads, callback.as_ref(), |line| {
             check_fit([self.n_basis, self.n_basis], 1, rules.scheme)?;
             let summary = SumStatistics::new(&sums, bias, n_centred)?;

@@ -1,4 +1,4 @@
-//! Runs a fit beside the interpreter: signals are heard and the callback is called while the core works.
+//! Runs a fit on another thread while this one checks for signals and calls the callback.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -12,91 +12,92 @@ use sparsebayes::internal::BlockCheckpoint;
 use sparsebayes::internal::beside;
 use sparsebayes::{Action, Error, Step};
 
+use crate::arrays::as_index;
 use crate::blocks::to_dict;
 use crate::errors::{internal, invalid, to_python};
 
-/// How often signals are looked at: Ctrl-C is heard within this, whatever the core is doing.
-const HEARTBEAT: Duration = Duration::from_millis(50);
+/// Interval between two checks for signals, and so the delay of Ctrl-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a worker has to tell.
-enum News {
+/// The content of a report.
+enum Event {
     Step(Step),
     BlockCheckpoint(Box<BlockCheckpoint>),
 }
 
-/// Sent over by the worker, and answered with whether to go on if it waits for that.
+/// A message from the worker, with a channel for the reply if it waits for one.
 struct Report {
-    news: News,
-    answer: Option<SyncSender<ControlFlow<()>>>,
+    event: Event,
+    reply: Option<SyncSender<ControlFlow<()>>>,
 }
 
-/// Which steps the callback hears of.
-enum Hearing {
-    Nothing,
-    /// Each of them, and the worker waits for the word.
-    Each,
-    /// One an interval, and the worker does not wait: for callbacks that only show how far a fit has come.
-    Now {
+/// Which steps are passed to the callback.
+enum Reporting {
+    None,
+    /// Every step; the worker waits for the reply.
+    Every,
+    /// At most one step per interval, without waiting: for callbacks that only show progress.
+    Periodic {
         interval: Duration,
         last: Mutex<Instant>,
     },
 }
 
-impl Hearing {
-    /// A callback with a number `seconds` wants no more than a step in so many.
+impl Reporting {
+    /// A callback with an attribute `seconds` is called at most once in that time.
     fn of(callback: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(callback) = callback else {
-            return Ok(Self::Nothing);
+            return Ok(Self::None);
         };
         Ok(match callback.getattr_opt("seconds")? {
-            Some(seconds) => Self::Now {
+            Some(seconds) => Self::Periodic {
                 interval: Duration::try_from_secs_f64(seconds.extract()?)
                     .map_err(|error| invalid(error.to_string()))?,
                 last: Mutex::new(Instant::now()),
             },
-            None => Self::Each,
+            None => Self::Every,
         })
     }
 }
 
-/// The fit's side: a flag it has to heed and a watch to call after each step.
+/// The worker's end: the cancellation flag, and methods that report steps and checkpoints.
 pub(crate) struct Line {
     pub(crate) cancel: Arc<AtomicBool>,
-    /// There as long as the fit.
-    pub(crate) going_on: Arc<()>,
-    hearing: Hearing,
+    /// Alive as long as the fit.
+    pub(crate) running: Arc<()>,
+    reporting: Reporting,
     with_keep: bool,
-    /// Hanging up tells the interpreter's side that the work is done.
+    /// Dropping it tells the interpreter's thread that the work is done.
     reports: SyncSender<Report>,
 }
 
 impl Line {
-    /// Reports a step and waits for the word.
+    /// Reports a step and returns whether to continue.
     pub(crate) fn watch(&self, step: &Step) -> ControlFlow<()> {
         if self.cancel.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
-        match &self.hearing {
-            Hearing::Nothing => ControlFlow::Continue(()),
-            Hearing::Each => self.tell(News::Step(*step)),
-            Hearing::Now { interval, last } => {
+        match &self.reporting {
+            Reporting::None => ControlFlow::Continue(()),
+            Reporting::Every => self.send(Event::Step(*step)),
+            Reporting::Periodic { interval, last } => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if last.elapsed() >= *interval {
                     *last = Instant::now();
-                    // What is still being shown when the next is due, is due no more.
-                    let news = News::Step(*step);
-                    let _ = self.reports.try_send(Report { news, answer: None });
+                    // Skipped if the callback is still busy with an earlier step.
+                    let event = Event::Step(*step);
+                    let _ = self.reports.try_send(Report { event, reply: None });
                 }
                 ControlFlow::Continue(())
             }
         }
     }
 
-    /// Hands over a sketch and waits until it is kept.
-    pub(crate) fn keep(&self, sketch: &BlockCheckpoint) -> Result<(), Error> {
+    /// Passes on a checkpoint and waits until it is stored.
+    pub(crate) fn keep(&self, checkpoint: &BlockCheckpoint) -> Result<(), Error> {
         if self.with_keep
             && self
-                .tell(News::BlockCheckpoint(Box::new(sketch.clone())))
+                .send(Event::BlockCheckpoint(Box::new(checkpoint.clone())))
                 .is_break()
         {
             return Err(Error::Interrupted);
@@ -104,25 +105,26 @@ impl Line {
         Ok(())
     }
 
-    fn tell(&self, news: News) -> ControlFlow<()> {
-        let (answer, word) = sync_channel(1);
+    fn send(&self, event: Event) -> ControlFlow<()> {
+        let (sender, receiver) = sync_channel(1);
         let report = Report {
-            news,
-            answer: Some(answer),
+            event,
+            reply: Some(sender),
         };
-        let heard = self.reports.send(report).is_ok();
-        let word = if heard { word.recv().ok() } else { None };
-        word.unwrap_or_else(|| {
-            // The other side left with an exception, and may not have said so yet: work that is only stopped would
-            // go on to its end, and ask providers what no fit that goes on asks here.
+        let is_sent = self.reports.send(report).is_ok();
+        let reply = if is_sent { receiver.recv().ok() } else { None };
+        reply.unwrap_or_else(|| {
+            // The interpreter's thread ended with an exception and may not have raised the flag yet. A fit that is only
+            // stopped would finish regularly and call providers once more.
             self.cancel.store(true, Ordering::Relaxed);
             ControlFlow::Break(())
         })
     }
 }
 
-/// Runs `work` on so many threads (`None`: one per core) with the interpreter released, while this one hears signals and serves the
-/// callback. An exception from either ends the work and is raised; so is a panic, as `NumericalError`.
+/// Runs `work` on `n_threads` threads (`None`: one per core) with the interpreter released, while this thread checks for
+/// signals and calls the callback. An exception of either cancels the work and is raised; a panic of the work is raised
+/// as `NumericalError`.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_threads: Option<usize>,
@@ -132,7 +134,7 @@ pub(crate) fn run<T: Send>(
     run_kept(py, n_threads, callback, None, work)
 }
 
-/// [`run`] of work that hands over sketches, each of which `keep` is called with.
+/// [`run`] for work that produces checkpoints; `keep` is called with each.
 pub(crate) fn run_kept<T: Send>(
     py: Python<'_>,
     n_threads: Option<usize>,
@@ -142,12 +144,12 @@ pub(crate) fn run_kept<T: Send>(
 ) -> PyResult<T> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
-    let (at_work, left) = sync_channel::<Infallible>(1);
-    let (hearing, with_keep) = (Hearing::of(callback)?, keep.is_some());
+    let (at_work, ended) = sync_channel::<Infallible>(1);
+    let (reporting, with_keep) = (Reporting::of(callback)?, keep.is_some());
     let line = Line {
         cancel: Arc::clone(&cancel),
-        going_on: Arc::default(),
-        hearing,
+        running: Arc::default(),
+        reporting,
         with_keep,
         reports,
     };
@@ -156,24 +158,24 @@ pub(crate) fn run_kept<T: Send>(
         work(&{ line })
     };
     let meanwhile = || {
-        let heard = attend(py, callback, keep, inbox);
-        if heard.is_err() {
+        let outcome = serve(py, callback, keep, inbox);
+        if outcome.is_err() {
             cancel.store(true, Ordering::Relaxed);
-            // Nothing holds the interpreter until the work has noticed.
-            let _ended = py.detach(move || left.recv());
+            // The interpreter is released until the work has ended.
+            let _ended = py.detach(move || ended.recv());
         }
-        heard
+        outcome
     };
-    let (outcome, heard) = beside(n_threads, work, meanwhile).map_err(|error| to_python(&error))?;
-    heard?;
-    match outcome {
-        Ok(result) => result.map_err(|error| to_python(&error)),
+    let (result, served) = beside(n_threads, work, meanwhile).map_err(to_python)?;
+    served?;
+    match result {
+        Ok(result) => result.map_err(to_python),
         Err(payload) => Err(internal(payload.as_ref())),
     }
 }
 
-/// Serves reports and hears signals until the worker hangs up.
-fn attend(
+/// Processes reports and checks for signals until the worker ends.
+fn serve(
     py: Python<'_>,
     callback: Option<&Bound<'_, PyAny>>,
     keep: Option<&Bound<'_, PyAny>>,
@@ -183,7 +185,7 @@ fn attend(
         py.check_signals()?;
         let message;
         (inbox, message) = py.detach(move || {
-            let message = inbox.recv_timeout(HEARTBEAT);
+            let message = inbox.recv_timeout(SIGNAL_INTERVAL);
             (inbox, message)
         });
         let report = match message {
@@ -191,29 +193,29 @@ fn attend(
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
-        let stop = match (report.news, callback, keep) {
-            (News::Step(step), Some(callback), _) => call(callback, &step)?,
-            (News::BlockCheckpoint(sketch), _, Some(keep)) => {
-                keep.call1((to_dict(py, &sketch)?,))?;
+        let stop = match (report.event, callback, keep) {
+            (Event::Step(step), Some(callback), _) => call(callback, &step)?,
+            (Event::BlockCheckpoint(checkpoint), _, Some(keep)) => {
+                keep.call1((to_dict(py, &checkpoint)?,))?;
                 false
             }
             _ => false,
         };
-        let word = if stop {
+        let reply = if stop {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         };
-        if let Some(answer) = report.answer {
-            // The worker waits for this word, so it is there to hear it.
-            let _ = answer.send(word);
+        if let Some(sender) = report.reply {
+            // Cannot fail, because the worker waits for the reply.
+            let _ = sender.send(reply);
         }
     }
 }
 
 fn call(callback: &Bound<'_, PyAny>, step: &Step) -> PyResult<bool> {
     let (action, index) = step.action.parts();
-    let index = index.map_or(-1, |j| i64::try_from(j).unwrap_or(i64::MAX));
+    let index = index.map_or(-1, as_index);
     let swept = match step.action {
         Action::Sweep { done, of } => Some((done, of)),
         _ => None,
@@ -227,13 +229,13 @@ fn call(callback: &Bound<'_, PyAny>, step: &Step) -> PyResult<bool> {
         step.n_active,
         step.beta,
     );
-    // What callbacks of other fits need not take.
-    let answer = match swept {
+    // Callbacks of fits without passes in blocks need not accept an eighth argument.
+    let returned = match swept {
         Some(swept) => {
             let (a, b, c, d, e, f, g) = step;
             callback.call1((a, b, c, d, e, f, g, swept))?
         }
         None => callback.call1(step)?,
     };
-    answer.is_truthy()
+    returned.is_truthy()
 }

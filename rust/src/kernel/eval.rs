@@ -1,11 +1,11 @@
-//! Values of a kernel between a run of points and another point: the loops that are compiled for each instruction set.
+//! Kernel values between a run of points and a centre, compiled for each instruction set.
 
 use crate::kernel::Kernel;
 use crate::linalg::simd::{Simd, WithSimd, dispatch, exp, is_fused};
 
-/// Points evaluated at a time: their partial sums stay in the first-level cache.
+/// Most points per call: their partial sums stay in the first-level cache.
 pub(crate) const CHUNK: usize = 512;
-/// Points whose sums are in registers together: four of the widest vectors, which hides how long an addition takes, or one.
+/// Points whose sums are in registers together: four of the widest vectors, to hide the latency of additions, or one.
 const WIDE: usize = 32;
 pub(crate) const NARROW: usize = 8;
 
@@ -18,7 +18,7 @@ pub(crate) struct Run<'a> {
     pub(crate) len: usize,
 }
 
-/// The other point, and which of its features and of those of the run are seen: all of them, if it says nothing.
+/// The centre, and the features of the points and the centre that the kernel uses; `None`: all of them.
 #[derive(Clone, Copy)]
 struct Centre<'a> {
     values: &'a [f64],
@@ -30,7 +30,7 @@ impl Centre<'_> {
         self.columns.map_or(self.values.len(), <[usize]>::len)
     }
 
-    /// The feature that is seen as the d-th, and its value.
+    /// The index and the value of the d-th feature that the kernel uses.
     fn at(self, d: usize) -> (usize, f64) {
         let feature = self.columns.map_or(d, |columns| columns[d]);
         (feature, self.values[feature])
@@ -59,7 +59,7 @@ impl Kernel {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
+    #[allow(clippy::inline_always)] // compiled for the instruction set of its caller
     fn fill<const FUSED: bool>(&self, x: Run<'_>, z: Centre<'_>, out: &mut [f64]) {
         match self {
             Self::Gaussian {
@@ -118,7 +118,7 @@ impl Kernel {
     }
 }
 
-/// [`Kernel::fill`] as work for [`dispatch`].
+/// [`Kernel::fill`] as an operation for [`dispatch`].
 struct Fill<'a> {
     kernel: &'a Kernel,
     x: Run<'a>,
@@ -142,8 +142,8 @@ impl WithSimd for Fill<'_> {
 
 /// `out_n = finish(sum_d term(d, x_nd, z_d))`.
 ///
-/// Strip by strip, whose sums stay in registers. The last strip may go over points of the one before again, which does no
-/// harm: a point's value does not depend on its place.
+/// The sums of a strip of points stay in registers. The last strip may repeat points of the one before: the value of a
+/// point does not depend on its position.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `fill`
 fn accumulate(
@@ -172,7 +172,7 @@ fn accumulate(
     }
 }
 
-/// The first `N` of `out`, for the points from `at` on.
+/// Writes the first `N` values of `out`, for the points from `at` on.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `fill`
 fn strip<const N: usize>(
@@ -196,7 +196,7 @@ fn strip<const N: usize>(
     }
 }
 
-/// Joins the values of several kernels. Not inlined: it calls `fill` on its parts.
+/// Combines the values of several kernels. Not inlined, because it calls `fill` on its parts.
 fn combine(
     parts: &[Kernel],
     x: Run<'_>,

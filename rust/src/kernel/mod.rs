@@ -1,4 +1,4 @@
-//! Kernels, over points stored feature by feature.
+//! Kernels and their values.
 
 mod eval;
 mod points;
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::eval::{CHUNK, Run};
 pub use crate::kernel::points::Points;
 
-/// A kernel k(x, z). A closed set: what the loop evaluates lazily and a predictor without Python has to know.
+/// A kernel k(x, z). The set is closed, so that fits and predictors can evaluate every kernel without Python.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kernel {
-    /// `exp(-sum_d w_d (x_d - z_d)^2)`, w being one weight for all inputs or one for each.
+    /// `exp(-sum_d w_d (x_d - z_d)^2)` with one weight w for all inputs or one for each.
     Gaussian {
         /// Inverse squared widths.
         inverse_square_widths: Vec<f64>,
@@ -55,11 +55,11 @@ pub enum Kernel {
     Sum(Vec<Kernel>),
     /// The product of kernels.
     Product(Vec<Kernel>),
-    /// Another kernel on some of the features, which may repeat; it holds no `OnColumns` itself.
+    /// A kernel of some features, which may repeat. It must not contain another `OnColumns`.
     OnColumns {
         /// Positions of the features.
         columns: Vec<usize>,
-        /// The kernel that sees these alone.
+        /// The kernel of these features.
         kernel: Box<Kernel>,
     },
 }
@@ -80,10 +80,10 @@ fn check_widths(inverse_squares: &[f64], n_features: usize) -> Result<(), String
 }
 
 impl Kernel {
-    /// Checks the parameters against the number of inputs; the message names the parameter and the remedy.
+    /// Checks the parameters, given the number of inputs.
     ///
     /// # Errors
-    /// The message.
+    /// A message that names the parameter and the remedy.
     pub fn validate(&self, n_features: usize) -> Result<(), String> {
         let finite = |name: &str, value: f64| {
             if value.is_finite() {
@@ -141,8 +141,8 @@ impl Kernel {
         }
     }
 
-    /// Whether every matrix k(x_i, x_j) is positive semidefinite, as far as parameters alone can tell. (A linear spline is
-    /// for inputs that are not negative.)
+    /// Whether every matrix k(x_i, x_j) is known to be positive semidefinite from the parameters alone. (A linear spline
+    /// is so only for non-negative inputs.)
     #[must_use]
     pub fn is_positive_definite(&self) -> bool {
         match self {
@@ -157,7 +157,7 @@ impl Kernel {
         }
     }
 
-    /// Whether there is an [`Kernel::OnColumns`] in it.
+    /// Whether it contains a [`Kernel::OnColumns`].
     fn has_columns(&self) -> bool {
         match self {
             Self::OnColumns { .. } => true,
@@ -184,10 +184,10 @@ impl Kernel {
         out[0]
     }
 
-    /// `k(x_n, centre)` for the points in `rows`; to the bit what [`Kernel::eval`] gives for each.
+    /// `k(x_n, centre)` for the points in `rows`, with the same bits as [`Kernel::eval`].
     ///
     /// # Panics
-    /// If `rows` reaches beyond the points, `centre` has not as many features as they, or `out` is shorter than `rows`.
+    /// If `rows` exceeds the points, `centre` has another number of features, or `out` is shorter than `rows`.
     pub fn column_into(
         &self,
         points: &Points,

@@ -1,8 +1,8 @@
-//! Points, feature by feature.
+//! Points stored feature by feature.
 
 use crate::kernel::eval::{CHUNK, NARROW, Run};
 
-/// Points whose values of one feature lie side by side, so that a loop over points is a loop over memory.
+/// Points stored feature by feature, so that the values of one feature are contiguous.
 #[derive(Debug, Clone, Default)]
 pub struct Points {
     len: usize,
@@ -11,10 +11,10 @@ pub struct Points {
 }
 
 impl Points {
-    /// From a row-major table of `n_points` x `n_features` values.
+    /// Copies a row-major table of `n_points` x `n_features` values.
     ///
     /// # Panics
-    /// If `rows` is shorter than that.
+    /// If `rows` is shorter.
     #[must_use]
     pub fn from_rows(rows: &[f64], n_points: usize, n_features: usize) -> Self {
         let mut points = Self::default();
@@ -22,13 +22,13 @@ impl Points {
         points
     }
 
-    /// Puts other points in the place of these, as [`Points::from_rows`]; takes no memory where they need no more.
+    /// Replaces the points as [`Points::from_rows`] does, reusing their memory.
     pub(crate) fn refill(&mut self, rows: &[f64], n_points: usize, n_features: usize) {
         self.len = n_points;
         self.n_features = n_features;
         self.values.resize(n_points * n_features, 0.0);
         let rows = &rows[..self.values.len()];
-        // Some points at a time, which stay in the cache while one feature after the other is read.
+        // Some points at a time, so that their rows stay in the cache for all features.
         for start in (0..n_points).step_by(CHUNK / NARROW) {
             let end = (start + CHUNK / NARROW).min(n_points);
             for (d, feature) in self.values.chunks_exact_mut(n_points).enumerate() {
@@ -65,7 +65,7 @@ impl Points {
         &self.values[d * self.len..][..self.len]
     }
 
-    /// `len` of them from `start` on.
+    /// `len` points from `start` on.
     pub(crate) fn run(&self, start: usize, len: usize) -> Run<'_> {
         Run {
             values: &self.values,

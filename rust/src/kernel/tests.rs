@@ -1,4 +1,4 @@
-//! Values against formulas; what is refused.
+//! Kernel values compared with formulas, and rejected parameters.
 
 use crate::kernel::*;
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// The distribution of a target given its linear predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Likelihood {
-    /// t ~ Normal(eta, 1/beta). Weights do not depend on eta; beta is kept outside, in the fit.
+    /// t ~ Normal(eta, 1/beta). Weights do not depend on eta; the fit holds beta.
     Gaussian,
     /// t in [0, 1] with P(t = 1) = 1 / (1 + exp(-eta)): Tipping & Faul (2003), equation 9.
     Bernoulli,
@@ -23,7 +23,7 @@ pub enum Likelihood {
 pub struct Working {
     /// Minus the second derivative of the log-likelihood: the diagonal of B in equation (11).
     pub weight: f64,
-    /// How the weight changes with eta: its derivative.
+    /// Derivative of the weight in eta.
     pub skew: f64,
     /// The first derivative of the log-likelihood; B(t_hat - eta) in the terms of equation (14).
     pub residual: f64,
@@ -32,7 +32,7 @@ pub struct Working {
 }
 
 impl Likelihood {
-    /// Whether the working weights stay put when eta moves, so that Gram columns may be kept.
+    /// Whether the working weights do not depend on eta, so that Gram columns can be reused.
     #[must_use]
     pub fn is_linear(self) -> bool {
         matches!(self, Self::Gaussian)
@@ -65,8 +65,8 @@ impl Likelihood {
         }
     }
 
-    /// [`Likelihood::working`] of many rows, in vector code. Its values are those of one row or differ in the last bits,
-    /// and do not depend on the place of a row.
+    /// [`Likelihood::working`] for many rows, vectorised. Values may differ from those of single rows in the last bits but
+    /// do not depend on the position of a row.
     pub(crate) fn working_rows(self, eta: &[f64], targets: &[f64]) -> WorkingRows {
         let mut rows = WorkingRows::zeros(eta.len());
         dispatch(Rows {
@@ -84,20 +84,20 @@ impl Likelihood {
         matches!(self, Self::Gaussian | Self::Bernoulli)
     }
 
-    /// Working weight, residual and deviance of a row whose log-likelihood gives way to the quadratic in eta that touches
-    /// it at eta = +-xi and lies below it elsewhere: Jaakkola & Jordan (2000).
+    /// Working weight, residual and deviance of the quadratic lower bound that equals the log-likelihood at eta = +-xi:
+    /// Jaakkola & Jordan (2000).
     ///
-    /// `-ln(2 cosh(eta / 2)) >= -ln(2 cosh(xi / 2)) - lambda (eta^2 - xi^2)`, lambda = tanh(xi / 2) / (4 xi), which is a
-    /// tangent to a function convex in eta^2. A Gaussian is its own bound. `None` for a likelihood without one.
+    /// `-ln(2 cosh(eta / 2)) >= -ln(2 cosh(xi / 2)) - lambda (eta^2 - xi^2)`, lambda = tanh(xi / 2) / (4 xi), which is the
+    /// tangent of a function convex in eta^2. A Gaussian is its own bound. `None` for a likelihood without such a bound.
     #[must_use]
     pub fn bounded(self, xi: f64, eta: f64, target: f64) -> Option<Working> {
         match self {
             Self::Gaussian => Some(self.working(eta, target)),
             Self::Bernoulli => {
                 let weight = jaakkola_weight(xi);
-                let touching = -0.5 * xi.abs() - (-xi.abs()).exp().ln_1p();
+                let at_xi = -0.5 * xi.abs() - (-xi.abs()).exp().ln_1p();
                 let centred = target - 0.5;
-                let log_bound = centred * eta + touching - 0.5 * weight * (eta - xi) * (eta + xi);
+                let log_bound = centred * eta + at_xi - 0.5 * weight * (eta - xi) * (eta + xi);
                 Some(Working {
                     weight,
                     skew: 0.0,
@@ -109,7 +109,7 @@ impl Likelihood {
         }
     }
 
-    /// The part of -2 ln p(t) that does not depend on eta, summed over rows: -2 ln of 1/t! for counts.
+    /// The part of -2 ln p(t) that does not depend on eta: 2 ln t! for counts.
     #[must_use]
     pub fn constant_deviance(self, target: f64) -> f64 {
         match self {
@@ -120,7 +120,7 @@ impl Likelihood {
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always)] // a call would stop the vectoriser; so for the others
+#[allow(clippy::inline_always)] // a call would prevent vectorisation
 fn gaussian(eta: f64, target: f64) -> Working {
     let residual = target - eta;
     Working {
@@ -137,7 +137,7 @@ fn bernoulli<const FUSED: bool>(eta: f64, target: f64) -> Working {
     // exp(-|eta|) never overflows; both tails keep full relative precision.
     let e = exp::<FUSED>(-eta.abs());
     let minor = e / (1.0 + e);
-    // t - mean, with mean = 1 - minor or minor: no cancellation where the fit is near certain.
+    // t - mean, with mean = 1 - minor or minor: no cancellation for probabilities near 0 or 1.
     let residual = if eta >= 0.0 {
         minor - (1.0 - target)
     } else {
@@ -166,7 +166,7 @@ fn poisson<const FUSED: bool>(eta: f64, target: f64) -> Working {
     }
 }
 
-/// [`Working`] of many rows.
+/// [`Working`] for many rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkingRows {
     pub(crate) weight: Vec<f64>,
@@ -193,7 +193,7 @@ impl WorkingRows {
         self.deviance[row] = at.deviance;
     }
 
-    /// Counts each row so many times.
+    /// Multiplies each row by its weight.
     pub(crate) fn weigh(&mut self, weights: &[f64]) {
         for values in [
             &mut self.weight,
@@ -245,9 +245,9 @@ impl WithSimd for Rows<'_> {
     }
 }
 
-/// 2 lambda(xi) = tanh(xi / 2) / (2 xi), which begins `1/4 - xi^2 / 48`.
+/// 2 lambda(xi) = tanh(xi / 2) / (2 xi) = 1/4 - xi^2 / 48 + ...
 fn jaakkola_weight(xi: f64) -> f64 {
-    /// The next term of the series, xi^4 / 480, is less than rounding.
+    /// Below this the next term of the series, xi^4 / 480, is below rounding.
     const SMALL: f64 = 1e-3;
     let xi = xi.abs();
     if xi < SMALL {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_contribute_what_each_does() {
+    fn many_rows_agree_with_single_rows() {
         let eta: Vec<f64> = (-60..60).map(|i| 0.37 * f64::from(i)).collect();
         for likelihood in [
             Likelihood::Gaussian,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_touches_at_xi_and_lies_below_elsewhere() {
+    fn the_bound_is_tight_at_xi_and_lower_elsewhere() {
         let likelihood = Likelihood::Bernoulli;
         for xi in [0.0, 1e-9, 0.9e-3, 1.1e-3, 0.5, 3.0, 40.0, 800.0] {
             for target in [0.0, 0.3, 1.0] {

@@ -1,15 +1,14 @@
-//! Columns that begin where lines of the cache do.
+//! Columns aligned to cache lines.
 //!
-//! A vector of 64 bytes that lies over the border of two lines takes two reads. Where every column of a product begins within a
-//! line, that makes it 1.8 times as slow: products of a few columns in registers read little else than such vectors.
+//! Loading a 64-byte vector that crosses a cache line takes two reads.
 
 use std::ops::{Deref, DerefMut};
 
-/// Numbers in a line.
+/// Numbers per cache line.
 const LINE: usize = 8;
 
-/// How far apart columns of `n` numbers should begin: at a line, and not at a distance of a power of two, at which all would share
-/// their places in the cache.
+/// Distance between the starts of columns of `n` numbers: a whole number of cache lines, and no large power of two, for
+/// which all columns would compete for the same cache sets.
 pub(crate) fn stride(n: usize) -> usize {
     const SHARED: usize = 512;
     let lines = n.next_multiple_of(LINE);
@@ -20,22 +19,22 @@ pub(crate) fn stride(n: usize) -> usize {
     }
 }
 
-/// Where in this memory the first line begins.
+/// Index of the first element that begins a cache line.
 fn first_line(memory: &[f64]) -> usize {
     memory.as_ptr().align_offset(LINE * size_of::<f64>()) % LINE
 }
 
-/// The first line in a buffer and what follows, `len` numbers, of which those that were there before are of no meaning.
+/// `len` numbers of a buffer from its first cache line on. Their values are unspecified.
 pub(crate) fn room(buffer: &mut Vec<f64>, len: usize) -> &mut [f64] {
-    // Not cleared first: old values need not be zeroed to be overwritten.
+    // Old values are not cleared, because the caller overwrites them.
     buffer.resize(len + LINE - 1, 0.0);
     let start = first_line(buffer);
     &mut buffer[start..start + len]
 }
 
-/// Numbers that begin with a line.
+/// A vector of numbers whose first element begins a cache line.
 ///
-/// Between calls the line begins at `start` of `values`, which never outgrow the memory that they have.
+/// Invariant: the cache line begins at `start` of `values`, which never grow beyond their capacity.
 #[derive(Debug, Default)]
 pub(crate) struct AlignedColumns {
     values: Vec<f64>,
@@ -43,7 +42,7 @@ pub(crate) struct AlignedColumns {
 }
 
 impl AlignedColumns {
-    /// None as yet, with room for so many.
+    /// An empty vector with this capacity.
     pub(crate) fn with_room(len: usize) -> Self {
         let mut values = Vec::with_capacity(len + LINE - 1);
         values.resize(LINE - 1, 0.0);
@@ -58,13 +57,13 @@ impl AlignedColumns {
         this
     }
 
-    /// Drops the last ones or appends zeros.
+    /// Truncates, or appends zeros.
     pub(crate) fn resize(&mut self, len: usize) {
         self.reserve(len);
         self.values.resize(self.start + len, 0.0);
     }
 
-    /// Appends zeros, and gives them to be written over.
+    /// Appends `n` zeros and returns them.
     pub(crate) fn grow(&mut self, more: usize) -> &mut [f64] {
         let len = self.len();
         self.resize(len + more);
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_begin_with_a_line_wherever_they_move() {
+    fn growing_and_cloning_keep_the_alignment() {
         let mut values = AlignedColumns::default();
         for n in 0..300 {
             values.append(&[f64::from(n); 3]);
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn room_in_a_buffer_begins_with_a_line() {
+    fn buffers_are_aligned() {
         let mut buffer = Vec::new();
         for len in [0, 1, 63, 64, 5, 10_000] {
             let room = room(&mut buffer, len);
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_whole_lines_apart_and_no_power_of_two() {
+    fn strides_are_whole_lines_and_no_power_of_two() {
         for n in 0..2100 {
             let apart = stride(n);
             assert!(apart >= n && apart < n + 2 * LINE && apart.is_multiple_of(LINE));

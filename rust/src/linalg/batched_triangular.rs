@@ -1,4 +1,4 @@
-//! Triangular solves for many right-hand sides at once, side by side so that the processor's vectors are full.
+//! Triangular solves for [`LANES`] right-hand sides at once, one per vector lane.
 
 use crate::linalg::Cholesky;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -6,7 +6,7 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch};
 /// Right-hand sides solved together.
 pub(crate) const LANES: usize = 32;
 
-/// Rows of the factor one after another, each up to and with its diagonal.
+/// The rows of the factor one after another, each up to and including its diagonal.
 pub(crate) fn pack_lower(chol: &Cholesky) -> Vec<f64> {
     let rows = (0..chol.len()).flat_map(|i| (0..=i).map(move |j| (i, j)));
     rows.map(|(i, j)| chol.get(i, j)).collect()
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_lane_is_solved_as_if_alone() {
+    fn lanes_equal_single_solves() {
         let mut chol = Cholesky::with_capacity(4);
         let matrix = [[4.0, 1.0, 0.5], [1.0, 3.0, -0.2], [0.5, -0.2, 2.0]];
         chol.refactor(3, |i, j| matrix[i][j]).unwrap();

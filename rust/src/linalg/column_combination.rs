@@ -1,11 +1,11 @@
-//! A W for tall matrices: sums of their columns.
+//! A W for tall column-major matrices A: weighted sums of columns.
 
 use crate::linalg::gemm::TallMatrix;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::axpy;
 use crate::parallel::fill_pieces;
 
-/// A W for A of `n` rows and W of `n_right` columns, the entries of W column after column: `n` x `n_right`, in parallel.
+/// A W in parallel, `n` x `n_right` and column-major, for A with `n` rows and a column-major W with `n_right` columns.
 ///
 /// # Panics
 /// If a slice is too short for its shape.
@@ -20,7 +20,7 @@ pub(crate) fn product(a: TallMatrix<'_>, weights: &[f64], n: usize, n_right: usi
     out
 }
 
-/// `out += A W` over the first `n` rows, W having its columns `weight_stride` apart and `out` its own `out_stride` apart.
+/// `out += A W` over the first `n` rows. The columns of W are `weight_stride` apart, those of `out` `out_stride`.
 ///
 /// # Panics
 /// If a slice is too short for its shape.
@@ -52,7 +52,7 @@ struct Product<'a> {
     n_right: usize,
 }
 
-/// Vectors and columns of a tile of A W: its sums fill the registers of a processor that has 16.
+/// Vectors and columns of a tile of A W: its sums fill 16 registers.
 const V: usize = 4;
 const W: usize = 3;
 
@@ -69,17 +69,17 @@ impl WithSimd for Product<'_> {
         let whole = self.n - tail;
         for j in (0..self.n_right).step_by(W) {
             let width = W.min(self.n_right - j);
-            // A tile over the border repeats the last column, and its sums are dropped.
+            // A tile that crosses the border repeats the last column and discards its sums.
             let weights: [&[f64]; W] = std::array::from_fn(|k| {
                 let column = (j + k).min(self.n_right - 1);
                 &self.weights[column * self.weight_stride..][..columns.len()]
             });
             for first in (0..n_vectors).step_by(V) {
-                // Likewise a vector over the border.
+                // So does a vector that crosses the border.
                 let places: [usize; V] = std::array::from_fn(|v| (first + v).min(n_vectors - 1));
                 let mut sums = [[simd.splat_f64s(0.0); V]; W];
                 for (k, (heads, _)) in split.iter().enumerate() {
-                    // As in the tiles of A^T B.
+                    // The right vectors stay in registers, as in `gemm`.
                     let weights = weights.map(|w| simd.splat_f64s(w[k]));
                     for (v, place) in places.into_iter().enumerate() {
                         let value = heads[place];
@@ -97,7 +97,7 @@ impl WithSimd for Product<'_> {
                 }
             }
             if tail > 0 {
-                // The last rows make a vector with zeros.
+                // The last rows are padded with zeros to a whole vector.
                 let mut sums = [simd.splat_f64s(0.0); W];
                 for (k, (_, tails)) in split.iter().enumerate() {
                     let values = simd.partial_load_f64s(tails);
@@ -116,7 +116,7 @@ impl WithSimd for Product<'_> {
     }
 }
 
-/// `out += sum_j w_j a_j` over columns that are at least as long; each element gains one term after the other, in order.
+/// `out += sum_j w_j a_j` for columns at least as long as `out`. The terms of each element are added in order.
 pub(crate) fn add_combination(columns: &[&[f64]], weights: &[f64], out: &mut [f64]) {
     dispatch(Combination {
         columns,
@@ -131,7 +131,7 @@ struct Combination<'a> {
     out: &'a mut [f64],
 }
 
-/// Rows whose sums stay in registers while all columns go by.
+/// `N` vectors of rows, whose sums stay in registers while all columns are added.
 const STRIP: usize = 64;
 
 impl WithSimd for Combination<'_> {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_of_columns_are_made_in_their_order() {
+    fn columns_are_added_in_their_order() {
         for (n, m, r) in [(200, 7, 3), (64, 1, 2), (5, 4, 1), (0, 2, 2), (70, 0, 2)] {
             let a: Vec<f64> = (0..(n + 1) * m).map(|i| (i as f64).sin()).collect();
             let w: Vec<f64> = (0..m * r).map(|i| (i as f64).cos()).collect();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn combinations_side_by_side_are_those_one_by_one() {
+    fn several_combinations_equal_single_combinations() {
         for (n, m, r) in [
             (37, 7, 9),
             (1100, 7, 1),

@@ -1,21 +1,21 @@
-//! Numbers as unevaluated sums of two: about 106 bits, for sums whose terms cancel.
+//! Double-double arithmetic: unevaluated sums of two floats with about 106 bits, for sums whose terms cancel.
 //!
 //! The error-free transformations are Knuth's (`two_sum`) and the fused product's; see Ogita, Rump & Oishi (2005),
 //! Accurate sum and dot product.
 
-/// `high + low`, where `low` is no more than rounding has left out of `high`.
+/// `high + low`, where `low` is the rounding error of `high`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct DoubleDouble {
     pub(crate) high: f64,
     pub(crate) low: f64,
 }
 
-/// `a + b` rounded, and what rounding left out.
+/// `a + b` rounded, and its rounding error.
 #[inline]
 pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
-    let of_b = sum - a;
-    (sum, (a - (sum - of_b)) + (b - of_b))
+    let b_rounded = sum - a;
+    (sum, (a - (sum - b_rounded)) + (b - b_rounded))
 }
 
 impl DoubleDouble {
@@ -58,11 +58,11 @@ impl DoubleDouble {
     #[inline]
     pub(crate) fn over(self, divisor: Self) -> Self {
         let high = self.high / divisor.high;
-        let left = self.minus(divisor.times(high.into()));
-        Self::normal(high, left.high / divisor.high)
+        let remainder = self.minus(divisor.times(high.into()));
+        Self::normal(high, remainder.high / divisor.high)
     }
 
-    /// Rounded.
+    /// Rounds to a single float.
     #[inline]
     pub(crate) fn value(self) -> f64 {
         self.high + self.low
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cancels_is_still_there() {
+    fn cancellation_keeps_the_low_bits() {
         let tiny = 1e-25;
         let sum = DoubleDouble::from(3.0).plus(tiny.into()).minus(3.0.into());
         assert!((sum.value() / tiny - 1.0).abs() < 1e-5);

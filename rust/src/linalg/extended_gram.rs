@@ -1,23 +1,23 @@
-//! Sums over rows of A^T A that keep what plain sums round away.
+//! A^T A summed over rows in more than double precision.
 //!
-//! What a model leaves of its targets is, from sums, a difference: t^T t - 2 b^T w + w^T G w. Where weights are large and
-//! cancel, rounding in G is all that remains of it. So each column of a strip of rows is cut in two, A = H + L, with 22 bits
-//! in H: the products in H^T H have 44, 512 of them 53, and their sum is exact. The rest, H^T L + L^T A, is 22 bits
-//! smaller, and so is its rounding. An element is then wrong by about 2^-75 of the lengths of its two columns, where plain
-//! sums are wrong by 2^-53, for three products in place of one (Ozaki, Ogita, Oishi & Rump 2012, Error-free
-//! transformations of matrix multiplication).
+//! From sums, the residual sum of squares is a difference: t^T t - 2 b^T w + w^T G w. With large weights of opposite signs
+//! it consists only of the rounding errors of G. So each column of a strip of rows is split into A = H + L with 22 bits in
+//! H: the products in H^T H have 44 bits, 512 of them 53, so that their sum is exact. The rest, H^T L + L^T A, is 22 bits
+//! smaller, and so is its rounding error. The error of an element is about 2^-75 of the lengths of its two columns instead
+//! of 2^-53, for three products instead of one (Ozaki, Ogita, Oishi & Rump 2012, Error-free transformations of matrix
+//! multiplication).
 
 use crate::linalg::aligned_columns::{AlignedColumns, stride};
 use crate::linalg::double_double::{DoubleDouble, two_sum};
 use crate::linalg::gemm::{RUN, TallMatrix, add_lower_transpose_product};
 use crate::parallel::fill_pieces;
 
-/// Rows cut in two and added at a time; no more, or the sums of H^T H would not be exact.
+/// Most rows per strip; with more the sums of H^T H would not be exact.
 pub(crate) const STRIP: usize = RUN;
-/// Columns that one thread handles at a time.
+/// Columns per task of a thread.
 const COLUMNS: usize = 24;
 
-/// A few rows of A, at most [`STRIP`], column after column.
+/// At most [`STRIP`] rows of A, column-major, with both parts of each column.
 pub(crate) struct Strip {
     n_rows: usize,
     /// Distance between columns.
@@ -28,7 +28,7 @@ pub(crate) struct Strip {
 }
 
 impl Strip {
-    /// Room for `n_rows` rows, up to [`STRIP`].
+    /// An empty strip for up to `n_rows` rows, at most [`STRIP`].
     pub(crate) fn new(n_columns: usize, n_rows: usize) -> Self {
         let stride = stride(n_rows.min(STRIP));
         let zeros = AlignedColumns::zeros(n_columns * stride);
@@ -41,7 +41,7 @@ impl Strip {
         }
     }
 
-    /// Takes other rows: `fill(first, columns)` writes a few columns, from the `first` on, `n_rows` values each.
+    /// Replaces the rows: `fill(first, columns)` writes some columns, beginning with `first`, `n_rows` values each.
     pub(crate) fn fill(
         &mut self,
         n_rows: usize,
@@ -61,8 +61,8 @@ impl Strip {
         &self.whole[j * self.stride..][..self.n_rows]
     }
 
-    /// Cuts each column in two.
-    fn cut(&mut self) {
+    /// Splits each column into a coarse part and the rest.
+    fn split(&mut self) {
         let (whole, n, stride) = (&self.whole, self.n_rows, self.stride);
         fill_pieces(&mut self.coarse, COLUMNS * stride, |start, coarse| {
             let whole = whole[start..].chunks_exact(stride);
@@ -82,16 +82,18 @@ impl Strip {
 
 /// Rounds a column to 22 bits, counted from its largest value.
 fn round(whole: &[f64], coarse: &mut [f64]) {
-    /// What is smaller has products that underflow, and is left to the rest.
+    /// Products of smaller values underflow; the rest holds such columns.
     const TINY: f64 = 1e-150;
     const BITS: u64 = 22;
-    let most = whole.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
-    if most < TINY {
+    let largest = whole
+        .iter()
+        .fold(0.0_f64, |largest, v| largest.max(v.abs()));
+    if largest < TINY {
         coarse.fill(0.0);
         return;
     }
-    // most < 2^power; adding 1.5 * 2^52 units, a unit being 2^(power - 22), rounds to units.
-    let biased = most.to_bits() >> 52;
+    // largest < 2^power; adding 1.5 * 2^52 units, a unit being 2^(power - 22), rounds to units.
+    let biased = largest.to_bits() >> 52;
     let shift = 1.5 * f64::from_bits((biased + 1 + 52 - BITS) << 52);
     for (coarse, whole) in coarse.iter_mut().zip(whole) {
         *coarse = (whole + shift) - shift;
@@ -100,7 +102,7 @@ fn round(whole: &[f64], coarse: &mut [f64]) {
 
 /// The sum of A^T A over the strips added.
 ///
-/// Column j of `values` holds the high parts of all rows and then their low parts; only the lower triangle counts.
+/// Column j of `values` holds the high parts of all rows and then their low parts; only the lower triangle is used.
 #[derive(Debug, Clone)]
 pub(crate) struct Gram {
     size: usize,
@@ -108,7 +110,7 @@ pub(crate) struct Gram {
 }
 
 impl Gram {
-    /// `None` where there is no memory for it.
+    /// `None` if there is not enough memory.
     pub(crate) fn zeros(size: usize) -> Option<Self> {
         let length = size.checked_mul(size)?.checked_mul(2)?;
         let mut values = Vec::new();
@@ -137,12 +139,16 @@ impl Gram {
         self.values[start + self.size] = value.low;
     }
 
-    /// Adds A^T A of a strip, unless `go_on` says no on the way; then what is here is of no use.
-    pub(crate) fn add_strip(&mut self, strip: &mut Strip, go_on: impl Fn() -> bool + Sync + Send) {
-        strip.cut();
+    /// Adds A^T A of a strip. Once `may_continue` returns false it ends early, and the sums have no meaning.
+    pub(crate) fn add_strip(
+        &mut self,
+        strip: &mut Strip,
+        may_continue: impl Fn() -> bool + Sync + Send,
+    ) {
+        strip.split();
         let (size, strip) = (self.size, &*strip);
         fill_pieces(&mut self.values, COLUMNS * 2 * size, |start, out| {
-            if go_on() {
+            if may_continue() {
                 add_columns(strip, start / (2 * size), size, out);
             }
         });
@@ -161,7 +167,7 @@ impl Gram {
         });
     }
 
-    /// Appends the lower triangle column after column, first all high parts, then all low ones.
+    /// Appends the lower triangle, column-major: first all high parts, then all low parts.
     pub(crate) fn pack(&self, out: &mut Vec<f64>) {
         let part = |of: fn(DoubleDouble) -> f64| {
             (0..self.size).flat_map(move |j| (j..self.size).map(move |i| of(self.at(i, j))))
@@ -169,7 +175,7 @@ impl Gram {
         out.extend(part(|v| v.high).chain(part(|v| v.low)));
     }
 
-    /// From what [`Gram::pack`] appends, `size (size + 1)` values.
+    /// The inverse of [`Gram::pack`], from `size (size + 1)` values.
     pub(crate) fn unpacked(size: usize, packed: &[f64]) -> Option<Self> {
         let mut gram = Self::zeros(size)?;
         let (high, low) = packed.split_at(packed.len() / 2);
@@ -183,7 +189,7 @@ impl Gram {
     }
 }
 
-/// Adds the share of a strip to the columns of the sum from `first` on.
+/// Adds the contribution of a strip to some columns of the sum, beginning with `first`.
 fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
     let (width, below, n) = (out.len() / (2 * size), size - first, strip.n_rows);
     let (start, stride) = (first * strip.stride, strip.stride);
@@ -221,7 +227,7 @@ fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
     }
 }
 
-/// Adds numbers in two parts to others.
+/// Adds two-part numbers element by element.
 fn add_parts(high: &mut [f64], low: &mut [f64], other_high: &[f64], other_low: &[f64]) {
     let ours = high.iter_mut().zip(low);
     for ((high, low), (other_high, other_low)) in ours.zip(other_high.iter().zip(other_low)) {
@@ -234,7 +240,7 @@ fn add_parts(high: &mut [f64], low: &mut [f64], other_high: &[f64], other_low: &
 mod tests {
     use super::*;
 
-    /// Columns with values of all sizes, that nearly cancel in products.
+    /// Columns with values of all magnitudes whose products nearly cancel.
     fn value(i: usize, j: usize) -> f64 {
         let (i, j) = (i as f64, j as f64);
         (i * (j + 1.3)).sin() * (3.0 * (i * 0.7 + j).cos()).exp() * 10_f64.powf(3.0 * j - 4.0)
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_right_far_beyond_their_last_bit() {
+    fn sums_are_exact_to_more_than_double_precision() {
         let (n, size) = (1300, 5);
         let gram = gram_of(&[0, 512, 1024, n], size);
         for j in 0..size {
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn where_strips_begin_does_not_show_in_the_rounded_sum() {
+    fn strip_borders_do_not_change_the_rounded_sum() {
         let size = 30;
         let whole = gram_of(&[0, 512, 1024, 1300], size);
         let mut parts = gram_of(&[700, 1100, 1300], size);

@@ -1,12 +1,12 @@
-//! A^T B for tall matrices whose columns lie in memory one after another: the shape of every pass over a design.
+//! A^T B for tall column-major matrices: the product in every pass over a design.
 //!
-//! Each element of A^T B is an inner product of two columns. A few columns of A and B at a time stay in
-//! registers, so no packing is needed, and a run of rows at a time stays in the cache. Every element goes through the
-//! same operations wherever it lies in the product.
+//! Each element of A^T B is an inner product of two columns. The sums of a few columns of A and B stay in registers, so
+//! no packing is needed, and a run of rows stays in the cache. Every element goes through the same operations wherever it
+//! lies in the product.
 
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 
-/// Rows at a time: a few dozen columns this high stay in the second-level cache.
+/// Rows per run: a few dozen columns of this height fit into the second-level cache.
 pub(crate) const RUN: usize = 512;
 
 /// A matrix of `n` rows, column after column.
@@ -16,12 +16,12 @@ pub(crate) struct TallMatrix<'a> {
     n_columns: usize,
 }
 
-/// Where its columns are.
+/// Where the columns are stored.
 #[derive(Clone, Copy)]
 enum Columns<'a> {
-    /// In one piece of memory, their starts so far apart.
-    Apart(&'a [f64], usize),
-    /// Anywhere.
+    /// In one slice, with this distance between their starts.
+    Strided(&'a [f64], usize),
+    /// As separate slices.
     Listed(&'a [&'a [f64]]),
 }
 
@@ -29,12 +29,12 @@ impl<'a> TallMatrix<'a> {
     /// The first `n_columns` columns in `values`.
     pub(crate) fn new(values: &'a [f64], stride: usize, n_columns: usize) -> Self {
         Self {
-            columns: Columns::Apart(values, stride),
+            columns: Columns::Strided(values, stride),
             n_columns,
         }
     }
 
-    /// These columns.
+    /// A matrix of separately stored columns.
     pub(crate) fn listed(columns: &'a [&'a [f64]]) -> Self {
         Self {
             columns: Columns::Listed(columns),
@@ -49,7 +49,7 @@ impl<'a> TallMatrix<'a> {
 
     fn column(&self, j: usize, rows: &std::ops::Range<usize>) -> &'a [f64] {
         match self.columns {
-            Columns::Apart(values, stride) => {
+            Columns::Strided(values, stride) => {
                 &values[j * stride + rows.start..j * stride + rows.end]
             }
             Columns::Listed(columns) => &columns[j][rows.clone()],
@@ -71,7 +71,7 @@ pub(crate) fn add_transpose_product(
     add_part(Part::Whole, (a, b), n, out, out_stride);
 }
 
-/// [`add_transpose_product`] from the diagonal down. Of what is above it, which does not count, most is left out.
+/// [`add_transpose_product`] for the elements on and below the diagonal. Elements above it have no meaning.
 ///
 /// # Panics
 /// As [`add_transpose_product`].
@@ -85,7 +85,7 @@ pub(crate) fn add_lower_transpose_product(
     add_part(Part::Lower, (a, b), n, out, out_stride);
 }
 
-/// Of A^T B, what is wanted.
+/// Which elements of A^T B are needed.
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
@@ -93,7 +93,7 @@ enum Part {
 }
 
 impl Part {
-    /// How many columns of B, of so many, meet the columns of A before the `end`-th from the diagonal down.
+    /// The number of columns of B, out of `all`, that have needed elements with the columns of A before `end`.
     fn columns(self, end: usize, all: usize) -> usize {
         match self {
             Self::Whole => all,
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// Run of rows by run of rows.
+/// The product, one run of rows after another.
 fn add_part(
     part: Part,
     (a, b): (TallMatrix<'_>, TallMatrix<'_>),
@@ -137,8 +137,7 @@ impl WithSimd for Run<'_> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
-        // The sums of a tile fill the registers: with twice as many, each column is read half as often. How wide a tile
-        // is does not show in what comes out of it.
+        // The sums of a tile fill the registers. The width of the tile does not change the bits of the result.
         if S::REGISTER_COUNT < 32 {
             self.by_tiles::<S, 4, 3>(simd);
         } else {
@@ -148,7 +147,7 @@ impl WithSimd for Run<'_> {
 }
 
 impl Run<'_> {
-    /// By tiles of `P` columns of A and `R`, three or four, of B.
+    /// Computes tiles of `P` columns of A and `R` (three or four) columns of B.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `with_simd`
     fn by_tiles<S: Simd, const P: usize, const R: usize>(self, simd: S) {
@@ -161,7 +160,7 @@ impl Run<'_> {
             out_stride,
         } = self;
         for i in (0..a.n_columns).step_by(P) {
-            // A tile over the border repeats the last column, and its sums are dropped.
+            // A tile that crosses the border repeats the last column and discards its sums.
             let left: [&[f64]; P] =
                 std::array::from_fn(|k| a.column((i + k).min(a.n_columns - 1), &rows));
             let n_right = part.columns(i + P, b.n_columns);
@@ -188,7 +187,7 @@ impl Run<'_> {
     }
 }
 
-/// Inner products of every column on the left with every one on the right.
+/// Inner products of every left column with every right column.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `Run`
 fn tile<S: Simd, const P: usize, const C: usize>(
@@ -200,8 +199,7 @@ fn tile<S: Simd, const P: usize, const C: usize>(
     let (right_heads, right_tails) = split::<S, C>(right);
     let mut sums = [[simd.splat_f64s(0.0); P]; C];
     for k in 0..left_heads[0].len() {
-        // The few on the right stay while those on the left go by: the other way round takes one register too many, and
-        // a sum in memory makes every step wait for the one before it.
+        // The right vectors stay in registers while the left ones change: the other order needs one register too many.
         let r: [S::f64s; C] = std::array::from_fn(|j| right_heads[j][k]);
         for (i, head) in left_heads.iter().enumerate() {
             let l = head[k];
@@ -211,7 +209,7 @@ fn tile<S: Simd, const P: usize, const C: usize>(
         }
     }
     if !left_tails[0].is_empty() {
-        // The last rows make a vector with zeros.
+        // The last rows are padded with zeros to a whole vector.
         let l: [S::f64s; P] = std::array::from_fn(|i| simd.partial_load_f64s(left_tails[i]));
         for (sums, tail) in sums.iter_mut().zip(&right_tails) {
             let r = simd.partial_load_f64s(tail);
@@ -223,7 +221,7 @@ fn tile<S: Simd, const P: usize, const C: usize>(
     sums.map(|sums| sums.map(|sum| simd.reduce_sum_f64s(sum)))
 }
 
-/// Columns as whole vectors and what is left over, all of one length.
+/// Columns of equal length as whole vectors and a remainder.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `Run`
 fn split<S: Simd, const C: usize>(columns: [&[f64]; C]) -> ([&[S::f64s]; C], [&[f64]; C]) {
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_is_the_table_of_inner_products() {
+    fn the_product_holds_all_inner_products() {
         for shape in SHAPES {
             let ((n, p, r), (a, b)) = (shape, factors(shape));
             let (left, right) = (TallMatrix::new(&a, n + 1, p), TallMatrix::new(&b, n, r));
@@ -280,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Rows are few enough for one run.
+    /// The product over few enough rows for one run.
     fn by_tiles<const P: usize, const R: usize>(shape: (usize, usize, usize)) -> Vec<u64> {
         let ((n, p, r), (a, b)) = (shape, factors(shape));
         let mut out = vec![0.0; p * r];
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_of_every_width_make_the_same_product() {
+    fn the_tile_width_does_not_change_the_product() {
         for shape in SHAPES {
             assert_eq!(by_tiles::<4, 3>(shape), by_tiles::<6, 4>(shape));
         }

@@ -1,4 +1,4 @@
-//! The lower triangle of a symmetric matrix, made a few columns at a time.
+//! The lower triangle of a symmetric matrix in strips of columns.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use nalgebra::DMatrix;
 use crate::linalg::vector::mirror;
 use crate::parallel::fill_pieces_of;
 
-/// Columns that one thread makes at a time.
+/// Columns per strip; one thread computes a strip.
 pub(crate) const COLUMNS: usize = 24;
 
 /// The lower triangle of a symmetric matrix.
 #[derive(Debug, Clone)]
 pub struct LowerTriangle {
     size: usize,
-    /// So many columns each, from the row of the first of them down.
+    /// [`COLUMNS`] columns each, from the diagonal element of the first of them down.
     strips: Vec<Vec<f64>>,
 }
 
 impl LowerTriangle {
-    /// Zeros. They are written by whoever adds to them first, and not by one thread for all.
+    /// Zeros. Each strip is allocated by the thread that first adds to it.
     pub(crate) fn zeros(size: usize) -> Self {
         Self {
             size,
@@ -27,13 +27,13 @@ impl LowerTriangle {
         }
     }
 
-    /// Of a matrix; what is above its diagonal does not count.
+    /// The lower triangle of a matrix; elements above the diagonal are ignored.
     ///
     /// # Panics
-    /// If it is not square.
+    /// If the matrix is not square.
     #[must_use]
     pub fn of(matrix: &DMatrix<f64>) -> Self {
-        assert!(matrix.is_square(), "a triangle is one of a square matrix");
+        assert!(matrix.is_square(), "a square matrix");
         let mut this = Self::zeros(matrix.nrows());
         this.add(0, |columns, out| {
             let height = matrix.nrows() - columns.start;
@@ -65,8 +65,9 @@ impl LowerTriangle {
         whole
     }
 
-    /// Calls `add` with columns and what is known of them, one column after the other, each from the row of the first of them down. What
-    /// is above the diagonal does not count. All of it takes so many multiplications.
+    /// Calls `add` with the columns and the values of each strip. Each column of the strip begins at the row of the
+    /// strip's first diagonal element; values above the diagonal are ignored. `multiplications` is the work of all
+    /// calls, which decides whether threads are used.
     pub(crate) fn add(
         &mut self,
         multiplications: usize,
@@ -81,7 +82,7 @@ impl LowerTriangle {
         });
     }
 
-    /// A column, from the row of the first one of its strip down.
+    /// Column `j` from the first row of its strip down.
     pub(crate) fn column(&self, j: usize) -> &[f64] {
         let (strip, place) = (j / COLUMNS, j % COLUMNS);
         let height = self.size - strip * COLUMNS;
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_triangle_stands_for_its_matrix() {
+    fn whole_restores_the_matrix() {
         for size in [0, 1, 23, 24, 25, 100] {
             let value = |i: usize, j: usize| (i.max(j) * size + i.min(j)) as f64;
             let matrix = DMatrix::from_fn(size, size, value);
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_added_to_what_is_there() {
+    fn add_accumulates() {
         let mut lower = LowerTriangle::zeros(30);
         for _ in 0..2 {
             lower.add(1 << 30, |columns, out| {

@@ -1,4 +1,4 @@
-//! Matrices and slices only: nothing here knows of alpha or beta.
+//! Linear algebra on slices and dense matrices. It knows no model.
 
 #[cfg(feature = "fit")]
 pub(crate) mod aligned_columns;

@@ -1,33 +1,32 @@
 //! Loops compiled once for each instruction set and chosen at run time.
 //!
-//! Every element goes through the same operations wherever it lies in a slice, so the result does not depend on how work
-//! is cut up. Processors that can multiply and add in one operation do, and differ in the last bits from those that
-//! cannot.
+//! Every element goes through the same operations wherever it lies in a slice, so the result does not depend on how the
+//! work is divided. Results with and without fused multiply-add instructions differ in the last bits.
 
 pub(crate) use pulp::{Simd, WithSimd};
 
-/// Runs `work`, and all that is inlined into it, with the widest vectors this processor has.
+/// Runs `work`, and everything that is inlined into it, with the widest vectors of this processor.
 ///
-/// A closure serves while it is short. One that the compiler finds too long to inline is compiled once, for the
-/// plainest processor, and nothing tells: long work is a struct whose `with_simd` is `#[inline(always)]`.
+/// `work` may be a short closure. The compiler does not inline a long closure and silently compiles it for the baseline
+/// instruction set: long work must be a struct whose `with_simd` is `#[inline(always)]`.
 #[inline]
 pub(crate) fn dispatch<W: WithSimd>(work: W) -> W::Output {
     pulp::Arch::new().dispatch(work)
 }
 
-/// Below this exp is 0: the last of the normal numbers.
-const LEAST: f64 = -708.0;
-/// Above this exp is infinite (a little early: the true limit is 709.78).
-const MOST: f64 = 709.0;
+/// [`exp`] is 0 below this argument, where results become subnormal.
+const MIN_EXPONENT: f64 = -708.0;
+/// [`exp`] is infinite above this argument (a little early: the true limit is 709.78).
+const MAX_EXPONENT: f64 = 709.0;
 
-/// Whether processors with vectors like these multiply and add in one operation.
+/// Whether this instruction set has fused multiply-add.
 #[inline(always)]
 #[allow(clippy::inline_always)] // a constant, once compiled
 pub(crate) fn is_fused<S: Simd>(_: S) -> bool {
     S::F64_LANES > 1
 }
 
-/// a b + c; in one operation where there is one, for elsewhere it would be a call.
+/// a b + c; fused only where the processor has an instruction for it, because `mul_add` is otherwise a function call.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `exp`
 pub(crate) fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
@@ -45,8 +44,7 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0 + 1023.0;
     const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    /// p, highest power first: it meets (e^r - 1 - r) / r^2 at ten Chebyshev nodes and leaves e^r wrong by less than
-    /// 2e-17 of itself.
+    /// p, highest power first: interpolates (e^r - 1 - r) / r^2 at ten Chebyshev nodes; relative error of e^r below 2e-17.
     const P: [f64; 10] = [
         2.510_038_549_551_032e-8,
         2.762_008_844_540_974_6e-7,
@@ -59,7 +57,7 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
         1.666_666_666_666_666_9e-1,
         5.000_000_000_000_001e-1,
     ];
-    let inside = x.clamp(LEAST, MOST);
+    let inside = x.clamp(MIN_EXPONENT, MAX_EXPONENT);
     let shifted = multiply_add::<FUSED>(inside, std::f64::consts::LOG2_E, SHIFT);
     let n = shifted - SHIFT;
     let r = multiply_add::<FUSED>(n, -LN2_HIGH, inside);
@@ -70,8 +68,12 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
     }
     let power = f64::from_bits(shifted.to_bits() << 52);
     let value = (1.0 + multiply_add::<FUSED>(r * r, p, r)) * power;
-    let value = if x > MOST { f64::INFINITY } else { value };
-    if x < LEAST { 0.0 } else { value }
+    let value = if x > MAX_EXPONENT {
+        f64::INFINITY
+    } else {
+        value
+    };
+    if x < MIN_EXPONENT { 0.0 } else { value }
 }
 
 /// ln(1 + x) for x in [0, 1] to 2 units in the last place, as [`exp`] without branches.
@@ -81,8 +83,8 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `exp`
 pub(crate) fn ln_1p<const FUSED: bool>(x: f64) -> f64 {
-    /// p, lowest power first: it meets (artanh(s) / s - 1) / s^2 at ten Chebyshev nodes of s^2 and leaves 1 + s^2 p wrong by
-    /// less than 6e-18.
+    /// p, lowest power first: interpolates (artanh(s) / s - 1) / s^2 at ten Chebyshev nodes of s^2; error of 1 + s^2 p
+    /// below 6e-18.
     const P: [f64; 10] = [
         0.333_333_333_333_333_3,
         0.200_000_000_000_072_92,
@@ -98,7 +100,7 @@ pub(crate) fn ln_1p<const FUSED: bool>(x: f64) -> f64 {
     let s = x / (2.0 + x);
     let square = s * s;
     let (pairs, fourth) = (P.as_chunks::<2>().0, square * square);
-    // By twos: half as many steps have to wait for the one before.
+    // Pairs of terms, because that halves the chain of dependent operations.
     let pair = |[low, high]: [f64; 2]| multiply_add::<FUSED>(high, square, low);
     let mut p = pair(pairs[4]);
     for &terms in pairs[..4].iter().rev() {
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_does_not_depend_on_its_place() {
+    fn exp_does_not_depend_on_the_position_in_a_slice() {
         let values: Vec<f64> = (0..37).map(|i| -f64::from(i) * 0.37).collect();
         for start in 0..9 {
             let mut part = values[start..].to_vec();
@@ -165,7 +167,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_vector_paths_are_compiled_in() {
-        // Without its features `x86-v3` and `x86-v4` pulp knows no processor, and `dispatch` does nothing.
+        // Without its features `x86-v3` and `x86-v4` pulp only knows scalar code.
         let wide = std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma");
         assert!(!wide || format!("{:?}", pulp::Arch::new()) != "Scalar");
     }

@@ -1,4 +1,4 @@
-//! A symmetric matrix that is read by columns again and again.
+//! A symmetric matrix stored in full for fast access to its columns.
 
 use std::ops::{Index, Range};
 
@@ -7,17 +7,16 @@ use crate::linalg::aligned_columns::{AlignedColumns, stride};
 use crate::linalg::lower_triangle::COLUMNS;
 use crate::parallel::{map_pieces, pieces};
 
-/// Rows and columns of a tile above the diagonal: what is read, and written, are lines of the cache. Strips of columns are some
-/// sides wide.
+/// Rows and columns of a tile: one cache line. [`COLUMNS`] is a multiple of it.
 const SIDE: usize = 8;
 
-/// A symmetric matrix with all its elements, its columns beginning with lines of the cache.
+/// A symmetric matrix with columns aligned to cache lines.
 pub(crate) struct SymmetricMatrix {
     size: usize,
     stride: usize,
-    /// So many columns each, every one by the thread that made it.
+    /// [`COLUMNS`] columns each, allocated by the thread that computed them.
     strips: Vec<AlignedColumns>,
-    /// Side by side: each element lies in a column of its own.
+    /// A contiguous copy.
     diagonal: Vec<f64>,
 }
 
@@ -51,11 +50,11 @@ impl SymmetricMatrix {
     }
 }
 
-/// What is above the diagonal in these columns, tile by tile and then those on the diagonal.
+/// Fills the elements above the diagonal of these columns: first whole tiles, then the block on the diagonal.
 fn mirror(lower: &LowerTriangle, columns: &Range<usize>, out: &mut [f64], stride: usize) {
     let (first, width) = (columns.start, columns.len());
     for start in (0..first).step_by(SIDE) {
-        // All of one strip, whose columns begin at this row.
+        // The columns of the strip that holds this tile begin at this row.
         let top = start / COLUMNS * COLUMNS;
         for columns in pieces(width, SIDE) {
             let mut tile = [[0.0; SIDE]; SIDE];
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_those_of_the_lower_triangle() {
+    fn elements_equal_those_of_the_lower_triangle() {
         for size in [0, 1, 7, 8, 23, 24, 25, 33, 101] {
             let lower = DMatrix::from_fn(size, size, |i, j| {
                 if i < j {

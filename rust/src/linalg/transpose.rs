@@ -1,14 +1,14 @@
-//! Rows of a matrix turned into its columns.
+//! Row-major to column-major.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::parallel::fill_pieces;
 
-/// Rows and columns of a tile: what is read of a row, and written of a column, is a line of the cache or two halves.
+/// Rows and columns of a tile: one cache line.
 const SIDE: usize = 8;
 
-/// Writes a matrix given row after row column after column, `n_rows` values each; whether all of them are finite.
+/// Writes a row-major matrix with `n_rows` rows in column-major order. Returns whether all values are finite.
 pub(crate) fn transpose(rows: &[f64], n_rows: usize, out: &mut [f64]) -> bool {
     let all_finite = AtomicBool::new(true);
     if let Some(width) = out.len().checked_div(n_rows) {
@@ -28,10 +28,10 @@ pub(crate) fn transpose(rows: &[f64], n_rows: usize, out: &mut [f64]) -> bool {
     all_finite.into_inner()
 }
 
-/// A few columns, from the `first` on; whether all their values are finite.
+/// The transposition of some columns, beginning with `first`. Returns whether all values are finite.
 struct Columns<'a> {
     rows: &'a [f64],
-    /// Columns in all.
+    /// Columns of the whole matrix.
     width: usize,
     first: usize,
     n_rows: usize,
@@ -53,7 +53,7 @@ impl WithSimd for Columns<'_> {
         } = self;
         let is_whole = out.len() == SIDE * n_rows;
         let whole = if is_whole { n_rows / SIDE * SIDE } else { 0 };
-        // Zero times what is not finite is no number, and nor is a sum with it.
+        // Zero times a value that is not finite is NaN, and so is every sum with it.
         let mut zeros = [0.0; SIDE];
         for top in (0..whole).step_by(SIDE) {
             let mut tile = [[0.0; SIDE]; SIDE];
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_hold_what_rows_did_and_tell_what_is_not_finite() {
+    fn transposes_and_detects_values_that_are_not_finite() {
         for (n, k) in [
             (0, 3),
             (3, 0),
@@ -102,10 +102,10 @@ mod tests {
                     assert_eq!(out[j * n + i].to_bits(), rows[i * k + j].to_bits());
                 }
             }
-            for place in [0, n * k / 2, (n * k).saturating_sub(1)] {
+            for position in [0, n * k / 2, (n * k).saturating_sub(1)] {
                 for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                     let mut rows = rows.clone();
-                    if let Some(v) = rows.get_mut(place) {
+                    if let Some(v) = rows.get_mut(position) {
                         *v = value;
                         assert!(!transpose(&rows, n, &mut out));
                     }

@@ -24,7 +24,7 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)) + tail
 }
 
-/// [`dot`] of columns: what calls it need not be vector code.
+/// [`dot`] for callers that are not themselves compiled as vector code.
 #[must_use]
 pub(crate) fn column_dot(a: &[f64], b: &[f64]) -> f64 {
     dispatch(|| dot(a, b))
@@ -78,7 +78,7 @@ pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     }
 }
 
-/// [`axpy`] of four terms one after another, to the bit; y is read and written once.
+/// Four [`axpy`] with the same bits as one after another; y is read and written once.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `dot`
 pub(crate) fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
@@ -97,16 +97,16 @@ pub(crate) fn head(matrix: &DMatrix<f64>, j: usize, m: usize) -> &[f64] {
     &matrix.as_slice()[start..start + m]
 }
 
-/// The first `m` elements of column `j`, to be written.
+/// Mutable [`head`].
 #[inline]
 pub(crate) fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
     let start = j * matrix.nrows();
     &mut matrix.as_mut_slice()[start..start + m]
 }
 
-/// The leading `m` x `m` block in a matrix with more room, which is zero.
+/// The leading `m` x `m` block, padded with zeros to `capacity` x `capacity`.
 pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
-    // No element is written twice: models are copied by the hundred.
+    // Each element is written once, not first zeroed and then copied.
     let mut values = Vec::with_capacity(capacity * capacity);
     for j in 0..m {
         values.extend_from_slice(head(matrix, j, m));
@@ -116,20 +116,20 @@ pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatr
     DMatrix::from_vec(capacity, capacity, values)
 }
 
-/// The sum of the logarithms of positive numbers: of eight at a time that of their product, which takes an eighth of the time.
+/// The sum of the logarithms of positive numbers. One logarithm of a product replaces eight logarithms.
 #[must_use]
 pub(crate) fn sum_of_ln(values: &[f64]) -> f64 {
-    /// Eight of these have a product that is no less exact for its size.
+    /// The product of eight numbers in this range neither overflows nor underflows.
     const MODERATE: std::ops::RangeInclusive<f64> = 1e-38..=1e38;
     let (eights, rest) = values.as_chunks::<8>();
-    let of_product = |values: &[f64]| {
+    let ln_product = |values: &[f64]| {
         if values.iter().all(|v| MODERATE.contains(v)) {
             values.iter().product::<f64>().ln()
         } else {
             values.iter().map(|v| v.ln()).sum()
         }
     };
-    eights.iter().map(|e| of_product(e)).sum::<f64>() + of_product(rest)
+    eights.iter().map(|e| ln_product(e)).sum::<f64>() + ln_product(rest)
 }
 
 /// Adds `c x x^T` to the leading block of `matrix`.
@@ -155,14 +155,14 @@ impl WithSimd for RankOne<'_> {
     }
 }
 
-/// Completes a symmetric matrix from its lower triangle.
+/// Copies the lower triangle of a matrix into its upper triangle.
 pub(crate) fn mirror(matrix: &mut DMatrix<f64>) {
     let size = matrix.nrows();
     let values = matrix.as_mut_slice();
     each_below_diagonal(size, |i, j| values[i * size + j] = values[j * size + i]);
 }
 
-/// Calls `f` with each row and column below the diagonal of a matrix, a tile at a time: a large one outgrows the caches by its rows.
+/// Calls `f` with the indices (row, column) of each element below the diagonal, tile by tile to stay in the cache.
 pub(crate) fn each_below_diagonal(size: usize, mut f: impl FnMut(usize, usize)) {
     const TILE: usize = 16;
     for columns in pieces(size, TILE) {
@@ -205,13 +205,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithms_of_numbers_of_any_size_add_up() {
+    fn sum_of_ln_equals_the_sum_of_logarithms() {
         for n in 0..40_i32 {
-            for spread in [0.1, 3.0, 15.0, 30.0] {
-                let value = |i: i32| 10_f64.powf(spread * (f64::from(i) * 1.7).sin());
+            for decades in [0.1, 3.0, 15.0, 30.0] {
+                let value = |i: i32| 10_f64.powf(decades * (f64::from(i) * 1.7).sin());
                 let values: Vec<f64> = (0..n).map(value).collect();
                 let expected: f64 = values.iter().map(|v| v.ln()).sum();
-                assert!((sum_of_ln(&values) - expected).abs() < 1e-12 * (1.0 + spread));
+                assert!((sum_of_ln(&values) - expected).abs() < 1e-12 * (1.0 + decades));
             }
         }
         assert!(sum_of_ln(&[1.0, 0.0]) == f64::NEG_INFINITY);

@@ -1,9 +1,9 @@
-//! Whether a fitted model is one in numbers: no such thing as a converged fit with an infinite weight is ever handed out.
+//! Checks that all numbers of a fitted model are finite before it is returned.
 
 use crate::{Error, Result};
 
-/// The log evidence has no unit that could take it out of range: the arithmetic did.
-pub(crate) fn check_sound(trace: &[f64], log_evidence: &[f64]) -> Result<()> {
+/// The log evidence does not depend on units: a value that is not finite is an arithmetic breakdown.
+pub(crate) fn check_evidence(trace: &[f64], log_evidence: &[f64]) -> Result<()> {
     if trace.iter().chain(log_evidence).all(|v| v.is_finite()) {
         return Ok(());
     }
@@ -13,7 +13,7 @@ pub(crate) fn check_sound(trace: &[f64], log_evidence: &[f64]) -> Result<()> {
 
 pub(crate) fn check_precisions(alpha: &[f64], beta: &[f64]) -> Result<()> {
     check("a prior precision", alpha, |v| v > 0.0)?;
-    // The noise variance is its inverse.
+    // Its inverse, the noise variance, must also be finite.
     check("the noise precision", beta, |v| {
         v > 0.0 && v.recip().is_finite()
     })
@@ -24,12 +24,12 @@ pub(crate) fn check_weights(mu: &[f64], sigma: &[f64]) -> Result<()> {
     check("the variance of a weight", sigma, |_| true)
 }
 
-/// What is infinite or has vanished has done so in the caller's units; what is no number at all never was one.
-fn check(what: &'static str, values: &[f64], fits: impl Fn(f64) -> bool) -> Result<()> {
+/// NaN is an arithmetic breakdown; overflow and underflow come from the caller's units.
+fn check(what: &'static str, values: &[f64], is_valid: impl Fn(f64) -> bool) -> Result<()> {
     if values.iter().any(|v| v.is_nan()) {
         return Err(Error::Breakdown { what });
     }
-    if values.iter().all(|&v| v.is_finite() && fits(v)) {
+    if values.iter().all(|&v| v.is_finite() && is_valid(v)) {
         return Ok(());
     }
     let what = format!(
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_is_never_handed_out() {
-        assert!(check_sound(&[0.0, -1e300], &[1.0]).is_ok());
+    fn values_that_are_not_finite_are_errors() {
+        assert!(check_evidence(&[0.0, -1e300], &[1.0]).is_ok());
         assert!(check_precisions(&[1e-300], &[1e300]).is_ok());
         assert!(check_weights(&[0.0, -1.0], &[0.0]).is_ok());
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert!(check_sound(&[bad], &[]).is_err());
-            assert!(check_sound(&[], &[bad]).is_err());
+            assert!(check_evidence(&[bad], &[]).is_err());
+            assert!(check_evidence(&[], &[bad]).is_err());
             assert!(check_precisions(&[1.0, bad], &[1.0]).is_err());
             assert!(check_weights(&[1.0], &[bad]).is_err());
         }

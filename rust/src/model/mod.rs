@@ -1,4 +1,4 @@
-//! What a fit leaves behind.
+//! Fitted models.
 
 mod finite_checks;
 mod outputs;

@@ -1,36 +1,36 @@
-//! The fitted model of several outputs in the caller's units.
+//! The fitted model of several outputs, in the caller's units.
 
 use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::fit::{OutputState, Status};
-use crate::model::finite_checks::{check_precisions, check_sound, check_weights};
+use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
-/// Active functions and alphas that all outputs share, noise levels, and the posterior over each output's weights.
+/// Shared basis functions and alphas, noise levels, and the posterior of each output's weights.
 ///
-/// Entries follow `active`, which ascends.
+/// Entries are in the order of `active`, which is ascending.
 #[derive(Debug, Clone)]
 pub struct OutputPosterior {
-    /// Indices of the functions in the model.
+    /// Indices of the active basis functions.
     pub active: Vec<usize>,
-    /// Precision of the prior of each function's weights.
+    /// Prior precision of the weights of each function.
     pub alpha: Vec<f64>,
     /// Posterior means, m x C.
     pub mu: DMatrix<f64>,
     /// Posterior covariance for each noise level.
     pub sigma: Vec<DMatrix<f64>>,
-    /// Noise precision of each output, or the one that all have.
+    /// Noise precision of each output, or one for all.
     pub beta: Vec<f64>,
-    /// Whether each of these was estimated and sits at the floor of the noise.
+    /// For each noise level, whether it was estimated and ended at the noise floor.
     pub at_floor: Vec<bool>,
-    /// Log evidence of all outputs together at the start and after each step.
+    /// Joint log evidence of all outputs at the start and after each step.
     pub trace: Vec<f64>,
     /// How the fit ended.
     pub status: Status,
 }
 
 impl OutputPosterior {
-    /// Sorts by index and undoes the scaling, given the length of each column and what the targets were divided by.
+    /// Sorts by index and undoes the scaling, given the norm of each column and the divisor of the targets.
     pub(crate) fn publish(
         state: &OutputState,
         trace: Vec<f64>,
@@ -45,7 +45,7 @@ impl OutputPosterior {
         let sigma = |sigma: &DMatrix<f64>| {
             DMatrix::from_fn(m, m, |i, j| {
                 let (i, j) = (order[i], order[j]);
-                // Rank-one updates leave the two triangles different in the last bits.
+                // After rank-one updates the two triangles differ in the last bits.
                 0.5 * (sigma[(i, j)] + sigma[(j, i)]) * (unit(i) * unit(j))
             })
         };
@@ -68,9 +68,9 @@ impl OutputPosterior {
         }
     }
 
-    /// Itself, if all of it are numbers in the caller's units.
+    /// Checks that all numbers are finite in the caller's units.
     pub(crate) fn checked(self) -> Result<Self> {
-        check_sound(&self.trace, &[])?;
+        check_evidence(&self.trace, &[])?;
         check_precisions(&self.alpha, &self.beta)?;
         for sigma in &self.sigma {
             check_weights(self.mu.as_slice(), sigma.as_slice())?;
@@ -78,7 +78,7 @@ impl OutputPosterior {
         Ok(self)
     }
 
-    /// Log evidence of all outputs together at the end.
+    /// Final joint log evidence of all outputs.
     #[must_use]
     pub fn log_evidence(&self) -> f64 {
         self.trace.last().copied().unwrap_or(f64::NAN)

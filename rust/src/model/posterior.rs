@@ -4,16 +4,16 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::fit::{State, Status};
-use crate::model::finite_checks::{check_precisions, check_sound, check_weights};
+use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
-/// Active functions, hyperparameters and the posterior over weights, in the units of the columns and targets given.
+/// Active basis functions, hyperparameters and the posterior of the weights, in the units of the given columns and targets.
 ///
-/// Entries follow `active`, which ascends.
+/// Entries are in the order of `active`, which is ascending.
 #[derive(Debug, Clone)]
 pub struct Posterior {
-    /// Indices of the functions in the model.
+    /// Indices of the active basis functions.
     pub active: Vec<usize>,
-    /// Precision of each weight's prior.
+    /// Prior precision of each weight.
     pub alpha: Vec<f64>,
     /// Posterior mean: equation (6).
     pub mu: Vec<f64>,
@@ -23,7 +23,7 @@ pub struct Posterior {
     pub gamma: Vec<f64>,
     /// Noise precision; 1 for likelihoods without one.
     pub beta: f64,
-    /// Log evidence at the end.
+    /// Final log evidence.
     pub log_evidence: f64,
     /// The objective at the start and after each step: the log evidence, with the log densities of the
     /// hyperparameters where they have priors.
@@ -33,7 +33,7 @@ pub struct Posterior {
 }
 
 impl Posterior {
-    /// Sorts by index and undoes the scaling: a weight on a column of length c is 1/c times that on the unit column.
+    /// Sorts by index and undoes the scaling: the weight of a column with norm c is 1/c times that of the unit column.
     pub(crate) fn publish(
         state: &State,
         trace: Vec<f64>,
@@ -53,7 +53,7 @@ impl Posterior {
             mu: order.iter().map(|&k| state.mu[k] * unit(k)).collect(),
             sigma: DMatrix::from_fn(order.len(), order.len(), |i, j| {
                 let (i, j) = (order[i], order[j]);
-                // Rank-one updates leave the two triangles different in the last bits.
+                // After rank-one updates the two triangles differ in the last bits.
                 0.5 * (state.sigma[(i, j)] + state.sigma[(j, i)]) * (unit(i) * unit(j))
             }),
             gamma: order.iter().map(|&k| state.gamma(k)).collect(),
@@ -65,9 +65,9 @@ impl Posterior {
         }
     }
 
-    /// Itself, if all of it are numbers in the caller's units.
+    /// Checks that all numbers are finite in the caller's units.
     pub(crate) fn checked(self) -> Result<Self> {
-        check_sound(&self.trace, &[self.log_evidence])?;
+        check_evidence(&self.trace, &[self.log_evidence])?;
         check_precisions(&self.alpha, &[self.beta])?;
         check_weights(&self.mu, self.sigma.as_slice())?;
         Ok(self)

@@ -1,4 +1,4 @@
-//! From a fit to a model that predicts.
+//! Predictors from posteriors.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::predictor::{
 use crate::{Error, KernelDesign, Likelihood, Predictor, Result};
 
 impl Posterior {
-    /// The model of a fit to kernel functions: what predicts without the rows.
+    /// The predictor of a fit to kernel functions, which does not need the rows.
     ///
     /// Targets of a Bernoulli likelihood become the classes 0 and 1.
     ///
@@ -31,7 +31,7 @@ impl Posterior {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] if the design has not as many functions as the fit had.
+    /// [`Error::Shape`] if the design has fewer functions than the fit.
     pub fn predictor(&self, design: &KernelDesign, likelihood: Likelihood) -> Result<Predictor> {
         let (bias, n, d) = (
             usize::from(design.has_bias()),
@@ -67,13 +67,13 @@ impl Posterior {
                 blocks.push(BlockHeader::Centres(kernel.clone()));
             }
         }
-        self.served(d, blocks, tables, likelihood)
+        self.build_predictor(d, blocks, tables, likelihood)
     }
 
-    /// The model of a fit to columns: a row of X holds the values of all functions.
+    /// The predictor of a fit to a stored matrix: a row of X holds the values of all basis functions.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there are fewer columns than the fit had functions in the model.
+    /// [`Error::Shape`] if there are fewer columns than the fit had functions.
     pub fn predictor_of_columns(
         &self,
         n_columns: usize,
@@ -87,10 +87,10 @@ impl Posterior {
             });
         }
         let blocks = vec![BlockHeader::Columns(self.active.clone())];
-        self.served(n_columns, blocks, BTreeMap::new(), likelihood)
+        self.build_predictor(n_columns, blocks, BTreeMap::new(), likelihood)
     }
 
-    fn served(
+    fn build_predictor(
         &self,
         n_features: usize,
         blocks: Vec<BlockHeader>,
@@ -103,7 +103,7 @@ impl Posterior {
             tables.insert(name.into(), Table { shape, values });
         };
         table("weights.0", &[m], self.mu.clone());
-        // Symmetric to the bit, so the order does not matter.
+        // Exactly symmetric, so the storage order does not matter.
         table("covariance.0", &[m, m], self.sigma.as_slice().to_vec());
         let link = match likelihood {
             Likelihood::Gaussian => Link::Identity,

@@ -1,6 +1,6 @@
-//! Models as bytes: the safetensors format, its metadata holding the header.
+//! Model files: the safetensors format, with the header in its metadata.
 //!
-//! Nothing in a file is executed, and no more memory is asked for than the file has bytes.
+//! Loading executes nothing in a file and allocates no more memory than the file has bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,46 +10,42 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
+use crate::Result;
 use crate::predictor::Predictor;
-use crate::predictor::schema::{Parts, Table};
-use crate::{Error, Result};
+use crate::predictor::schema::{Parts, Table, wrong};
 
-/// The entry of the metadata that holds the header.
+/// The metadata entry that holds the header.
 const KEY: &str = "sparsebayes";
-/// Files beyond this are not read: no sparse model has a billion numbers.
-const MOST_BYTES: u64 = 8 << 30;
-
-fn wrong(what: impl Into<String>) -> Error {
-    Error::Format { what: what.into() }
-}
+/// Largest file that is read: no sparse model has a billion numbers.
+const MAX_BYTES: u64 = 8 << 30;
 
 impl Predictor {
     /// Reads a model file.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Format`] if it is no sound model of a version known here.
+    /// [`Error::Io`](crate::Error::Io) if it cannot be read, [`Error::Format`](crate::Error::Format) if it is not a valid model of a supported version.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let file = File::open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
             return Err(wrong("a model is loaded from a regular file"));
         }
-        if meta.len() > MOST_BYTES {
+        if meta.len() > MAX_BYTES {
             let len = meta.len();
             return Err(wrong(format!(
-                "a model file has at most {MOST_BYTES} bytes, got {len}"
+                "a model file has at most {MAX_BYTES} bytes, got {len}"
             )));
         }
         let mut bytes = Vec::new();
-        // Whatever happens to the file meanwhile.
+        // The limit also holds if the file grows meanwhile.
         file.take(meta.len()).read_to_end(&mut bytes)?;
         Self::from_bytes(&bytes)
     }
 
-    /// From the bytes of a model file.
+    /// Reads the bytes of a model file.
     ///
     /// # Errors
-    /// [`Error::Format`].
+    /// [`Error::Format`](crate::Error::Format) if they are not a valid model of a supported version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let broken = |error: safetensors::SafeTensorError| {
             wrong(format!("this is not a whole safetensors file: {error:?}"))
@@ -70,7 +66,7 @@ impl Predictor {
     /// The bytes of a model file.
     ///
     /// # Errors
-    /// [`Error::Format`] should the header not be one for JSON; it is, once it has been read.
+    /// [`Error::Format`](crate::Error::Format) if the header cannot be written as JSON, which does not happen for loaded models.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let parts = self.parts();
         let header =
@@ -95,10 +91,10 @@ impl Predictor {
         safetensors::serialize(views, Some(metadata)).map_err(broken)
     }
 
-    /// Writes a model file, whole or not at all: to a new file beside it, which then takes its name.
+    /// Writes a model file atomically: to a temporary file in the same folder, which is then renamed.
     ///
     /// # Errors
-    /// [`Error::Io`]; what was there is then still there.
+    /// [`Error::Io`](crate::Error::Io); an existing file is then unchanged.
     #[cfg(feature = "save")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         use std::io::Write;
@@ -113,7 +109,7 @@ impl Predictor {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // Like any new file, not for its owner alone; the umask takes away what it takes.
+            // The permissions of any new file, instead of those of a temporary one; the umask applies.
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let mut file = builder.tempfile_in(folder)?;
@@ -121,7 +117,7 @@ impl Predictor {
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
         #[cfg(unix)]
-        // The new name is on the disk once the folder is; not all file systems can say so.
+        // The rename is durable once the folder is synced, which some file systems cannot do.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(())
     }

@@ -1,42 +1,46 @@
-//! Functions and linear predictors at rows: one by one without taking memory, or many side by side.
+//! Basis functions and linear predictors, for single rows or batches.
 //!
-//! Alone or in company, a row goes through the same operations in the same order.
+//! Both evaluate a row by the same operations in the same order.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::Result;
+use crate::kernel::Points;
+use crate::likelihood::probit::Workspace;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
-use crate::predictor::outputs::{Aside, Found};
-use crate::predictor::predict::Answers;
-use crate::predictor::scratch::{Scratch, with_scratch};
+use crate::predictor::outputs::{LinearPredictors, Scratchpad};
+use crate::predictor::predict::Request;
 use crate::predictor::variance::{Functions, axpy};
 use crate::predictor::{Block, Output, Predictor};
 
 impl Predictor {
-    /// One row: along the functions.
-    pub(crate) fn one(
+    /// Predicts one row with loops over the basis functions.
+    pub(crate) fn predict_row(
         &self,
         x: &[f64],
-        with_spread: bool,
+        with_variance: bool,
         row: usize,
-        to: &mut Answers<'_>,
+        to: &mut Request<'_>,
     ) -> Result<()> {
         let (m, n) = (self.n_functions, self.n_outputs());
         let n_weights = self.starts[n];
-        let width = self.width(with_spread);
+        let width = self.n_variances(with_variance);
         let (n_psi, n_work) = if width > 0 {
-            (n_weights, self.spread.work(n_weights))
+            (n_weights, self.covariance.work(n_weights))
         } else {
             (0, 0)
         };
-        let n_aside = self.n_aside(1, width);
+        let n_scratch = self.n_scratch(1, width);
         with_scratch(
-            m + n + width + n_aside + n_psi + n_work,
-            |Scratch { values, room, .. }| {
+            m + n + width + n_scratch + n_psi + n_work,
+            |Scratch {
+                 values, workspace, ..
+             }| {
                 let (phi, rest) = values.split_at_mut(m);
                 let (eta, rest) = rest.split_at_mut(n);
-                let (spread, rest) = rest.split_at_mut(width);
-                let (numbers, rest) = rest.split_at_mut(n_aside);
+                let (variances, rest) = rest.split_at_mut(width);
+                let (numbers, rest) = rest.split_at_mut(n_scratch);
                 let (psi, work) = rest.split_at_mut(n_psi);
                 self.functions_at_row(x, phi);
                 for (eta, output) in eta.iter_mut().zip(&self.outputs) {
@@ -46,14 +50,14 @@ impl Predictor {
                     for (output, &start) in self.outputs.iter().zip(&self.starts) {
                         output.gather(phi, &mut psi[start..][..output.weights.len()]);
                     }
-                    self.spread.at_row(psi, &self.starts, work, spread);
+                    self.covariance.at_row(psi, &self.starts, work, variances);
                 }
-                let found = Found {
+                let at = LinearPredictors {
                     rows: 1,
                     eta,
-                    spread,
+                    variances,
                 };
-                self.finish(found, Aside { numbers, room }, row..row + 1, to)
+                self.finish(at, Scratchpad { numbers, workspace }, row..row + 1, to)
             },
         )
     }
@@ -70,7 +74,7 @@ impl Predictor {
                         .zip(of)
                         .for_each(|(v, (&j, offset))| *v = x[j] - offset);
                 }
-                // Kernels are symmetric, to the bit.
+                // Kernels are exactly symmetric.
                 Block::Centres { kernel, points, .. } => {
                     kernel.column_into(points, x, 0..points.n_points(), to);
                 }
@@ -79,28 +83,28 @@ impl Predictor {
         }
     }
 
-    /// Some rows: along the rows.
-    pub(crate) fn some(
+    /// Predicts a batch with loops over the rows.
+    pub(crate) fn predict_batch(
         &self,
         x: &[f64],
         range: Range<usize>,
-        with_spread: bool,
-        to: &mut Answers<'_>,
+        with_variance: bool,
+        to: &mut Request<'_>,
     ) -> Result<()> {
         let (m, n, rows) = (self.n_functions, self.n_outputs(), range.len());
-        let width = self.width(with_spread);
-        let n_aside = self.n_aside(rows, width);
+        let width = self.n_variances(with_variance);
+        let n_scratch = self.n_scratch(rows, width);
         with_scratch(
-            rows * (m + n + width + 1) + n_aside,
+            rows * (m + n + width + 1) + n_scratch,
             |Scratch {
                  values,
                  points,
-                 room,
+                 workspace,
              }| {
                 let (phi, rest) = values.split_at_mut(rows * m);
                 let (eta, rest) = rest.split_at_mut(rows * n);
-                let (spread, rest) = rest.split_at_mut(rows * width);
-                let (numbers, work) = rest.split_at_mut(n_aside);
+                let (variances, rest) = rest.split_at_mut(rows * width);
+                let (numbers, work) = rest.split_at_mut(n_scratch);
                 let d = self.n_features();
                 points.refill(&x[range.start * d..range.end * d], rows, d);
                 let mut rest = &mut *phi;
@@ -110,7 +114,7 @@ impl Predictor {
                     rest = after;
                 }
                 for (eta, output) in eta.chunks_exact_mut(rows).zip(&self.outputs) {
-                    dispatch(Weigh {
+                    dispatch(WeightedSum {
                         output,
                         phi: output.of(phi, rows),
                         eta,
@@ -118,15 +122,20 @@ impl Predictor {
                 }
                 if width > 0 {
                     let of = |c: usize| self.outputs[c].of(phi, rows);
-                    self.spread.at_rows(rows, &self.starts, of, work, spread);
+                    self.covariance
+                        .at_rows(rows, &self.starts, of, work, variances);
                 }
-                let found = Found { rows, eta, spread };
-                self.finish(found, Aside { numbers, room }, range, to)
+                let at = LinearPredictors {
+                    rows,
+                    eta,
+                    variances,
+                };
+                self.finish(at, Scratchpad { numbers, workspace }, range, to)
             },
         )
     }
 
-    fn functions_at_rows(&self, block: &Block, x: &crate::Points, out: &mut [f64]) {
+    fn functions_at_rows(&self, block: &Block, x: &Points, out: &mut [f64]) {
         let rows = x.n_points();
         match block {
             Block::Constant => out.fill(1.0),
@@ -171,7 +180,7 @@ impl Output {
         }
     }
 
-    /// Its functions side by side.
+    /// Copies the basis functions of the output into contiguous memory.
     fn gather(&self, phi: &[f64], psi: &mut [f64]) {
         match &self.functions {
             None => psi.copy_from_slice(phi),
@@ -192,14 +201,14 @@ impl Output {
     }
 }
 
-/// A linear predictor at rows side by side.
-struct Weigh<'a> {
+/// A linear predictor at a batch of rows.
+struct WeightedSum<'a> {
     output: &'a Output,
     phi: Functions<'a>,
     eta: &'a mut [f64],
 }
 
-impl WithSimd for Weigh<'_> {
+impl WithSimd for WeightedSum<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -210,4 +219,34 @@ impl WithSimd for Weigh<'_> {
             axpy(w, self.phi.column(k), self.eta);
         }
     }
+}
+
+/// Memory that a thread keeps between predictions.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// Unspecified values.
+    values: Vec<f64>,
+    points: Points,
+    workspace: Workspace,
+}
+
+/// Largest length of `values` that a thread keeps; larger ones are freed after the prediction.
+const MAX_KEPT_VALUES: usize = 1 << 18;
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Calls `f` with at least `len` values.
+fn with_scratch<T>(len: usize, f: impl FnOnce(&mut Scratch) -> T) -> T {
+    // Taken out, so that a nested call allocates its own.
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    if scratch.values.len() < len {
+        scratch.values.resize(len, 0.0);
+    }
+    let result = f(&mut scratch);
+    if scratch.values.len() <= MAX_KEPT_VALUES {
+        SCRATCH.set(Some(scratch));
+    }
+    result
 }

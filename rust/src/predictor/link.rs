@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::likelihood::probit::packed;
 
-/// What is made of the linear predictors.
+/// The link from linear predictors to targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Link {
-    /// The mean itself: a Gaussian likelihood.
+    /// The linear predictor is the mean: a Gaussian likelihood.
     Identity,
-    /// The logarithm of the mean of a count: a Poisson likelihood.
+    /// The linear predictor is the log of the mean: a Poisson likelihood.
     Log,
-    /// Log odds: of the second of two classes, or of each class against the rest.
+    /// Log odds of the second of two classes, or of each class against the rest.
     Logistic,
     /// The logits of a softmax.
     Softmax,
@@ -23,7 +23,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// Whether it leads to classes.
+    /// Whether the targets are classes.
     #[must_use]
     pub fn is_classification(self) -> bool {
         matches!(self, Self::Logistic | Self::Softmax | Self::Probit)
@@ -47,7 +47,7 @@ impl Link {
     }
 }
 
-/// MacKay's factor: the mean of the sigmoid of a Gaussian variable is about the sigmoid of kappa times its mean.
+/// MacKay's approximation: the expected sigmoid of a Gaussian variable is about the sigmoid of kappa times its mean.
 fn kappa(variance: f64) -> f64 {
     1.0 / (1.0 + PI / 8.0 * variance).sqrt()
 }
@@ -57,9 +57,9 @@ fn log_sigmoid(z: f64) -> f64 {
     z.min(0.0) - (-z.abs()).exp().ln_1p()
 }
 
-/// Two classes from the log odds of the second, or each against the rest: sigmoids divided by their sum.
+/// Probabilities of two classes from the log odds of the second, or one-vs-rest sigmoids divided by their sum.
 ///
-/// Through logarithms: the ratios survive where every probability is too small for a float.
+/// Logarithms keep the ratios where every sigmoid underflows.
 pub(crate) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
     let moderated = |c: usize| eta[c] * variance.get(c).map_or(1.0, |&v| kappa(v));
     if eta.len() == 1 {
@@ -74,10 +74,10 @@ pub(crate) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
     normalise(out);
 }
 
-/// The softmax, moderated where there are covariances of the pairs.
+/// The softmax, moderated if there are covariances of the logits (the packed lower triangle `pairs`).
 ///
-/// `1 / p_c = sum_d e^-(eta_c - eta_d)`, and the mean of each sigmoid of a difference is about that of kappa times its mean:
-/// `p_c` is proportional to `1 / sum_d e^(-kappa_cd (m_c - m_d))` (Daunizeau 2017).
+/// `1 / p_c = sum_d e^-(eta_c - eta_d)` is a sum over sigmoids of differences, and MacKay's approximation for each gives
+/// `p_c` proportional to `1 / sum_d e^(-kappa_cd (m_c - m_d))` (Daunizeau 2017).
 pub(crate) fn softmax(eta: &[f64], pairs: &[f64], out: &mut [f64]) {
     if pairs.is_empty() {
         out.copy_from_slice(eta);
@@ -86,17 +86,17 @@ pub(crate) fn softmax(eta: &[f64], pairs: &[f64], out: &mut [f64]) {
     let covariance = |c: usize, d: usize| pairs[packed(c.max(d), c.min(d))];
     for c in 0..eta.len() {
         let exponent = |d: usize| {
-            let spread = covariance(c, c) + covariance(d, d) - 2.0 * covariance(c, d);
-            kappa(spread.max(0.0)) * (eta[d] - eta[c])
+            let variance = covariance(c, c) + covariance(d, d) - 2.0 * covariance(c, d);
+            kappa(variance.max(0.0)) * (eta[d] - eta[c])
         };
-        let highest = (0..eta.len()).fold(f64::NEG_INFINITY, |most, d| most.max(exponent(d)));
+        let highest = (0..eta.len()).fold(f64::NEG_INFINITY, |highest, d| highest.max(exponent(d)));
         let sum = (0..eta.len()).fold(0.0, |sum, d| sum + (exponent(d) - highest).exp());
         out[c] = -(highest + sum.ln());
     }
     normalise(out);
 }
 
-/// Makes probabilities of their logarithms, up to a constant.
+/// Turns unnormalised log probabilities into probabilities.
 fn normalise(log_p: &mut [f64]) {
     let highest = log_p.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
     let mut sum = 0.0;

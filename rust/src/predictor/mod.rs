@@ -1,10 +1,10 @@
-//! Fitted models that predict, and nothing else: immutable, shared between threads, without Python.
+//! Prediction with fitted models, without training code or Python. Models are immutable and shared between threads.
 //!
 //! ```
 //! use sparsebayes::Predictor;
 //! use sparsebayes::predictor::Parts;
 //!
-//! // y = 1 + 2 x, the second weight known to 0.1, noise of variance 0.04.
+//! // y = 1 + 2 x; the second weight has std 0.1, the noise variance is 0.04.
 //! let header = r#"{"format_version": 1, "library_version": "0.1.0", "estimator": "SparseBayesRegressor",
 //!     "n_features": 1, "feature_names": null, "classes": null, "flat": true,
 //!     "blocks": ["constant", {"columns": [0]}], "outputs": [null], "link": "identity",
@@ -27,8 +27,8 @@
 //! # Ok::<(), sparsebayes::Error>(())
 //! ```
 //!
-//! A service loads a model once, and all its threads use it at the same time. Here four of them answer requests, with mean
-//! and error bar, until nobody asks any more; a row that is no good is answered with the reason.
+//! A service loads a model once and shares it between threads. Here four threads answer requests with mean and std until
+//! the queue is closed; an invalid row is answered with the error.
 //!
 //! ```
 //! use std::sync::{Arc, Mutex, mpsc};
@@ -43,14 +43,14 @@
 //!
 //! fn serve(model: &Predictor, queue: &Mutex<mpsc::Receiver<Request>>) {
 //!     loop {
-//!         // The lock is for taking a request, not for answering it.
+//!         // The lock is released before the prediction.
 //!         let next = queue.lock().map(|queue| queue.recv());
 //!         let Ok(Ok(Request { row, answer })) = next else {
 //!             return;
 //!         };
 //!         let (mut mean, mut std) = ([0.0], [0.0]);
 //!         let done = model.predict_std_into(&row, &mut mean, &mut std);
-//!         // Who asked may have gone.
+//!         // The client may have disconnected.
 //!         let _ = answer.send(done.map(|()| (mean[0], std[0])));
 //!     }
 //! }
@@ -90,7 +90,6 @@ mod link;
 mod outputs;
 mod predict;
 mod schema;
-mod scratch;
 mod variance;
 
 use crate::kernel::Points;
@@ -102,42 +101,41 @@ pub use crate::predictor::schema::{
     BlockHeader, Classes, FORMAT_VERSION, Header, Parts, Table, Uncertainty,
 };
 
-use crate::predictor::variance::{Directions, Folded, Joint, Spread};
+use crate::predictor::variance::{Directions, Joint, QuadraticForm, WeightCovariance};
 
 /// A fitted model.
 ///
-/// Rows of X lie one after another, `n_features` numbers each. A row has the same prediction, to the bit, alone and among
-/// others, and whatever the number of threads. Of rows predicted one by one none takes memory, once a thread has
-/// predicted its first. A batch is predicted by the calling thread alone, or inside
-/// [`with_threads`](crate::with_threads) by as many as that says.
+/// X is row-major with `n_features` numbers per row. The bits of a prediction do not depend on the other rows or on the
+/// number of threads. After its first prediction a thread predicts single rows without allocating memory. A batch is
+/// predicted by the calling thread, or inside [`with_threads`](crate::with_threads) by several threads.
 #[derive(Debug, Clone)]
 pub struct Predictor {
     parts: Parts,
     blocks: Vec<Block>,
     n_functions: usize,
     outputs: Vec<Output>,
-    /// Where the weights of each output begin among those of all, and the end of the last.
+    /// First weight of each output among all weights, and the number of weights.
     starts: Vec<usize>,
-    spread: Spread,
+    covariance: WeightCovariance,
     /// Noise variance of each output.
     noise: Vec<f64>,
     probit: Probit,
 }
 
-/// Functions of x.
+/// A block of basis functions.
 #[derive(Debug, Clone)]
 enum Block {
     Constant,
-    /// Inputs, each less its offset.
+    /// Features, each minus its offset.
     Columns {
         columns: Vec<usize>,
         offsets: Vec<f64>,
     },
     Centres {
         kernel: Kernel,
-        /// Feature by feature, for one row; row by row they stand in the table.
+        /// The centres feature by feature, for single rows.
         points: Points,
-        /// Name of that table.
+        /// Name of the table with the centres row by row, for batches.
         table: String,
     },
 }
@@ -145,16 +143,16 @@ enum Block {
 /// A linear predictor.
 #[derive(Debug, Clone)]
 struct Output {
-    /// The functions that it weighs, where it is not all.
+    /// Indices of its basis functions; `None`: all of them.
     functions: Option<Vec<usize>>,
     weights: Vec<f64>,
 }
 
 impl Predictor {
-    /// Checks parts and makes a model of them.
+    /// Builds a model from its parts.
     ///
     /// # Errors
-    /// [`Error::Format`] where they do not fit together.
+    /// [`Error::Format`] if they are inconsistent.
     pub fn from_parts(parts: Parts) -> Result<Self> {
         parts.check()?;
         let (header, n_functions) = (&parts.header, parts.n_functions()?);
@@ -205,7 +203,7 @@ impl Predictor {
             Some(table) => vec![table.values[0]; outputs.len()],
         };
         Ok(Self {
-            spread: spread(&parts, &outputs)?,
+            covariance: covariance(&parts, &outputs)?,
             blocks,
             n_functions,
             outputs,
@@ -216,25 +214,25 @@ impl Predictor {
         })
     }
 
-    /// What it is made of.
+    /// The header and the tables.
     #[must_use]
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// What is known about it beside its numbers.
+    /// Everything about the model except its numbers.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.parts.header
     }
 
-    /// Numbers in a row of X.
+    /// Number of features.
     #[must_use]
     pub fn n_features(&self) -> usize {
         self.parts.header.n_features
     }
 
-    /// Linear predictors, and so numbers in a row of regression.
+    /// Number of linear predictors, which are the outputs of a regression.
     #[must_use]
     pub fn n_outputs(&self) -> usize {
         self.outputs.len()
@@ -247,13 +245,13 @@ impl Predictor {
         classes.map_or(0, |classes| classes.values.len())
     }
 
-    /// Functions that a prediction evaluates.
+    /// Number of basis functions that a prediction evaluates.
     #[must_use]
     pub fn n_functions(&self) -> usize {
         self.n_functions
     }
 
-    /// Numbers in a row of [`Predictor::predict_into`]: one for each output, or for each class.
+    /// Numbers per row of [`Predictor::predict_into`]: one for each output or class.
     #[must_use]
     pub fn n_predicted(&self) -> usize {
         if self.is_classifier() {
@@ -263,30 +261,32 @@ impl Predictor {
         }
     }
 
-    /// Whether it predicts classes.
+    /// Whether the model predicts classes.
     #[must_use]
     pub fn is_classifier(&self) -> bool {
         self.parts.header.link.is_classification()
     }
 }
 
-fn spread(parts: &Parts, outputs: &[Output]) -> Result<Spread> {
+fn covariance(parts: &Parts, outputs: &[Output]) -> Result<WeightCovariance> {
     let table = |i: usize| parts.table(&format!("covariance.{i}"));
     let folded = |i: usize| {
         let table = table(i)?;
-        Ok(Folded::new(&table.values, table.shape[0]))
+        Ok(QuadraticForm::new(&table.values, table.shape[0]))
     };
     Ok(match parts.header.uncertainty {
-        Uncertainty::None => Spread::None,
-        Uncertainty::Shared => Spread::Shared(folded(0)?),
-        Uncertainty::Each => Spread::Each((0..outputs.len()).map(folded).collect::<Result<_>>()?),
+        Uncertainty::None => WeightCovariance::None,
+        Uncertainty::Shared => WeightCovariance::Shared(folded(0)?),
+        Uncertainty::Each => {
+            WeightCovariance::Each((0..outputs.len()).map(folded).collect::<Result<_>>()?)
+        }
         Uncertainty::Joint => {
             let sizes = outputs.iter().map(|output| output.weights.len());
-            Spread::Joint(Joint::new(&table(0)?.values, sizes))
+            WeightCovariance::Joint(Joint::new(&table(0)?.values, sizes))
         }
         Uncertainty::Directions => {
             let table = table(0)?;
-            Spread::Directions(Directions::new(&table.values, table.shape[1]))
+            WeightCovariance::Directions(Directions::new(&table.values, table.shape[1]))
         }
     })
 }

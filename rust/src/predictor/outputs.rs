@@ -1,30 +1,30 @@
-//! From linear predictors to answers.
+//! From linear predictors to the requested predictions.
 
 use std::ops::Range;
 
 use crate::Result;
-use crate::likelihood::probit::Room;
+use crate::likelihood::probit::Workspace;
 use crate::predictor::Predictor;
 use crate::predictor::link::{Link, logistic, softmax};
-use crate::predictor::predict::Answers;
+use crate::predictor::predict::Request;
 
-/// Linear predictors and their spread at some rows, output after output.
+/// Linear predictors and their variances at some rows, output after output.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'a> {
+pub(crate) struct LinearPredictors<'a> {
     pub(crate) rows: usize,
     pub(crate) eta: &'a [f64],
-    pub(crate) spread: &'a [f64],
+    pub(crate) variances: &'a [f64],
 }
 
-/// Room for what comes between.
-pub(crate) struct Aside<'a> {
+/// Memory for intermediate results.
+pub(crate) struct Scratchpad<'a> {
     pub(crate) numbers: &'a mut [f64],
-    pub(crate) room: &'a mut Room,
+    pub(crate) workspace: &'a mut Workspace,
 }
 
 impl Predictor {
-    /// Numbers that [`Predictor::finish`] puts aside.
-    pub(crate) fn n_aside(&self, rows: usize, width: usize) -> usize {
+    /// Length of the `numbers` that [`Predictor::finish`] needs.
+    pub(crate) fn n_scratch(&self, rows: usize, width: usize) -> usize {
         match self.link() {
             Link::Identity | Link::Log => 0,
             Link::Logistic | Link::Softmax => self.n_outputs() + width + self.n_classes(),
@@ -32,15 +32,19 @@ impl Predictor {
         }
     }
 
-    /// From linear predictors and their spread, output after output, to answers at these rows.
+    /// Writes the predictions for the rows in `range`.
     pub(crate) fn finish(
         &self,
-        found: Found<'_>,
-        aside: Aside<'_>,
+        at: LinearPredictors<'_>,
+        scratch: Scratchpad<'_>,
         range: Range<usize>,
-        to: &mut Answers<'_>,
+        to: &mut Request<'_>,
     ) -> Result<()> {
-        let Found { rows, eta, spread } = found;
+        let LinearPredictors {
+            rows,
+            eta,
+            variances,
+        } = at;
         let (n, link) = (self.n_outputs(), self.link());
         let copy = |out: &mut [f64], of: &dyn Fn(f64) -> f64| {
             for (r, out) in out.chunks_exact_mut(n).enumerate() {
@@ -49,52 +53,57 @@ impl Predictor {
             }
         };
         match to {
-            Answers::Predicted(out) if self.is_classifier() => {
+            Request::Predicted(out) if self.is_classifier() => {
                 let n = self.n_classes();
                 let out = &mut out[range.start * n..range.end * n];
-                return self.probabilities(found, aside, |r, p| {
+                return self.probabilities(at, scratch, |r, p| {
                     out[r * n..][..n].copy_from_slice(p);
                 });
             }
-            Answers::Predicted(out) => {
+            Request::Predicted(out) => {
                 copy(&mut out[range.start * n..range.end * n], &|eta| {
                     link.mean(eta)
                 });
             }
-            Answers::WithStd(means, stds) => {
+            Request::WithStd(means, stds) => {
                 let range = range.start * n..range.end * n;
                 copy(&mut means[range.clone()], &|eta| link.mean(eta));
                 for (r, stds) in stds[range].chunks_exact_mut(n).enumerate() {
                     for (c, std) in stds.iter_mut().enumerate() {
-                        let variance = spread.get(c * rows + r).copied().unwrap_or(0.0);
+                        let variance = variances.get(c * rows + r).copied().unwrap_or(0.0);
                         *std = link.std(eta[c * rows + r], variance, self.noise[c]);
                     }
                 }
             }
-            Answers::Decisions(out) if self.is_pair() => {
+            Request::Decisions(out) if self.is_pair() => {
                 for (r, out) in out[range].iter_mut().enumerate() {
                     *out = eta[rows + r] - eta[r];
                 }
             }
-            Answers::Decisions(out) => {
+            Request::Decisions(out) => {
                 copy(&mut out[range.start * n..range.end * n], &|eta| eta);
             }
-            Answers::Classes(out) => return self.winners(found, aside, &mut out[range]),
+            Request::Classes(out) => return self.most_probable(at, scratch, &mut out[range]),
         }
         Ok(())
     }
 
-    /// Hands over the probabilities of the classes at each of these rows.
+    /// Calls `take` with each row and the probabilities of its classes.
     fn probabilities(
         &self,
-        Found { rows, eta, spread }: Found<'_>,
-        Aside { numbers, room }: Aside<'_>,
+        LinearPredictors {
+            rows,
+            eta,
+            variances,
+        }: LinearPredictors<'_>,
+        Scratchpad { numbers, workspace }: Scratchpad<'_>,
         mut take: impl FnMut(usize, &[f64]),
     ) -> Result<()> {
         if self.link() == Link::Probit {
             let (all, p) = numbers.split_at_mut(rows * self.n_classes());
             let n_classes = self.n_classes();
-            self.probit.probabilities_into(eta, n_classes, room, all)?;
+            self.probit
+                .probabilities_into(eta, n_classes, workspace, all)?;
             for r in 0..rows {
                 p.iter_mut()
                     .enumerate()
@@ -104,26 +113,38 @@ impl Predictor {
             return Ok(());
         }
         let (own_eta, rest) = numbers.split_at_mut(self.n_outputs());
-        let (own_spread, p) = rest.split_at_mut(spread.len() / rows);
+        let (own_variances, p) = rest.split_at_mut(variances.len() / rows);
         let finish = if self.link() == Link::Softmax {
             softmax
         } else {
             logistic
         };
         for r in 0..rows {
-            for (own, all) in [(&mut *own_eta, eta), (&mut *own_spread, spread)] {
+            for (own, all) in [(&mut *own_eta, eta), (&mut *own_variances, variances)] {
                 let own = own.iter_mut().enumerate();
                 own.for_each(|(c, v)| *v = all[c * rows + r]);
             }
-            finish(own_eta, own_spread, p);
+            finish(own_eta, own_variances, p);
             take(r, p);
         }
         Ok(())
     }
 
-    /// The most probable classes, the first of equals.
-    fn winners(&self, found: Found<'_>, aside: Aside<'_>, out: &mut [usize]) -> Result<()> {
-        let (Found { rows, eta, spread }, n) = (found, self.n_outputs());
+    /// The most probable class of each row, the first among equals.
+    fn most_probable(
+        &self,
+        at: LinearPredictors<'_>,
+        scratch: Scratchpad<'_>,
+        out: &mut [usize],
+    ) -> Result<()> {
+        let (
+            LinearPredictors {
+                rows,
+                eta,
+                variances,
+            },
+            n,
+        ) = (at, self.n_outputs());
         let largest = |value: &dyn Fn(usize) -> f64| {
             (1..n).fold(0, |best, c| if value(c) > value(best) { c } else { best })
         };
@@ -134,10 +155,10 @@ impl Predictor {
                 largest(&|c| eta[c * rows + r])
             };
         }
-        if spread.is_empty() {
+        if variances.is_empty() {
             return Ok(());
         }
-        // More uncertain scores count less.
-        self.probabilities(found, aside, |r, p| out[r] = largest(&|c| p[c]))
+        // Variances moderate the probabilities and can change their order.
+        self.probabilities(at, scratch, |r, p| out[r] = largest(&|c| p[c]))
     }
 }

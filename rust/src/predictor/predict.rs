@@ -1,54 +1,55 @@
-//! What may be asked of a model, checked, cut into parts for threads and these into rows side by side.
+//! The prediction methods: validation, tasks for threads, and batches of rows.
 
 use crate::predictor::Predictor;
 use crate::predictor::link::Link;
 use crate::{Error, Result};
 
-/// Fewer rows than this are predicted one by one: side by side they would leave most of a vector empty.
-const FEW: usize = 8;
-/// Rows side by side: all numbers for them are to stay in the second-level cache, and their features in the first, for
-/// every centre passes over them.
-const MOST_ROWS: usize = 512;
-const CACHED: usize = 1 << 15;
-const NEAR: usize = 1 << 11;
-/// A multiple of the points that a kernel takes together.
-const WHOLE: usize = 32;
-/// Kernel terms that are worth a thread's while.
-const WORTH_A_THREAD: usize = 1 << 18;
+/// Fewer rows than this are predicted one by one, because they would leave most vector lanes empty.
+const MIN_BATCH_ROWS: usize = 8;
+/// Most rows of a batch.
+const MAX_BATCH_ROWS: usize = 512;
+/// Most numbers of a batch: they stay in the second-level cache.
+const MAX_BATCH_NUMBERS: usize = 1 << 15;
+/// Most feature values of a batch: they stay in the first-level cache while all centres are evaluated.
+const MAX_BATCH_FEATURES: usize = 1 << 11;
+/// The rows of a batch are a multiple of this: the points that a kernel evaluates together.
+const BATCH_MULTIPLE: usize = 32;
+/// Fewest kernel terms per task of a thread.
+const MIN_TASK_TERMS: usize = 1 << 18;
 
-/// What is asked, and where the answers go: row after row.
-pub(crate) enum Answers<'a> {
+/// The requested predictions and the row-major arrays for them.
+pub(crate) enum Request<'a> {
     /// Means of regression, or probabilities.
     Predicted(&'a mut [f64]),
     /// Means of regression and their standard deviations.
     WithStd(&'a mut [f64], &'a mut [f64]),
-    /// Linear predictors; of a probit with two classes their difference.
+    /// Linear predictors; for a probit with two classes their difference.
     Decisions(&'a mut [f64]),
-    /// Numbers of the most probable classes.
+    /// Indices of the most probable classes.
     Classes(&'a mut [usize]),
 }
 
-impl Answers<'_> {
-    /// Those of the first rows and those of the others.
+impl Request<'_> {
+    /// Splits the arrays into the first `row` rows and the others.
     fn split(self, n_rows: usize, row: usize) -> (Self, Self) {
-        fn cut<T>(all: &mut [T], n_rows: usize, row: usize) -> (&mut [T], &mut [T]) {
+        fn split<T>(all: &mut [T], n_rows: usize, row: usize) -> (&mut [T], &mut [T]) {
             all.split_at_mut(all.len() / n_rows * row)
         }
         match self {
             Self::Predicted(all) => {
-                let (a, b) = cut(all, n_rows, row);
+                let (a, b) = split(all, n_rows, row);
                 (Self::Predicted(a), Self::Predicted(b))
             }
             Self::WithStd(mean, std) => {
-                let ((a, b), (c, d)) = (cut(mean, n_rows, row), cut(std, n_rows, row));
+                let ((a, b), (c, d)) = (split(mean, n_rows, row), split(std, n_rows, row));
                 (Self::WithStd(a, c), Self::WithStd(b, d))
             }
             Self::Decisions(all) => {
-                let (a, b) = cut(all, n_rows, row);
+                let (a, b) = split(all, n_rows, row);
                 (Self::Decisions(a), Self::Decisions(b))
             }
             Self::Classes(all) => {
-                let (a, b) = cut(all, n_rows, row);
+                let (a, b) = split(all, n_rows, row);
                 (Self::Classes(a), Self::Classes(b))
             }
         }
@@ -56,11 +57,11 @@ impl Answers<'_> {
 }
 
 impl Predictor {
-    /// The prediction for one row, of a model that predicts one number: the mean, or of two classes the probability of
-    /// the second.
+    /// The prediction for one row by a model that predicts one number: the mean, or the probability of the second of two
+    /// classes.
     ///
     /// # Errors
-    /// [`Error::Shape`] if x has not `n_features` numbers, [`Error::NonFinite`] if one is NaN or infinite,
+    /// [`Error::Shape`] unless x has `n_features` numbers, [`Error::NonFinite`] if one is NaN or infinite,
     /// [`Error::Invalid`] if the model predicts several numbers.
     pub fn predict_one(&self, x: &[f64]) -> Result<f64> {
         let mut out = [0.0; 2];
@@ -78,13 +79,12 @@ impl Predictor {
     /// The mean of the target at each row: one number for each output, or the probability of each class.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `x` is not a number of whole rows, or `out` has not
-    /// [`n_predicted`](Predictor::n_predicted) numbers for each; [`Error::NonFinite`] if a number in `x` is NaN or
-    /// infinite, and then some of `out` may have been written.
+    /// [`Error::Shape`] unless `x` holds whole rows and `out` has [`n_predicted`](Predictor::n_predicted) numbers for each;
+    /// [`Error::NonFinite`] if a number in `x` is NaN or infinite. Parts of `out` may then have been written.
     pub fn predict_into(&self, x: &[f64], out: &mut [f64]) -> Result<()> {
         let rows = self.check_rows(x)?;
         Error::check_len("out", rows * self.n_predicted(), out.len())?;
-        self.answer(x, rows, Answers::Predicted(out))
+        self.predict(x, rows, Request::Predicted(out))
     }
 
     /// Mean and standard deviation of the target at each row, a number for each output.
@@ -99,7 +99,7 @@ impl Predictor {
         }
         Error::check_len("mean", rows * self.n_outputs(), mean.len())?;
         Error::check_len("std", rows * self.n_outputs(), std.len())?;
-        self.answer(x, rows, Answers::WithStd(mean, std))
+        self.predict(x, rows, Request::WithStd(mean, std))
     }
 
     /// The probability of each class at each row.
@@ -111,18 +111,17 @@ impl Predictor {
         self.predict_into(x, out)
     }
 
-    /// Linear predictors at each row, a number for each output; of a probit with two classes their difference, a single
-    /// number.
+    /// Linear predictors at each row, a number for each output; for a probit with two classes only their difference.
     ///
     /// # Errors
     /// As [`predict_into`](Predictor::predict_into), with [`n_decisions`](Predictor::n_decisions) numbers for each row.
     pub fn decision_into(&self, x: &[f64], out: &mut [f64]) -> Result<()> {
         let rows = self.check_rows(x)?;
         Error::check_len("out", rows * self.n_decisions(), out.len())?;
-        self.answer(x, rows, Answers::Decisions(out))
+        self.predict(x, rows, Request::Decisions(out))
     }
 
-    /// The number of the most probable class at each row, counted from 0.
+    /// The index of the most probable class at each row.
     ///
     /// # Errors
     /// As [`predict_into`](Predictor::predict_into), and [`Error::Invalid`] for regression.
@@ -130,7 +129,7 @@ impl Predictor {
         self.check_classes()?;
         let rows = self.check_rows(x)?;
         Error::check_len("out", rows, out.len())?;
-        self.answer(x, rows, Answers::Classes(out))
+        self.predict(x, rows, Request::Classes(out))
     }
 
     /// Numbers in a row of [`Predictor::decision_into`].
@@ -139,7 +138,7 @@ impl Predictor {
         if self.is_pair() { 1 } else { self.n_outputs() }
     }
 
-    /// Whether it has two scores of which only the difference counts.
+    /// Whether it has two scores, of which only the difference matters.
     pub(crate) fn is_pair(&self) -> bool {
         self.link() == Link::Probit && self.n_outputs() == 2
     }
@@ -159,27 +158,32 @@ impl Predictor {
     fn check_rows(&self, x: &[f64]) -> Result<usize> {
         let rows = x.len() / self.n_features();
         Error::check_len("x", rows.max(1) * self.n_features(), x.len()).or_else(|error| {
-            // No rows at all are a fair question.
+            // An empty x is valid.
             if x.is_empty() { Ok(()) } else { Err(error) }
         })?;
         Ok(rows)
     }
 
-    /// Cuts the rows into parts that are worth a thread.
-    fn answer(&self, x: &[f64], rows: usize, answers: Answers<'_>) -> Result<()> {
+    /// Divides the rows into tasks for threads.
+    fn predict(&self, x: &[f64], rows: usize, request: Request<'_>) -> Result<()> {
         let terms = (self.n_functions * self.n_features()).max(1);
-        self.cut(x, rows, answers, (WORTH_A_THREAD / terms).max(MOST_ROWS))
+        self.divide(
+            x,
+            rows,
+            request,
+            (MIN_TASK_TERMS / terms).max(MAX_BATCH_ROWS),
+        )
     }
 
-    fn cut(&self, x: &[f64], rows: usize, answers: Answers<'_>, piece: usize) -> Result<()> {
+    fn divide(&self, x: &[f64], rows: usize, request: Request<'_>, piece: usize) -> Result<()> {
         if rows <= piece {
-            return self.piece(x, rows, answers);
+            return self.predict_task(x, rows, request);
         }
         let row = rows.div_ceil(piece) / 2 * piece;
         let (first, second) = x.split_at(row * self.n_features());
-        let (to_first, to_second) = answers.split(rows, row);
-        let one = || self.cut(first, row, to_first, piece);
-        let other = || self.cut(second, rows - row, to_second, piece);
+        let (to_first, to_second) = request.split(rows, row);
+        let one = || self.divide(first, row, to_first, piece);
+        let other = || self.divide(second, rows - row, to_second, piece);
         #[cfg(feature = "parallel")]
         let (one, other) = if rayon::current_thread_index().is_some() {
             rayon::join(one, other)
@@ -191,41 +195,45 @@ impl Predictor {
         one.and(other)
     }
 
-    fn piece(&self, x: &[f64], rows: usize, mut answers: Answers<'_>) -> Result<()> {
-        // Here, where what is read stays in the cache until it is used.
+    fn predict_task(&self, x: &[f64], rows: usize, mut request: Request<'_>) -> Result<()> {
+        // Checked per task, so that the rows stay in the cache for the prediction.
         Error::check_finite("x", x)?;
-        let with_spread = self.needs_spread(&answers);
-        if rows < FEW {
+        let with_variance = self.needs_variance(&request);
+        if rows < MIN_BATCH_ROWS {
             for row in 0..rows {
                 let x = &x[row * self.n_features()..][..self.n_features()];
-                self.one(x, with_spread, row, &mut answers)?;
+                self.predict_row(x, with_variance, row, &mut request)?;
             }
             return Ok(());
         }
-        let numbers = self.n_functions + self.n_outputs() + self.width(with_spread) + 1;
-        let height = (NEAR / self.n_features()).min(MOST_ROWS) / WHOLE * WHOLE;
-        let height = height.max(WHOLE).min(CACHED / numbers).max(1);
+        let numbers = self.n_functions + self.n_outputs() + self.n_variances(with_variance) + 1;
+        let height = (MAX_BATCH_FEATURES / self.n_features()).min(MAX_BATCH_ROWS) / BATCH_MULTIPLE
+            * BATCH_MULTIPLE;
+        let height = height
+            .max(BATCH_MULTIPLE)
+            .min(MAX_BATCH_NUMBERS / numbers)
+            .max(1);
         for start in (0..rows).step_by(height) {
             let range = start..(start + height).min(rows);
-            self.some(x, range, with_spread, &mut answers)?;
+            self.predict_batch(x, range, with_variance, &mut request)?;
         }
         Ok(())
     }
 
-    /// Whether variances matter for these answers.
-    fn needs_spread(&self, answers: &Answers<'_>) -> bool {
-        match answers {
-            Answers::Predicted(_) => self.is_classifier(),
-            Answers::WithStd(..) => true,
-            Answers::Decisions(_) => false,
-            // Of two classes the more probable one is that of the sign, however uncertain.
-            Answers::Classes(_) => self.n_classes() > 2 && !self.spread.is_none(),
+    /// Whether these predictions depend on variances.
+    fn needs_variance(&self, request: &Request<'_>) -> bool {
+        match request {
+            Request::Predicted(_) => self.is_classifier(),
+            Request::WithStd(..) => true,
+            Request::Decisions(_) => false,
+            // With two classes the sign of the linear predictor determines the class, whatever the variance.
+            Request::Classes(_) => self.n_classes() > 2 && !self.covariance.is_none(),
         }
     }
 
-    pub(crate) fn width(&self, with_spread: bool) -> usize {
-        if with_spread {
-            self.spread.width(self.n_outputs())
+    pub(crate) fn n_variances(&self, with_variance: bool) -> usize {
+        if with_variance {
+            self.covariance.width(self.n_outputs())
         } else {
             0
         }

@@ -1,4 +1,4 @@
-//! What a predictor is made of: a header in words and tables of numbers, checked against one another.
+//! The parts of a predictor, a header and tables of numbers, and their validation.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::predictor::link::Link;
 use crate::{Error, Kernel, Result};
 
-/// The version of the form of header and tables that this library writes; it reads this and all before.
+/// The format version that this library writes; it reads this version and all earlier ones.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Classes whose logits may covary.
-const MOST_PAIRED: usize = 1024;
+/// Most classes with joint covariances.
+const MAX_JOINT_CLASSES: usize = 1024;
 
-/// All of a model but its numbers.
+/// Everything about a model except its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
@@ -23,75 +23,75 @@ pub struct Header {
     pub library_version: String,
     /// Name of the class that was fitted.
     pub estimator: String,
-    /// Number of inputs of a row.
+    /// Number of features.
     pub n_features: usize,
-    /// Their names, if they had any.
+    /// Names of the features, if the training data had names.
     pub feature_names: Option<Vec<String>>,
-    /// Labels; none for regression.
+    /// Class labels; `None` for regression.
     pub classes: Option<Classes>,
-    /// Whether a prediction is one number: y was one-dimensional.
+    /// Whether y was one-dimensional, so that a prediction is one number.
     pub flat: bool,
-    /// The functions of x, one block after another.
+    /// The basis functions, in blocks.
     pub blocks: Vec<BlockHeader>,
-    /// For each linear predictor the functions that it weighs, ascending; none: all of them.
+    /// For each linear predictor the ascending indices of its basis functions; `None`: all of them.
     pub outputs: Vec<Option<Vec<usize>>>,
-    /// What is made of the linear predictors.
+    /// The link from linear predictors to targets.
     pub link: Link,
-    /// What the covariances are of.
+    /// The form of the weight covariances.
     pub uncertainty: Uncertainty,
-    /// Nodes for the integrals of the probit; none: as many as the number of classes needs.
+    /// Quadrature nodes of the probit; `None`: the number that the number of classes needs.
     pub n_quadrature: Option<usize>,
 }
 
-/// Labels of classes, with the NumPy type they had.
+/// Class labels and their NumPy type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Classes {
     /// NumPy's name of the type.
     pub dtype: String,
-    /// The labels, in the order of the columns of probabilities.
+    /// The labels, in the order of the probabilities.
     pub values: Vec<serde_json::Value>,
 }
 
-/// Functions of x.
+/// A block of basis functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BlockHeader {
-    /// One that is 1 everywhere.
+    /// The constant 1.
     Constant,
-    /// These inputs as they are.
+    /// These features.
     Columns(Vec<usize>),
-    /// These inputs, each less a number of its own.
+    /// These features, each minus an offset.
     CentredColumns {
-        /// Positions of the inputs.
+        /// Indices of the features.
         columns: Vec<usize>,
-        /// What is subtracted from each.
+        /// The offset of each feature.
         offsets: Vec<f64>,
     },
-    /// A kernel about the points in table `points.B`, B being the number of the block.
+    /// A kernel centred at each point of table `points.B`, where B is the index of the block.
     Centres(Kernel),
 }
 
-/// What the covariances are of.
+/// The form of the weight covariances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Uncertainty {
-    /// There are none.
+    /// No covariances.
     None,
-    /// `covariance.0`: the weights of every output alike.
+    /// `covariance.0`: one covariance of the weights for all outputs.
     Shared,
-    /// `covariance.C`: those of output C.
+    /// `covariance.C`: the covariance of the weights of output C.
     Each,
-    /// `covariance.0`: those of all outputs, one after another.
+    /// `covariance.0`: the joint covariance of the weights of all outputs, one output after another.
     Joint,
-    /// `covariance.0`: functions x directions, whose squared projections add up to the variance.
+    /// `covariance.0`: functions x directions; the variance is the sum of the squared projections.
     Directions,
 }
 
-/// A table of numbers, row by row.
+/// An array of numbers in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Lengths of its sides.
+    /// Its dimensions.
     pub shape: Vec<usize>,
     /// Its values.
     pub values: Vec<f64>,
@@ -100,23 +100,24 @@ pub struct Table {
 /// Header and tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
-    /// All but the numbers.
+    /// Everything except the numbers.
     pub header: Header,
     /// Tables by name: `points.B`, `weights.C`, `covariance.I`, `noise_variance`.
     pub tables: BTreeMap<String, Table>,
 }
 
-fn wrong(what: impl Into<String>) -> Error {
+/// [`Error::Format`] with this message.
+pub(crate) fn wrong(what: impl Into<String>) -> Error {
     Error::Format { what: what.into() }
 }
 
 impl Parts {
-    /// From the header as JSON, which must be of a version known here.
+    /// Parses a JSON header.
     ///
     /// # Errors
-    /// [`Error::Format`].
+    /// [`Error::Format`] if it is not a header of a supported version.
     pub fn new(header: &str, tables: BTreeMap<String, Table>) -> Result<Self> {
-        // First the version, which says how to read the rest.
+        // The version comes first, because it determines how to read the rest.
         #[derive(Deserialize)]
         struct Version {
             format_version: u32,
@@ -135,7 +136,7 @@ impl Parts {
         Ok(Self { header, tables })
     }
 
-    /// Checks the header, and that there are the tables it speaks of and no others.
+    /// Checks the header, and that exactly the tables that it needs are present.
     pub(crate) fn check(&self) -> Result<()> {
         let header = &self.header;
         if header.n_features == 0 {
@@ -144,7 +145,7 @@ impl Parts {
         if let Some(names) = &header.feature_names {
             expect("feature_names", names.len(), header.n_features)?;
         }
-        if let Some(table) = self.tables.values().find(|table| !table.is_sound()) {
+        if let Some(table) = self.tables.values().find(|table| !table.is_valid()) {
             return Err(wrong(format!(
                 "a table of shape {:?} must hold as many numbers, all finite",
                 table.shape
@@ -186,14 +187,14 @@ impl Parts {
         let header = &self.header;
         let n_outputs = header.outputs.len();
         let n_classes = header.classes.as_ref().map(|classes| classes.values.len());
-        let sensible = match (header.link, n_classes) {
+        let is_valid = match (header.link, n_classes) {
             (Link::Identity, None) => n_outputs > 0 && !(header.flat && n_outputs > 1),
             (Link::Log, None) | (Link::Logistic, Some(2)) => n_outputs == 1,
             (Link::Logistic | Link::Softmax, Some(n)) => n > 2 && n_outputs == n,
             (Link::Probit, Some(n)) => n >= 2 && n_outputs == n,
             _ => false,
         };
-        if !sensible {
+        if !is_valid {
             return Err(wrong(format!(
                 "{n_outputs} outputs with link {:?} do not fit classes {n_classes:?}",
                 header.link
@@ -204,8 +205,8 @@ impl Parts {
             Uncertainty::Shared | Uncertainty::Each => {
                 !matches!(header.link, Link::Softmax | Link::Probit)
             }
-            // Predictions take a number for each pair of classes.
-            Uncertainty::Joint => header.link == Link::Softmax && n_outputs <= MOST_PAIRED,
+            // Predictions need memory for each pair of classes.
+            Uncertainty::Joint => header.link == Link::Softmax && n_outputs <= MAX_JOINT_CLASSES,
             Uncertainty::Directions => header.link == Link::Identity && n_outputs == 1,
         };
         if fits {
@@ -243,7 +244,7 @@ impl Parts {
         }
     }
 
-    /// The number of functions in all blocks; their tables must be there.
+    /// The number of basis functions in all blocks; their tables must be present.
     pub(crate) fn n_functions(&self) -> Result<usize> {
         let mut sum = 0;
         for (b, block) in self.header.blocks.iter().enumerate() {
@@ -258,7 +259,7 @@ impl Parts {
         Ok(sum)
     }
 
-    /// The number of weights of each output; the functions that they weigh must be there.
+    /// The number of weights of each output; checks the indices of their basis functions.
     pub(crate) fn n_weights(&self) -> Result<Vec<usize>> {
         let n_functions = self.n_functions()?;
         let size = |(c, functions): (usize, &Option<Vec<usize>>)| {
@@ -277,7 +278,7 @@ impl Parts {
         self.header.outputs.iter().enumerate().map(size).collect()
     }
 
-    /// Number of covariance tables, given the number of weights of each output.
+    /// Checks the covariance tables, given the number of weights of each output; returns their number.
     fn check_covariances(&self, n_weights: &[usize]) -> Result<usize> {
         let first = n_weights[0];
         match self.header.uncertainty {
@@ -330,7 +331,7 @@ impl Parts {
 }
 
 impl Table {
-    fn is_sound(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let size = self
             .shape
             .iter()

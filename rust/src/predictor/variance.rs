@@ -1,7 +1,7 @@
 //! The posterior variance of linear predictors, phi^T Sigma phi: equation (22) of Tipping (2001).
 //!
-//! Each form is there twice, for one row and for rows side by side. Both add the same terms in the same order, so that a
-//! row's bits do not depend on the rows about it.
+//! Each form is implemented for one row and for a batch of rows. Both add the same terms in the same order, so that the
+//! bits of a row do not depend on other rows.
 
 use crate::likelihood::probit::packed;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -13,12 +13,12 @@ pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
 }
 
-/// Functions at some rows: function j at row r is `values[j * rows + r]`.
+/// Basis functions at a batch of rows: function j at row r is `values[j * rows + r]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions<'a> {
     pub(crate) values: &'a [f64],
     pub(crate) rows: usize,
-    /// Which of them there are, where it is not all.
+    /// Indices of the functions used; `None`: all of them.
     pub(crate) chosen: Option<&'a [usize]>,
 }
 
@@ -29,15 +29,15 @@ impl<'a> Functions<'a> {
     }
 }
 
-/// A quadratic form: the lower triangle of Sigma column after column, what lies above added to it.
+/// A quadratic form: the lower triangle of Sigma + Sigma^T, column-major, with the diagonal of Sigma.
 #[derive(Debug, Clone)]
-pub(crate) struct Folded {
+pub(crate) struct QuadraticForm {
     size: usize,
     values: Vec<f64>,
 }
 
-impl Folded {
-    /// Of a matrix given row by row.
+impl QuadraticForm {
+    /// From a row-major matrix.
     pub(crate) fn new(matrix: &[f64], size: usize) -> Self {
         let mut values = Vec::with_capacity(size * (size + 1) / 2);
         for j in 0..size {
@@ -47,18 +47,18 @@ impl Folded {
         Self { size, values }
     }
 
-    /// Of the functions at one row; `work` has room for as many.
+    /// The form at one row; `work` has at least as many elements as `phi`.
     fn at_row(&self, phi: &[f64], work: &mut [f64]) -> f64 {
-        dispatch(RowForm {
+        dispatch(FormAtRow {
             form: self,
             phi,
             work: &mut work[..self.size],
         })
     }
 
-    /// Adds the form at each row to `out`; `work` has room for as many rows.
+    /// The form at each row; `work` has at least one element per row.
     fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
-        dispatch(RowsForm {
+        dispatch(FormAtRows {
             form: self,
             phi,
             work: &mut work[..phi.rows],
@@ -67,13 +67,13 @@ impl Folded {
     }
 }
 
-struct RowForm<'a> {
-    form: &'a Folded,
+struct FormAtRow<'a> {
+    form: &'a QuadraticForm,
     phi: &'a [f64],
     work: &'a mut [f64],
 }
 
-impl WithSimd for RowForm<'_> {
+impl WithSimd for FormAtRow<'_> {
     type Output = f64;
 
     #[inline(always)]
@@ -91,14 +91,14 @@ impl WithSimd for RowForm<'_> {
     }
 }
 
-struct RowsForm<'a> {
-    form: &'a Folded,
+struct FormAtRows<'a> {
+    form: &'a QuadraticForm,
     phi: Functions<'a>,
     work: &'a mut [f64],
     out: &'a mut [f64],
 }
 
-impl WithSimd for RowsForm<'_> {
+impl WithSimd for FormAtRows<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -117,22 +117,22 @@ impl WithSimd for RowsForm<'_> {
                 *out += t * phi;
             }
         }
-        // Rounding can leave a tiny negative where there is next to no variance.
+        // Rounding can make a tiny variance negative.
         self.out.iter_mut().for_each(|v| *v = v.max(0.0));
     }
 }
 
-/// The covariance of all weights of several linear predictors, one predictor after another.
+/// The joint covariance of the weights of all linear predictors, one predictor after another.
 #[derive(Debug, Clone)]
 pub(crate) struct Joint {
-    /// Where the weights of each predictor begin, and the end of the last.
+    /// First weight of each predictor, and the number of weights.
     starts: Vec<usize>,
-    /// Column after column.
+    /// Column-major.
     values: Vec<f64>,
 }
 
 impl Joint {
-    /// Of a matrix given row by row, and the number of weights of each predictor.
+    /// From a row-major matrix and the number of weights of each predictor.
     pub(crate) fn new(matrix: &[f64], sizes: impl Iterator<Item = usize>) -> Self {
         let mut starts = vec![0];
         starts.extend(sizes.scan(0, |sum, size| {
@@ -156,7 +156,7 @@ impl Joint {
         self.starts.len() - 1
     }
 
-    /// The covariances of the predictors at one row, as [`packed`] counts them; `psi` are the functions of all weights.
+    /// The covariances of the predictors at one row in [`packed`] order; `psi` holds the basis function of each weight.
     fn at_row(&self, psi: &[f64], work: &mut [f64], out: &mut [f64]) {
         dispatch(RowPairs {
             joint: self,
@@ -166,7 +166,7 @@ impl Joint {
         });
     }
 
-    /// The same for rows side by side: `psi(i)` is the function of weight i at all rows; pair p at row r is
+    /// The covariances at a batch of rows: `psi(i)` is the basis function of weight i at all rows; pair p at row r is
     /// `out[p * rows + r]`.
     fn at_rows<'a>(
         &self,
@@ -225,7 +225,7 @@ impl WithSimd for RowPairs<'_> {
     }
 }
 
-/// `out += by * sum_j c_j x_j`, row by row.
+/// `out += by * sum_j c_j x_j` for each row.
 struct Weighted<'a, I> {
     terms: I,
     by: &'a [f64],
@@ -249,11 +249,11 @@ impl<'a, I: Iterator<Item = (f64, &'a [f64])>> WithSimd for Weighted<'_, I> {
     }
 }
 
-/// Directions of independent uncertainty: the variance is the sum of the squared projections on them.
+/// A covariance as a sum over directions: the variance is the sum of the squared projections on them.
 #[derive(Debug, Clone)]
 pub(crate) struct Directions {
     n_directions: usize,
-    /// Function after function.
+    /// Row-major: the directions of one function after another.
     values: Vec<f64>,
 }
 
@@ -290,24 +290,24 @@ impl Directions {
     }
 }
 
-/// The uncertainty of the weights, in the form that serves it best.
+/// The covariance of the weights in one of the forms of a header.
 #[derive(Debug, Clone)]
-pub(crate) enum Spread {
+pub(crate) enum WeightCovariance {
     None,
-    /// One covariance for every output; all use the same functions.
-    Shared(Folded),
-    /// One for each output.
-    Each(Vec<Folded>),
+    /// One covariance for all outputs, which have the same basis functions.
+    Shared(QuadraticForm),
+    /// One covariance for each output.
+    Each(Vec<QuadraticForm>),
     Joint(Joint),
     Directions(Directions),
 }
 
-impl Spread {
+impl WeightCovariance {
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Numbers that say the spread of `n_outputs` predictors at a row: variances, or covariances of pairs.
+    /// Variances per row, or covariances of pairs in the joint form.
     pub(crate) fn width(&self, n_outputs: usize) -> usize {
         match self {
             Self::None => 0,
@@ -316,7 +316,7 @@ impl Spread {
         }
     }
 
-    /// Room that [`Spread::at_row`] needs, for outputs of so many weights in all.
+    /// Length of the `work` of [`WeightCovariance::at_row`], given the number of weights of all outputs.
     pub(crate) fn work(&self, n_weights: usize) -> usize {
         match self {
             Self::None => 0,
@@ -325,7 +325,7 @@ impl Spread {
         }
     }
 
-    /// At one row. `psi`: the functions of all weights, one output after another, each beginning at its `starts`.
+    /// Variances at one row. `psi` holds the basis function of each weight; output c begins at `starts[c]`.
     pub(crate) fn at_row(&self, psi: &[f64], starts: &[usize], work: &mut [f64], out: &mut [f64]) {
         let of = |c: usize| &psi[starts[c]..starts[c + 1]];
         match self {
@@ -341,7 +341,7 @@ impl Spread {
         }
     }
 
-    /// At rows side by side; `of(c)` are the functions of output c. `work`: a number for each row.
+    /// Variances at a batch of rows. `of(c)` returns the basis functions of output c; `work` has one element per row.
     pub(crate) fn at_rows<'a>(
         &self,
         rows: usize,
@@ -376,7 +376,7 @@ impl Spread {
     }
 }
 
-/// Gives every output the numbers of the first.
+/// Copies the values of the first output to all others.
 fn repeat(rows: usize, out: &mut [f64]) {
     let (first, others) = out.split_at_mut(rows);
     others

@@ -1,31 +1,31 @@
-//! The integrals of a piece of rows, one row after another.
+//! Probabilities, expectations and curvatures for batches of rows.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::ops::Range;
 
 use crate::likelihood::probit::Table;
 use crate::likelihood::probit::quadrature::{
-    ABSENT, Integral, LANES, Lanes, Modes, Nodes, curvature,
+    ABSENT, Integral, LANES, Lanes, Modes, Nodes, log_cdf_curvature,
 };
 use crate::linalg::simd::{Simd, WithSimd, is_fused};
 use crate::special::{cdf, log_cdf};
 
-/// What the rows are asked for.
+/// The requested quantity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted<'a> {
-    /// P of all classes, from one integral a row.
+    /// P of all classes, from one integral per row.
     Probabilities,
-    /// ln P of all classes, from one integral for each.
+    /// ln P of all classes, from one integral per class.
     LogProbabilities,
-    /// The means of the noisy copies given these classes, and ln P of these.
+    /// The means of the noisy copies given these classes, and ln P of the classes.
     Expectations(&'a [usize]),
-    /// The same, and after the means minus the second derivatives of ln P: those of scores c and d <= c in column
+    /// Expectations, followed by minus the second derivatives of ln P: for scores c and d <= c in column
     /// [`packed`]`(c, d)`.
     Curvatures(&'a [usize]),
 }
 
 impl Wanted<'_> {
-    /// Numbers for each row.
+    /// Columns of the result.
     pub(crate) fn n_columns(&self, n_classes: usize) -> usize {
         match self {
             Self::Curvatures(_) => n_classes + packed(n_classes, 0),
@@ -34,12 +34,12 @@ impl Wanted<'_> {
     }
 }
 
-/// Where the entry of row `c` and column `d <= c` of a symmetric matrix is when its lower triangle is written row after row.
+/// Index of element (c, d), d <= c, in the row-major lower triangle of a symmetric matrix.
 pub(crate) fn packed(c: usize, d: usize) -> usize {
     c * (c + 1) / 2 + d
 }
 
-/// Rows of a table and what is asked of them, as work for one thread.
+/// The evaluation of some rows of a table by one thread.
 pub(crate) struct Piece<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) table: Table<'a>,
@@ -48,11 +48,11 @@ pub(crate) struct Piece<'a> {
 }
 
 impl WithSimd for Piece<'_> {
-    /// A number for each row and class, column after column, and for expectations one for each row.
+    /// The requested columns, column-major, and for expectations ln P of each row.
     type Output = (Vec<f64>, Vec<f64>);
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // so that it is compiled for the instruction set of its caller
+    #[allow(clippy::inline_always)] // compiled for the instruction set of its caller
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         if is_fused(simd) {
             self.run::<true>()
@@ -69,8 +69,8 @@ impl Piece<'_> {
         let height = self.rows.len();
         let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
         let mut column = Vec::new();
-        let mut room = Room::default();
-        let mut group = Group::new(self.nodes, self.table, &mut room);
+        let mut workspace = Workspace::default();
+        let mut group = Group::new(self.nodes, self.table, &mut workspace);
         for start in self.rows.clone().step_by(LANES) {
             let rows = start..self.rows.end.min(start + LANES);
             let to = &mut out[start - self.rows.start..];
@@ -102,12 +102,12 @@ impl Piece<'_> {
     }
 }
 
-/// P of all classes at all rows of a table, in room that is there, as work for one thread.
+/// P of all classes for all rows of a table, without allocations, by one thread.
 pub(crate) struct Probabilities<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) table: Table<'a>,
-    pub(crate) room: &'a mut Room,
-    /// Column after column.
+    pub(crate) workspace: &'a mut Workspace,
+    /// Column-major.
     pub(crate) out: &'a mut [f64],
 }
 
@@ -130,7 +130,7 @@ impl Probabilities<'_> {
     #[allow(clippy::inline_always)] // as `Piece`
     fn run<const FUSED: bool>(self) {
         let height = self.table.n_rows;
-        let mut group = Group::new(self.nodes, self.table, self.room);
+        let mut group = Group::new(self.nodes, self.table, self.workspace);
         for start in (0..height).step_by(LANES) {
             let rows = start..height.min(start + LANES);
             group.set::<FUSED>(&rows, |row| self.table.largest(row));
@@ -139,50 +139,54 @@ impl Probabilities<'_> {
     }
 }
 
-/// Up to [`LANES`] rows, each with a class: their modes are sought side by side.
+/// Up to [`LANES`] rows with a class each; their modes are found in parallel vector lanes.
 struct Group<'a> {
     nodes: &'a Nodes,
     table: Table<'a>,
     rows: Range<usize>,
     own: [usize; LANES],
     modes: Modes,
-    room: &'a mut Room,
+    workspace: &'a mut Workspace,
 }
 
-/// What the integrals of a few rows take room for; it may serve one table after another.
+/// Reusable memory for the integrals.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// How far the own score is above the others.
+pub(crate) struct Workspace {
+    /// The own score minus each score.
     differences: Vec<Lanes>,
     integral: Integral,
-    /// What the copy of each class other than the own one is lowered by in the mean, for the row last seen.
-    lost: Vec<f64>,
-    /// The means of minus the second derivatives of ln Phi, likewise.
-    means: Vec<f64>,
-    /// Sums of the rows of a matrix of classes.
-    sums: Vec<f64>,
+    /// For the last row and each other class: score minus expected copy, which is the mean hazard.
+    mean_hazards: Vec<f64>,
+    /// For the last row and each class: mean of minus the second derivative of ln Phi.
+    mean_curvatures: Vec<f64>,
+    /// Row sums of the curvature matrix.
+    row_sums: Vec<f64>,
 }
 
-impl Room {
+impl Workspace {
     fn fit(&mut self, n_classes: usize, nodes: &Nodes) {
         self.differences.resize(n_classes, [ABSENT; LANES]);
         self.integral.fit(n_classes, nodes);
-        for values in [&mut self.lost, &mut self.means, &mut self.sums] {
+        for values in [
+            &mut self.mean_hazards,
+            &mut self.mean_curvatures,
+            &mut self.row_sums,
+        ] {
             values.resize(n_classes, 0.0);
         }
     }
 }
 
 impl<'a> Group<'a> {
-    fn new(nodes: &'a Nodes, table: Table<'a>, room: &'a mut Room) -> Self {
-        room.fit(table.n_classes, nodes);
+    fn new(nodes: &'a Nodes, table: Table<'a>, workspace: &'a mut Workspace) -> Self {
+        workspace.fit(table.n_classes, nodes);
         Self {
             nodes,
             table,
             rows: 0..0,
             own: [0; LANES],
             modes: Modes::default(),
-            room,
+            workspace,
         }
     }
 
@@ -195,7 +199,7 @@ impl<'a> Group<'a> {
             self.own[l] = own(row);
             score[l] = self.table.at(row, self.own[l]);
         }
-        for (class, to) in self.room.differences.iter_mut().enumerate() {
+        for (class, to) in self.workspace.differences.iter_mut().enumerate() {
             *to = [ABSENT; LANES];
             for (l, other) in self.table.of(rows, class).iter().enumerate() {
                 to[l] = if self.own[l] == class {
@@ -206,7 +210,7 @@ impl<'a> Group<'a> {
             }
         }
         if self.table.n_classes > 2 {
-            self.modes = Modes::find::<FUSED>(&self.room.differences);
+            self.modes = Modes::find::<FUSED>(&self.workspace.differences);
         }
     }
 
@@ -216,18 +220,19 @@ impl<'a> Group<'a> {
     fn integrate<const FUSED: bool>(&mut self, l: usize) -> f64 {
         match self.pair(l) {
             Some(x) => log_cdf(x),
-            None => {
-                self.room
-                    .integral
-                    .take::<FUSED>(self.nodes, &self.modes, l, &self.room.differences)
-            }
+            None => self.workspace.integral.evaluate::<FUSED>(
+                self.nodes,
+                &self.modes,
+                l,
+                &self.workspace.differences,
+            ),
         }
     }
 
-    /// Of two classes, x with P = Phi(x): all that is asked then has a closed form.
+    /// For two classes, the x of the closed form P = Phi(x).
     fn pair(&self, l: usize) -> Option<f64> {
         (self.table.n_classes == 2)
-            .then(|| self.room.differences[1 - self.own[l]][l] * FRAC_1_SQRT_2)
+            .then(|| self.workspace.differences[1 - self.own[l]][l] * FRAC_1_SQRT_2)
     }
 
     #[inline(always)]
@@ -245,14 +250,14 @@ impl<'a> Group<'a> {
             let (own, p) = (self.own[l], self.integrate::<FUSED>(l).exp());
             let pair = self.pair(l);
             if pair.is_none() {
-                self.room
+                self.workspace
                     .integral
                     .divide_by_own_hazard::<FUSED>(&self.modes, l);
             }
             let mut sum = p;
             for class in (0..self.table.n_classes).filter(|&class| class != own) {
                 let other = pair.map_or_else(
-                    || p * self.room.integral.mean_hazard(class),
+                    || p * self.workspace.integral.mean_hazard(class),
                     |x| log_cdf(-x).exp(),
                 );
                 out[class * stride + l] = other;
@@ -267,7 +272,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Equations (3), for the other classes, and (4): what they lose the own one gains.
+    /// Equation (3) for the other classes and (4) for the own class.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `with_simd`
     fn expectations<const FUSED: bool>(
@@ -282,29 +287,29 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The means of row `l`, whose integral was the last to be taken.
+    /// The means of row `l`, right after its integral.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `with_simd`
     fn means<const FUSED: bool>(&mut self, l: usize, out: &mut [f64], stride: usize) {
         let (own, pair, row) = (self.own[l], self.pair(l), self.rows.start + l);
-        let mut gained = 0.0;
+        let mut sum = 0.0;
         for class in (0..self.table.n_classes).filter(|&class| class != own) {
-            let lost = pair.map_or_else(
-                || self.room.integral.mean_hazard(class),
+            let mean_hazard = pair.map_or_else(
+                || self.workspace.integral.mean_hazard(class),
                 |x| cdf::<FUSED>(x).hazard * FRAC_1_SQRT_2,
             );
-            self.room.lost[class] = lost;
-            out[class * stride + l] = self.table.at(row, class) - lost;
-            gained += lost;
+            self.workspace.mean_hazards[class] = mean_hazard;
+            out[class * stride + l] = self.table.at(row, class) - mean_hazard;
+            sum += mean_hazard;
         }
-        out[own * stride + l] = self.table.at(row, own) + gained;
+        out[own * stride + l] = self.table.at(row, own) + sum;
     }
 
-    /// The same and minus the Hessian of ln P in the scores.
+    /// The expectations and minus the Hessian of ln P in the scores.
     ///
-    /// With a_c = phi / Phi at u + f_i - f_c for the classes other than the own one, i, `d ln P / d f_c = -E a_c` and
-    /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand; and as ln P
-    /// sees differences only, each row of the matrix sums to zero.
+    /// With a_c = phi / Phi at u + f_i - f_c for the own class i and other classes c, `d ln P / d f_c = -E a_c` and
+    /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand. As
+    /// ln P depends on differences only, each row of the matrix sums to zero.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `with_simd`
     fn curvatures<const FUSED: bool>(
@@ -320,41 +325,49 @@ impl<'a> Group<'a> {
             let (own, to) = (self.own[l], &mut out[n * stride + l..]);
             let at = |c: usize, d: usize| packed(c.max(d), c.min(d)) * stride;
             for c in 0..n {
-                let at_mode = self.modes.at[l] + self.room.differences[c][l];
-                self.room.means[c] = match self.pair(l) {
-                    Some(x) => 0.5 * curvature(cdf::<FUSED>(x).hazard, x),
-                    None => self.room.integral.centre(c, self.room.lost[c], at_mode),
+                let at_mode = self.modes.at[l] + self.workspace.differences[c][l];
+                self.workspace.mean_curvatures[c] = match self.pair(l) {
+                    Some(x) => 0.5 * log_cdf_curvature(cdf::<FUSED>(x).hazard, x),
+                    None => {
+                        self.workspace
+                            .integral
+                            .centre(c, self.workspace.mean_hazards[c], at_mode)
+                    }
                 };
             }
             let mut own_curvature = 0.0;
-            self.room.sums.fill(0.0);
+            self.workspace.row_sums.fill(0.0);
             for c in (0..n).filter(|&c| c != own) {
                 for start in (0..=c).step_by(LANES) {
                     let covariances = match self.pair(l) {
                         Some(_) => [0.0; LANES],
-                        None => self.room.integral.covariances(c, start / LANES),
+                        None => self.workspace.integral.covariances(c, start / LANES),
                     };
                     for d in (start..n.min(start + LANES)).filter(|&d| d <= c && d != own) {
-                        let mean = if d == c { self.room.means[c] } else { 0.0 };
+                        let mean = if d == c {
+                            self.workspace.mean_curvatures[c]
+                        } else {
+                            0.0
+                        };
                         let value = mean - covariances[d - start];
                         to[at(c, d)] = value;
-                        self.room.sums[c] += value;
+                        self.workspace.row_sums[c] += value;
                         if d != c {
-                            self.room.sums[d] += value;
+                            self.workspace.row_sums[d] += value;
                         }
                     }
                 }
             }
             for c in (0..n).filter(|&c| c != own) {
-                to[at(own, c)] = -self.room.sums[c];
-                own_curvature += self.room.sums[c];
+                to[at(own, c)] = -self.workspace.row_sums[c];
+                own_curvature += self.workspace.row_sums[c];
             }
             to[at(own, own)] = own_curvature;
         }
     }
 }
 
-/// Shifts the rows of a table so that their exponentials sum to 1.
+/// Shifts each row of a table so that its exponentials sum to 1.
 fn normalise(log_p: &mut [f64], n_rows: usize) {
     for row in 0..n_rows {
         let values = || log_p[row..].iter().step_by(n_rows);

@@ -1,15 +1,12 @@
-//! The multinomial probit likelihood: what C scores say about a class, and about the scores' noisy copies.
+//! The multinomial probit likelihood of C scores.
 //!
-//! Each score f_c has a copy y_c ~ Normal(f_c, 1), and the class is that of the largest copy: equation (1) of Psorakis,
-//! Damoulas & Girolami (2010),
+//! Each score f_c has a noisy copy y_c ~ Normal(f_c, 1), and the class is that of the largest copy: equation (1) of
+//! Psorakis, Damoulas & Girolami (2010),
 //!
-//! `P(t = i | f) = E_u[prod_{j != i} Phi(u + f_i - f_j)]`, u being standard normal.
-//!
-//! Knows scores and labels, never Phi, alpha or beta.
+//! `P(t = i | f) = E_u[prod_{j != i} Phi(u + f_i - f_j)]` with standard normal u.
 
 mod batch;
 mod quadrature;
-mod second_moments;
 
 use std::ops::Range;
 
@@ -18,26 +15,26 @@ use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
 use crate::likelihood::probit::batch::{Piece, Probabilities, Wanted};
-pub(crate) use crate::likelihood::probit::batch::{Room, packed};
+pub(crate) use crate::likelihood::probit::batch::{Workspace, packed};
 use crate::likelihood::probit::quadrature::Nodes;
 
-/// Rows that one thread takes at a time.
-const PIECE: usize = 64;
-/// Scores beyond this have lost the digits that matter.
-const MOST_SCORE: f64 = 1e12;
+/// Rows per task of a thread.
+const ROWS_PER_TASK: usize = 64;
+/// Differences of larger scores have lost too many digits.
+const MAX_SCORE: f64 = 1e12;
 
-/// The multinomial probit likelihood, its integrals taken at a given number of nodes.
+/// The multinomial probit likelihood, with a given number of quadrature nodes.
 ///
 /// ```
 /// use sparsebayes::internal::Probit;
 ///
-/// // Two rows with three scores each, column after column; two equal scores share what is left of the third.
+/// // Two rows with three scores each, column-major. In row 0 all three are equal.
 /// let scores = [0.0, 3.0, 0.0, 0.0, 0.0, -800.0];
 /// let probit = Probit::default();
 /// let log_p = probit.log_probabilities(&scores, 3)?;
 /// assert!((log_p[0].exp() - 1.0 / 3.0).abs() < 1e-9);
 ///
-/// // The copy of the winning score is raised, the others are lowered by as much together.
+/// // The expected copy of the own class exceeds its score; the others are lower by the same total.
 /// let e = probit.expectations(&scores, &[0, 1], 3)?;
 /// assert!(e.targets[0] > 0.0 && (e.targets[0] + e.targets[2] + e.targets[4]).abs() < 1e-12);
 /// # Ok::<(), sparsebayes::Error>(())
@@ -47,10 +44,10 @@ pub struct Probit {
     nodes: Nodes,
 }
 
-/// What an E-step gives.
+/// The result of an E-step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectations {
-    /// The means of the copies y given the class, an N x C table column after column: equations (3) and (4).
+    /// The means of the noisy copies y given the class, N x C column-major: equations (3) and (4).
     pub targets: Vec<f64>,
     /// ln P(t | f) of each row's own class.
     pub log_probability: Vec<f64>,
@@ -65,30 +62,30 @@ impl Default for Probit {
 }
 
 impl Probit {
-    /// Nodes that make probabilities and expectations of up to 14 classes exact to 1e-6, whatever the scores:
-    /// `docs/theory/probit-quadrature.md` has the errors.
+    /// Nodes that give an error below 1e-6 for probabilities and expectations of up to 14 classes and any scores:
+    /// see `docs/theory/probit-quadrature.md`.
     pub const NODES: usize = 16;
-    /// The same for up to 30 classes.
-    const NODES_OF_MANY: usize = 24;
-    const FEW_CLASSES: usize = 14;
+    /// Nodes that give this accuracy for up to 30 classes.
+    const NODES_FOR_MANY_CLASSES: usize = 24;
+    const MAX_CLASSES_FOR_NODES: usize = 14;
 
-    /// With as many nodes as make that true for so many classes.
+    /// The likelihood with enough nodes for this number of classes.
     #[must_use]
     pub fn for_classes(n_classes: usize) -> Self {
-        let nodes = if n_classes <= Self::FEW_CLASSES {
+        let nodes = if n_classes <= Self::MAX_CLASSES_FOR_NODES {
             Self::NODES
         } else {
-            Self::NODES_OF_MANY
+            Self::NODES_FOR_MANY_CLASSES
         };
         Self {
             nodes: Nodes::new(nodes),
         }
     }
 
-    /// With `n_nodes` nodes for each integral. Two classes need none: theirs has a closed form.
+    /// The likelihood with `n_nodes` nodes per integral. Two classes have a closed form and use none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless there are 1 to 1000.
+    /// [`Error::Invalid`] unless `n_nodes` is from 1 to 1000.
     pub fn new(n_nodes: usize) -> Result<Self> {
         if !(1..=1000).contains(&n_nodes) {
             let what = format!(
@@ -102,51 +99,51 @@ impl Probit {
         })
     }
 
-    /// P(t = c | f) for an N x C table of scores, as a table of the same form: equation (1).
+    /// P(t = c | f) for N x C column-major scores, in the same layout: equation (1).
     ///
-    /// One integral for each row, about the class of its largest score, serves all classes. The probabilities of a row
-    /// are divided by their sum, which differs from 1 by no more than they from the truth. Right in absolute terms:
-    /// those below 1e-14 may come out as 0.
+    /// One integral per row, for the class of the largest score, gives all classes. The probabilities of a row are
+    /// normalised; their sum differs from 1 only by the quadrature error. The error is absolute: probabilities below
+    /// 1e-14 may become 0.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] where `scores` is no such table, one of them is
-    /// beyond 1e12, or there are fewer than two classes.
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] if `scores` is not such a table, a score exceeds 1e12
+    /// in magnitude, or there are fewer than two classes.
     pub fn probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
         let table = Table::new(scores, n_classes)?;
-        Ok(self.ask(table, Wanted::Probabilities).0)
+        Ok(self.evaluate(table, Wanted::Probabilities).0)
     }
 
-    /// The same by this thread alone and into room that is there.
+    /// [`Probit::probabilities`] on the calling thread, without allocations.
     pub(crate) fn probabilities_into(
         &self,
         scores: &[f64],
         n_classes: usize,
-        room: &mut Room,
+        workspace: &mut Workspace,
         out: &mut [f64],
     ) -> Result<()> {
         let table = Table::new(scores, n_classes)?;
         dispatch(Probabilities {
             nodes: &self.nodes,
             table,
-            room,
+            workspace,
             out,
         });
         Ok(())
     }
 
-    /// Their logarithms, right in relative terms however small the probabilities: one integral for each row and class.
+    /// The logarithms of the probabilities, accurate for any small probability: one integral per row and class.
     ///
     /// # Errors
     /// As [`Probit::probabilities`].
     pub fn log_probabilities(&self, scores: &[f64], n_classes: usize) -> Result<Vec<f64>> {
         let table = Table::new(scores, n_classes)?;
-        Ok(self.ask(table, Wanted::LogProbabilities).0)
+        Ok(self.evaluate(table, Wanted::LogProbabilities).0)
     }
 
     /// The E-step: means of the noisy copies of the scores given that the copy of the row's own class is the largest.
     ///
     /// # Errors
-    /// As [`Probit::probabilities`], and where a label is not below `n_classes`.
+    /// As [`Probit::probabilities`], and [`Error::Invalid`] for a label that is not below `n_classes`.
     pub fn expectations(
         &self,
         scores: &[f64],
@@ -154,17 +151,17 @@ impl Probit {
         n_classes: usize,
     ) -> Result<Expectations> {
         let table = Table::labelled(scores, labels, n_classes)?;
-        let (targets, log_probability) = self.ask(table, Wanted::Expectations(labels));
+        let (targets, log_probability) = self.evaluate(table, Wanted::Expectations(labels));
         Ok(Expectations {
             targets,
             log_probability,
         })
     }
 
-    /// The E-step, and minus the Hessian of each row's ln P in its scores: the identity less the covariance of the copies.
+    /// The E-step, and minus the Hessian of each row's ln P in its scores: the identity minus the covariance of the copies.
     ///
-    /// The second table has C (C + 1) / 2 columns, the lower triangles row after row. From the same integrals; a matrix is
-    /// positive semi-definite but for their errors.
+    /// The second table has C (C + 1) / 2 columns: the lower triangles in row-major order. The matrices are positive
+    /// semi-definite up to the quadrature error.
     ///
     /// # Errors
     /// As [`Probit::expectations`].
@@ -175,7 +172,7 @@ impl Probit {
         n_classes: usize,
     ) -> Result<(Expectations, Vec<f64>)> {
         let table = Table::labelled(scores, labels, n_classes)?;
-        let (mut targets, log_probability) = self.ask(table, Wanted::Curvatures(labels));
+        let (mut targets, log_probability) = self.evaluate(table, Wanted::Curvatures(labels));
         let curvatures = targets.split_off(scores.len());
         let expectations = Expectations {
             targets,
@@ -184,9 +181,9 @@ impl Probit {
         Ok((expectations, curvatures))
     }
 
-    /// A number for each row and class, and one for each row.
-    fn ask(&self, table: Table<'_>, wanted: Wanted<'_>) -> (Vec<f64>, Vec<f64>) {
-        let parts = map_pieces(table.n_rows, PIECE, |rows| {
+    /// The requested columns of all rows, and one number per row.
+    fn evaluate(&self, table: Table<'_>, wanted: Wanted<'_>) -> (Vec<f64>, Vec<f64>) {
+        let parts = map_pieces(table.n_rows, ROWS_PER_TASK, |rows| {
             dispatch(Piece {
                 nodes: &self.nodes,
                 table,
@@ -196,12 +193,12 @@ impl Probit {
         });
         let (tables, columns): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let n_columns = wanted.n_columns(table.n_classes);
-        (joined(&tables, table.n_rows, n_columns), columns.concat())
+        (join(&tables, table.n_rows, n_columns), columns.concat())
     }
 }
 
-/// Parts of a table, each with all columns of some rows, as one table.
-fn joined(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
+/// Joins tables that hold all columns of successive rows.
+fn join(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
     let mut all = Vec::with_capacity(n_rows * n_columns);
     for column in 0..n_columns {
         for part in parts {
@@ -212,7 +209,7 @@ fn joined(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
     all
 }
 
-/// N x C scores, column after column, checked.
+/// Validated N x C scores, column-major.
 #[derive(Debug, Clone, Copy)]
 struct Table<'a> {
     scores: &'a [f64],
@@ -229,7 +226,7 @@ impl<'a> Table<'a> {
         let n_rows = scores.len() / n_classes;
         Error::check_len("scores", n_rows * n_classes, scores.len())?;
         Error::check_finite("scores", scores)?;
-        if scores.iter().any(|score| score.abs() > MOST_SCORE) {
+        if scores.iter().any(|score| score.abs() > MAX_SCORE) {
             return invalid(
                 "scores must not exceed 1e12 in size; rescale the inputs (X) or the weights of rows (sample_weight)",
             );
@@ -241,7 +238,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The same for rows whose classes are known.
+    /// [`Table::new`] that also checks the labels.
     fn labelled(scores: &'a [f64], labels: &[usize], n_classes: usize) -> Result<Self> {
         let table = Self::new(scores, n_classes)?;
         Error::check_len("labels", table.n_rows, labels.len())?;
@@ -263,7 +260,7 @@ impl<'a> Table<'a> {
         &self.scores[class * self.n_rows..][rows.clone()]
     }
 
-    /// The class of the largest score of a row, the first of equals.
+    /// The first class with the largest score of a row.
     fn largest(&self, row: usize) -> usize {
         (1..self.n_classes).fold(0, |top, c| {
             if self.at(row, c) > self.at(row, top) {
@@ -281,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// By the trapezoidal rule on a fine grid, in logarithms: ln P(t = own), and the mean of the hazard for each class.
+    /// ln P(t = own) and the mean hazard of each class by the trapezoidal rule on a fine grid.
     fn brute_force(scores: &[f64], own: usize) -> (f64, Vec<f64>) {
         let others = || (0..scores.len()).filter(|&j| j != own);
         let lowest = others()
@@ -334,7 +331,7 @@ mod tests {
 
         #[test]
         fn curvatures_are_minus_the_slopes_of_the_expectations((scores, own) in rows()) {
-            // Targets less scores are the gradient of ln P.
+            // Targets minus scores are the gradient of ln P.
             let (probit, n) = (Probit::new(64).unwrap(), scores.len());
             let (expected, curvatures) = probit.curvatures(&scores, &[own], n).unwrap();
             prop_assert_eq!(&expected, &probit.expectations(&scores, &[own], n).unwrap());
@@ -376,7 +373,7 @@ mod tests {
                 let found = probit.expectations(&scores, &[own], scores.len()).unwrap();
                 prop_assert!(found.targets.iter().all(|y| y.is_finite()));
                 prop_assert!(found.log_probability[0].is_finite());
-                // The mean of a cone lies in it; that of a few nodes need not.
+                // The exact mean lies in the cone; that of a few nodes need not.
                 if n_nodes >= Probit::NODES {
                     let rounding = 1e-13 * scores.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
                     let most = found.targets[own] + rounding + 1e-5;
@@ -390,21 +387,21 @@ mod tests {
         }
     }
 
-    /// N x C scores from a wave, column after column.
+    /// N x C scores from a sine wave, column-major.
     fn wave(n_rows: usize, n_classes: usize) -> Vec<f64> {
         let values = 0..u32::try_from(n_rows * n_classes).unwrap();
         values.map(|k| 4.0 * (f64::from(k) * 0.7).sin()).collect()
     }
 
     #[test]
-    fn a_row_does_not_depend_on_the_rows_beside_it() {
-        let (n, c) = (PIECE + 13, 5);
+    fn a_row_does_not_depend_on_other_rows() {
+        let (n, c) = (ROWS_PER_TASK + 13, 5);
         let scores = wave(n, c);
         let labels: Vec<usize> = (0..n).map(|i| i % c).collect();
         let probit = Probit::default();
         let all = probit.expectations(&scores, &labels, c).unwrap();
         let p = probit.probabilities(&scores, c).unwrap();
-        for row in [0, 7, 8, 30, PIECE - 1, PIECE, n - 1] {
+        for row in [0, 7, 8, 30, ROWS_PER_TASK - 1, ROWS_PER_TASK, n - 1] {
             let own: Vec<f64> = (0..c).map(|class| scores[class * n + row]).collect();
             let alone = probit.expectations(&own, &labels[row..=row], c).unwrap();
             let p_alone = probit.probabilities(&own, c).unwrap();
@@ -428,7 +425,7 @@ mod tests {
         let found = Probit::default().expectations(&scores, &[0], 1000).unwrap();
         assert!(found.log_probability[0].is_finite());
         let (own, other) = (found.targets[0], found.targets[1]);
-        // The mean of all copies stays; they are all but equal in the end.
+        // The mean of all copies equals the mean score.
         assert!((own - other).abs() < 2e-3 && (own + 999.0 * other + 1e6).abs() < 1e-3);
     }
 

@@ -1,7 +1,7 @@
-//! The factor from scratch, a panel of columns at a time.
+//! Blocked Cholesky factorisation, one panel of columns after another.
 //!
-//! Column-major throughout: a tile is a few rows of a few columns, its vectors lie along columns, and its coefficients are the rows
-//! of the columns themselves. What tiles write above the diagonal or below the last row is of no meaning.
+//! Column-major: the vectors of a tile lie along columns, and its coefficients are rows of earlier columns. Elements that
+//! tiles write above the diagonal or below the last row have no meaning.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +13,9 @@ use crate::linalg::cholesky::tiles::{
 use crate::linalg::simd::{Simd, WithSimd};
 use crate::parallel::pieces;
 
-/// Turns a panel of the matrix, the columns before it being those of the factor, into columns of the factor.
+/// Factors a panel of columns after all columns before it.
 pub(crate) struct Panel<'a> {
-    /// `stride` x `stride`, this being a multiple of the lanes of any vector and of [`COEFFICIENTS`].
+    /// `stride` x `stride`; `stride` is a multiple of every vector length and of [`COEFFICIENTS`].
     pub(crate) values: &'a mut [f64],
     pub(crate) stride: usize,
     /// Rows of the matrix.
@@ -67,7 +67,7 @@ impl WithSimd for Panel<'_> {
             if below < columns.end {
                 block.solve(simd, &lower, &(vector_of(below)..columns.end));
             }
-            // After the tiles, for a wide vector begins above.
+            // Stored after the tiles, because a wide vector begins above it.
             block.set_triangle(&lower);
         }
         for rows in tiles(columns.end..n) {
@@ -85,12 +85,12 @@ impl WithSimd for Panel<'_> {
     }
 }
 
-/// A few columns, and those before them.
+/// [`COEFFICIENTS`] columns and all columns before them.
 struct Block<'a> {
     earlier: &'a [f64],
     columns: &'a mut [f64],
     stride: usize,
-    /// The first of the columns, and the row where its diagonal is.
+    /// The first of these columns, and the row of its diagonal element.
     first: usize,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Takes from these rows what some of the earlier columns stand for.
+    /// Subtracts the outer products of some earlier columns from these rows.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `Panel`
     fn subtract<S: Simd>(&mut self, simd: S, terms: &Range<usize>, rows: &Range<usize>) {
@@ -116,14 +116,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Then turns them into rows of the factor, the block on the diagonal being done.
+    /// Turns these rows into rows of the factor, given the factored block on the diagonal.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `Panel`
     fn solve<S: Simd>(&mut self, simd: S, lower: &Triangle, rows: &Range<usize>) {
         cover(simd, rows.clone(), &mut Solve(self, lower));
     }
 
-    /// The block on the diagonal, of which so many rows are there.
+    /// The first `n` rows of the block on the diagonal.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `Panel`
     fn triangle(&self, n: usize) -> Triangle {

@@ -1,7 +1,6 @@
 //! The inverse of A from its factor: X = L^-1, and X^T X.
 //!
-//! X is row-major, with zeros above its diagonal, so that the vectors of a tile lie along rows of X both while it is solved for and
-//! while it is squared.
+//! X is row-major with zeros above its diagonal: the vectors of a tile lie along rows of X in both steps.
 
 use std::ops::Range;
 
@@ -13,7 +12,7 @@ use crate::linalg::cholesky::tiles::{
 use crate::linalg::simd::{Simd, WithSimd};
 use crate::parallel::pieces;
 
-/// Makes the upper triangle of the inverse, column-major; of no meaning where the factor is told to end early.
+/// Writes the upper triangle of the inverse, column-major; it has no meaning after a cancellation.
 pub(crate) struct Inverse<'a> {
     pub(crate) chol: &'a Cholesky,
     pub(crate) out: &'a mut [f64],
@@ -65,8 +64,8 @@ impl WithSimd for Inverse<'_> {
     }
 }
 
-/// Calls `f` with a few rows of a panel at a time and as many columns of them as a tile is wide, up to the diagonal. Tiles that share
-/// their columns come one after another, from the top.
+/// Calls `f` with the rows and columns of each tile of a panel up to the diagonal; for each range of columns from the top
+/// down.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `Inverse`
 fn each_tile<S: Simd>(
@@ -87,7 +86,7 @@ fn each_tile<S: Simd>(
     }
 }
 
-/// Some rows of X, those before them being done and their own place holding the identity.
+/// Some rows of X, initialised with the identity, after all rows before them.
 struct Rows<'a> {
     factor: &'a [f64],
     factor_stride: usize,
@@ -113,18 +112,18 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Takes from these columns what some of the earlier rows stand for.
+    /// Subtracts the contribution of some earlier rows from these columns.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `Inverse`
     fn subtract<S: Simd>(&mut self, simd: S, terms: &Range<usize>, columns: Range<usize>) {
-        // Rows above these columns hold zeros there.
+        // Earlier rows are zero to the right of their diagonal.
         let terms = terms.start.max(columns.start)..terms.end;
         if !terms.is_empty() {
             cover(simd, columns, &mut Subtract(self, terms));
         }
     }
 
-    /// Then solves for them.
+    /// Solves with the block on the diagonal.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `Inverse`
     fn solve<S: Simd>(&mut self, simd: S, columns: Range<usize>) {
@@ -184,7 +183,7 @@ impl<S: Simd> Tiles<S> for Solve<'_, '_> {
     }
 }
 
-/// Some columns of X^T X as far as their diagonal: adds some terms to them, or begins with these.
+/// Adds some terms to columns of X^T X up to their diagonal, or initialises the columns with these terms.
 struct Square<'a> {
     x: &'a [f64],
     stride: usize,

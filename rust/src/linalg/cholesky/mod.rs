@@ -1,4 +1,4 @@
-//! A Cholesky factor that grows, shrinks and changes in place.
+//! A Cholesky factor with in-place updates: append, remove, rank one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::linalg::simd::dispatch;
 use crate::linalg::vector::{dot, leading};
 use crate::parallel::pieces;
 
-/// Makes a loop over a factor work for [`dispatch`].
+/// Defines a struct that runs `$body` in [`dispatch`].
 macro_rules! vectorised {
     ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
         struct $name<'a> { $($field: $type),* }
@@ -37,33 +37,33 @@ mod tests;
 mod tiles;
 mod update;
 
-/// Columns that a loop takes at a time, so that what they have to do with is read and written less often.
-const TOGETHER: usize = 4;
+/// Columns per step of a triangular solve, which then reads and writes the right-hand side less often.
+const SOLVE_BLOCK: usize = 4;
 
-/// The matrix is not positive definite (to working precision): this squared pivot is not a positive number.
+/// The matrix is not positive definite to working precision: a squared pivot is not positive, infinite or NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the matrix is not positive definite: pivot {pivot} is not a positive number")]
 pub struct NotPositiveDefinite {
-    /// Index of the row at which it shows.
+    /// Row of that pivot.
     pub pivot: usize,
 }
 
 /// Lower factor L of a symmetric positive definite matrix A = L L^T that gains and loses rows.
 ///
-/// Between calls: the leading `len` x `len` block of `factor` holds L in its lower triangle, with a positive
-/// diagonal; what lies above the diagonal or beyond is of no meaning. Storage is column-major with room to spare, and
-/// doubles when a push needs more; nothing else allocates.
+/// Invariant: the leading `len` x `len` block of `factor` holds L in its lower triangle, with a positive diagonal; all
+/// other elements have no meaning. Storage is column-major and grows by half when a push needs more; nothing else
+/// allocates.
 #[derive(Debug)]
 pub struct Cholesky {
     factor: DMatrix<f64>,
     len: usize,
-    /// Two vectors with as much room as the factor has rows.
+    /// Work vectors with the capacity of the factor.
     work: Vec<f64>,
     spare: Vec<f64>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
-/// Without most of the room to spare.
+/// A clone has less spare capacity.
 impl Clone for Cholesky {
     fn clone(&self) -> Self {
         const ROOM: usize = 8;
@@ -75,13 +75,13 @@ impl Cholesky {
     /// The factor of a 0 x 0 matrix, with room for `capacity` rows.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        // Columns that lie alike in lines of the cache are read faster.
+        // Columns aligned to cache lines.
         let capacity = stride(capacity);
-        Self::of_none_in(DMatrix::zeros(capacity, capacity))
+        Self::empty_in(DMatrix::zeros(capacity, capacity))
     }
 
-    /// The factor of a 0 x 0 matrix, with this one for the rows to come.
-    fn of_none_in(factor: DMatrix<f64>) -> Self {
+    /// The factor of a 0 x 0 matrix with this storage.
+    fn empty_in(factor: DMatrix<f64>) -> Self {
         let capacity = factor.nrows();
         Self {
             factor,
@@ -97,12 +97,12 @@ impl Cholesky {
         Self {
             len: self.len,
             cancel: self.cancel.clone(),
-            ..Self::of_none_in(leading(&self.factor, self.len, capacity))
+            ..Self::empty_in(leading(&self.factor, self.len, capacity))
         }
     }
 
-    /// Has what takes n^3 operations end early once the flag is raised: [`Cholesky::refactor`] with an error, and
-    /// [`Cholesky::inverse_into`] with values of no meaning.
+    /// Ends the O(n^3) operations early once the flag is raised: [`Cholesky::refactor`] with an error,
+    /// [`Cholesky::inverse_into`] with meaningless values.
     pub fn cancelled_by(&mut self, flag: Option<Arc<AtomicBool>>) {
         self.cancel = flag;
     }
@@ -150,7 +150,7 @@ impl Cholesky {
         &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]
     }
 
-    /// Makes room for `len` rows in all.
+    /// Ensures capacity for `len` rows in total.
     pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.factor.nrows() {
             let capacity = stride((self.factor.nrows() + self.factor.nrows() / 2).max(len));
@@ -161,7 +161,7 @@ impl Cholesky {
     /// Appends a row and column to A: `column` above `diagonal`. Returns the new squared pivot, the Schur complement.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`] if that is not positive; the factor is then as before.
+    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then unchanged.
     ///
     /// # Panics
     /// If `column` is shorter than `len`.
@@ -177,10 +177,10 @@ impl Cholesky {
         pushed.map(|()| pivot)
     }
 
-    /// [`Cholesky::push`] for a caller who has the new row of L already, L^-1 times the column, and the squared pivot.
+    /// [`Cholesky::push`] given the new row of L, which is L^-1 times the column, and the squared pivot.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then as before.
+    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then unchanged.
     ///
     /// # Panics
     /// If `row` is shorter than `len`.
@@ -199,7 +199,7 @@ impl Cholesky {
         Ok(())
     }
 
-    /// Factors an n x n matrix from scratch; `a(i, j)` is asked for j <= i.
+    /// Factors an n x n matrix; `a(i, j)` is called for j <= i only.
     ///
     /// # Errors
     /// [`NotPositiveDefinite`] with the offending row; the factor is then empty.
@@ -220,7 +220,7 @@ impl Cholesky {
         Ok(())
     }
 
-    /// Some columns, those before them being done.
+    /// Factors some columns after all columns before them.
     fn refactor_panel(
         &mut self,
         columns: Range<usize>,

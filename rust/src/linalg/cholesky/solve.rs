@@ -1,9 +1,9 @@
-//! What the factor is asked: solutions, determinant, inverse.
+//! Solves, log determinant and inverse from the factor.
 
 use nalgebra::DMatrix;
 
 use crate::linalg::cholesky::inverse::Inverse;
-use crate::linalg::cholesky::{Cholesky, TOGETHER};
+use crate::linalg::cholesky::{Cholesky, SOLVE_BLOCK};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
 
@@ -17,21 +17,25 @@ impl Cholesky {
         dispatch(SolveLower { chol: self, b });
     }
 
-    /// Solves with a diagonal block of L that begins at row `start` and has as many as `b`.
+    /// Solves with the diagonal block of L that begins at row `start` and has the size of `b`.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `refactor_here`
     fn solve_lower_from(&self, start: usize, b: &mut [f64]) {
         let b_len = b.len();
-        let whole = b_len - b_len % TOGETHER;
+        let whole = b_len - b_len % SOLVE_BLOCK;
         let column = |k: usize| &self.column(start + k)[..b_len - k];
-        for first in (0..whole).step_by(TOGETHER) {
-            let columns: [&[f64]; TOGETHER] = std::array::from_fn(|t| column(first + t));
-            let (done, rest) = b[first..].split_at_mut(TOGETHER);
+        for first in (0..whole).step_by(SOLVE_BLOCK) {
+            let columns: [&[f64]; SOLVE_BLOCK] = std::array::from_fn(|t| column(first + t));
+            let (solved, rest) = b[first..].split_at_mut(SOLVE_BLOCK);
             for (t, column) in columns.iter().enumerate() {
-                done[t] /= column[0];
-                axpy(-done[t], &column[1..TOGETHER - t], &mut done[t + 1..]);
+                solved[t] /= column[0];
+                axpy(
+                    -solved[t],
+                    &column[1..SOLVE_BLOCK - t],
+                    &mut solved[t + 1..],
+                );
             }
-            let below = |t: usize| (-done[t], &columns[t][TOGETHER - t..]);
+            let below = |t: usize| (-solved[t], &columns[t][SOLVE_BLOCK - t..]);
             axpys(std::array::from_fn(below), rest);
         }
         for k in whole..b.len() {
@@ -75,7 +79,7 @@ impl Cholesky {
         2.0 * sum_of_ln(&diagonal)
     }
 
-    /// The leading `len` x `len` block of `out` becomes the inverse of A, symmetric to the bit.
+    /// Writes the inverse of A, exactly symmetric, into the leading `len` x `len` block of `out`.
     ///
     /// # Panics
     /// If `out` is smaller than that.
@@ -118,7 +122,7 @@ impl Cholesky {
     /// Column `j` of the inverse of A.
     ///
     /// # Panics
-    /// If `out` is not `len` long or `j` not below it.
+    /// If `out` is not `len` long or `j >= len`.
     pub fn inverse_column_into(&self, j: usize, out: &mut [f64]) {
         assert_eq!(out.len(), self.len, "length of out");
         out.fill(0.0);

@@ -1,10 +1,10 @@
-//! Any sequence of changes against dense matrices.
+//! Random sequences of updates, compared with dense matrices.
 
 use crate::linalg::cholesky::*;
 use crate::linalg::simd::{Simd, WithSimd};
 use proptest::prelude::*;
 
-/// One change to the matrix; the fractions say where, the vectors are cut to length.
+/// One change to the matrix; fractions select rows, vectors are truncated.
 #[derive(Debug, Clone)]
 enum Change {
     Push(Vec<f64>, f64),
@@ -14,10 +14,10 @@ enum Change {
     Diagonal(f64, f64),
 }
 
-const MOST: usize = 24;
+const MAX_ROWS: usize = 24;
 
 fn vector() -> impl Strategy<Value = Vec<f64>> {
-    prop::collection::vec(-1.0..1.0_f64, MOST)
+    prop::collection::vec(-1.0..1.0_f64, MAX_ROWS)
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -101,14 +101,14 @@ fn assert_close(got: &DMatrix<f64>, expected: &DMatrix<f64>, tolerance: f64) {
     );
 }
 
-/// Applies the changes that keep the matrix well inside the cone, and insists that the others fail or, within
-/// rounding of its edge, are not tried.
+/// Applies the changes that leave a well-conditioned matrix and checks that clearly indefinite ones fail. Changes within
+/// rounding of a singular matrix are skipped.
 fn run(changes: &[Change]) -> (Cholesky, DMatrix<f64>) {
     let mut factor = Cholesky::with_capacity(2);
     let mut a = DMatrix::zeros(0, 0);
     for change in changes {
         let growing = matches!(change, Change::Push(..));
-        if (a.is_empty() && !growing) || (a.nrows() == MOST && growing) {
+        if (a.is_empty() && !growing) || (a.nrows() == MAX_ROWS && growing) {
             continue;
         }
         let next = changed(&a, change);
@@ -140,7 +140,7 @@ proptest! {
         let n = factor.len();
         let Some(dense) = nalgebra::linalg::Cholesky::new(a.clone()).filter(|_| n > 0) else { return Ok(()) };
         let inverse = dense.inverse();
-        // Entries of the inverse are known to the condition number, which `run` holds below about 1e6.
+        // The error of the inverse grows with the condition number, which `run` limits to about 1e6.
         let tolerance = 1e-9;
 
         let right = DMatrix::from_column_slice(n, 1, &b[..n]);
@@ -158,7 +158,7 @@ proptest! {
         let ln_det = 2.0 * dense.l().diagonal().map(f64::ln).sum();
         prop_assert!((factor.ln_det() - ln_det).abs() <= 1e-9 * (1.0 + ln_det.abs()));
 
-        // A larger matrix, of which only the leading block may be written.
+        // Only the leading block of a larger matrix may be written.
         let mut out = DMatrix::repeat(n + 2, n + 1, f64::MAX);
         factor.inverse_into(&mut out);
         let written = out.view((0, 0), (n, n)).into_owned();
@@ -271,7 +271,7 @@ fn nothing_moves_in_memory_within_the_capacity() {
     assert_eq!(places(&factor), before);
 }
 
-/// Sizes about those at which a tile, a vector or a panel is full, and 2 panels and a bit.
+/// Sizes around those at which a tile, a vector or a panel is full, and more than two panels.
 const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 47, 48, 49, 107];
 
 fn of_many_rows(n: usize) -> DMatrix<f64> {
@@ -286,7 +286,7 @@ fn factors_and_inverses_are_those_of_the_matrix_whatever_its_size() {
     for n in SIZES {
         let a = of_many_rows(n);
         let mut chol = Cholesky::with_capacity(n + 3);
-        // What an earlier factor has left above the diagonal and beyond is of no meaning.
+        // Elements above the diagonal and after the last row have no meaning.
         chol.refactor(n + 2, |i, j| if i == j { 1e10 } else { 1e4 })
             .unwrap();
         chol.refactor(n, |i, j| a[(i, j)]).unwrap();
@@ -327,7 +327,7 @@ fn what_is_told_to_end_early_does() {
     assert!(chol.refactor(100, |i, j| a[(i, j)]).is_err());
 }
 
-/// Factor and inverse with vectors of one kind of processor, whatever this one has.
+/// Factor and inverse with a given instruction set.
 fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) {
     let n = a.nrows();
     let mut chol = Cholesky::with_capacity(n);
@@ -359,7 +359,7 @@ fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) 
 
 #[test]
 fn vectors_of_any_length_give_factor_and_inverse() {
-    // Beyond a run of terms too.
+    // More than one run of terms.
     for n in SIZES.into_iter().chain([tiles::RUN + 60]) {
         let a = of_many_rows(n);
         let all = [

@@ -1,62 +1,62 @@
-//! Sums of outer products, a tile at a time: what a Cholesky factor of many rows spends its time on.
+//! Sums of outer products in register tiles: the inner loops of the factorisation and the inverse.
 //!
-//! The sums of a tile stay in registers while their terms go by. Elements of a matrix that lie side by side in memory are
-//! side by side in a vector, so that none is added up across vectors, and each goes through the same operations wherever it
-//! lies in its tile.
+//! The sums of a tile stay in registers while the terms are added. Adjacent elements of the matrix are adjacent in a
+//! vector, so no vector is summed horizontally, and every element goes through the same operations wherever it lies in a
+//! tile.
 
 use std::ops::Range;
 
 use crate::linalg::simd::Simd;
 
-/// Coefficients and vectors of a tile: so many sums that none waits for itself, and no more than stay in registers.
+/// Coefficients and vectors of a tile: enough independent sums to hide the latency, few enough for the registers.
 pub(crate) const COEFFICIENTS: usize = 4;
 const VECTORS: usize = 2;
 
-/// Rows or columns of a panel: so often what is read of a large matrix is used.
+/// Rows or columns of a panel.
 pub(crate) const PANEL: usize = 48;
 
-/// Terms added at a time: a large matrix has a page of memory for each.
+/// Most terms per pass; in a large matrix each term lies on a memory page of its own.
 pub(crate) const RUN: usize = 256;
 
-/// Places that a tile is wide.
+/// Width of a tile in elements.
 #[inline(always)]
 #[allow(clippy::inline_always)] // a constant, once compiled
 pub(crate) fn width<S: Simd>() -> usize {
     VECTORS * S::F64_LANES
 }
 
-/// Something done to tiles.
+/// An operation on tiles.
 pub(crate) trait Tiles<S: Simd> {
-    /// With a tile that is `C` vectors wide and begins at the `first` place.
+    /// Applies it to the tile of `C` vectors that begins at element `first`.
     fn tile<const C: usize>(&mut self, simd: S, first: usize);
 }
 
-/// Does it to tiles that cover these places and reach over their end by less than a vector.
+/// Applies the operation to tiles that cover the range; the last one exceeds it by less than a vector.
 #[inline(always)]
 #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
-pub(crate) fn cover<S: Simd>(simd: S, places: Range<usize>, tiles: &mut impl Tiles<S>) {
-    for first in places.clone().step_by(width::<S>()) {
-        match (places.end - first).div_ceil(S::F64_LANES) {
+pub(crate) fn cover<S: Simd>(simd: S, range: Range<usize>, tiles: &mut impl Tiles<S>) {
+    for first in range.clone().step_by(width::<S>()) {
+        match (range.end - first).div_ceil(S::F64_LANES) {
             1 => tiles.tile::<1>(simd, first),
             _ => tiles.tile::<VECTORS>(simd, first),
         }
     }
 }
 
-/// `sum_k c_k v_k^T` over so many terms: the coefficients c_k are so far apart in memory, and so are the vectors v_k.
+/// `sum_k c_k v_k^T` over `n_terms` terms, given the coefficients c_k and the vectors v_k with their strides.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `cover`
 pub(crate) fn outer_sum<S: Simd, const C: usize>(
     simd: S,
-    (coefficients, coefficients_apart): (&[f64], usize),
-    (vectors, vectors_apart): (&[f64], usize),
+    (coefficients, coefficient_stride): (&[f64], usize),
+    (vectors, vector_stride): (&[f64], usize),
     n_terms: usize,
 ) -> [[S::f64s; C]; COEFFICIENTS] {
     let mut sums = [[simd.splat_f64s(0.0); C]; COEFFICIENTS];
     for k in 0..n_terms {
-        let c = &coefficients[k * coefficients_apart..][..COEFFICIENTS];
+        let c = &coefficients[k * coefficient_stride..][..COEFFICIENTS];
         let mut v = [simd.splat_f64s(0.0); C];
-        load::<S, C>(&mut v, &vectors[k * vectors_apart..]);
+        load::<S, C>(&mut v, &vectors[k * vector_stride..]);
         for (sums, c) in sums.iter_mut().zip(c) {
             let c = simd.splat_f64s(*c);
             for (sum, v) in sums.iter_mut().zip(&v) {
@@ -67,18 +67,18 @@ pub(crate) fn outer_sum<S: Simd, const C: usize>(
     sums
 }
 
-/// Takes vectors from memory, one after another.
+/// Loads adjacent vectors.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `cover`
 pub(crate) fn load<S: Simd, const C: usize>(vectors: &mut [S::f64s; C], from: &[f64]) {
     let (from, _) = S::as_simd_f64s(&from[..C * S::F64_LANES]);
-    // By `copy_from_slice`, or from a function, it would be a call.
+    // `copy_from_slice` or a returned array would compile to a function call.
     for (vector, from) in vectors.iter_mut().zip(from) {
         *vector = *from;
     }
 }
 
-/// And puts them there.
+/// Stores adjacent vectors.
 #[inline(always)]
 #[allow(clippy::inline_always)] // as `cover`
 pub(crate) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f64]) {
@@ -88,8 +88,7 @@ pub(crate) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f
     }
 }
 
-/// A lower triangle with ones for rows and columns that are not there, and the reciprocals of its diagonal: a division takes as long
-/// as a dozen of the other operations.
+/// A small lower triangle, padded with the identity, and the reciprocals of its diagonal, which replace slow divisions.
 pub(crate) struct Triangle {
     /// Element (r, s) at `[r][s]`.
     pub(crate) elements: [[f64; COEFFICIENTS]; COEFFICIENTS],
@@ -97,7 +96,7 @@ pub(crate) struct Triangle {
 }
 
 impl Triangle {
-    /// From so many rows, and from what is above their diagonal no more than that it be there.
+    /// A triangle of `n` rows; `element` is called for s <= r only.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `cover`
     pub(crate) fn of(n: usize, element: impl Fn(usize, usize) -> f64) -> Self {
@@ -120,7 +119,7 @@ impl Triangle {
         }
     }
 
-    /// The factor in place of the matrix; an error names the row whose squared pivot is no positive number.
+    /// Replaces the matrix by its factor. The error is the row whose squared pivot is not positive and finite.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `cover`
     pub(crate) fn factor(&mut self) -> Result<(), usize> {
@@ -142,7 +141,7 @@ impl Triangle {
         Ok(())
     }
 
-    /// Solves L x = b, each row being a few vectors, in place.
+    /// Solves L x = b in place; each row of b is an array of vectors.
     #[inline(always)]
     #[allow(clippy::inline_always)] // as `cover`
     pub(crate) fn solve<S: Simd, const C: usize>(

@@ -1,4 +1,4 @@
-//! Rows that leave, and changes of rank one.
+//! Removal of rows and rank-one changes.
 
 use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -11,7 +11,7 @@ impl Cholesky {
     /// If `i >= len`.
     pub fn remove(&mut self, i: usize) {
         assert!(i < self.len, "row {i} of {}", self.len);
-        // A without i loses the outer product of L's column i below the diagonal, which the block below takes up.
+        // Deleting column i of L removes its outer product from the trailing block, so the trailing factor adds it again.
         let mut below = std::mem::take(&mut self.work);
         below.clear();
         below.extend_from_slice(&self.column(i)[1..]);
@@ -37,7 +37,7 @@ impl Cholesky {
         self.work = below;
     }
 
-    /// A += x x^T. `x` must be finite, and is destroyed.
+    /// A += x x^T. `x` must be finite and is overwritten.
     ///
     /// # Panics
     /// If `x` is not `len` long.
@@ -72,10 +72,10 @@ impl Cholesky {
         }
     }
 
-    /// A -= x x^T. `x` is destroyed.
+    /// A -= x x^T. `x` is overwritten.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`] if the result is not; the factor is then as before.
+    /// [`NotPositiveDefinite`] if the result is not; the factor is then unchanged.
     ///
     /// # Panics
     /// If `x` is not `len` long.
@@ -84,8 +84,8 @@ impl Cholesky {
         self.downdate_from(0, x)
     }
 
-    /// The rotations that turn (p; rho) into (0; 1), applied to (L, 0), leave the factor of A - x x^T: LINPACK's
-    /// method. Whether it can succeed is known before the factor is touched.
+    /// LINPACK's method: the rotations that turn (p; rho) into (0; 1), applied to (L, 0), give the factor of A - x x^T.
+    /// Positive definiteness is checked before the factor changes.
     fn downdate_from(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
         dispatch(Downdate {
             chol: self,
@@ -109,7 +109,7 @@ impl Cholesky {
                 pivot: start + x.len().saturating_sub(1),
             });
         }
-        // `x[k..]` turns from p into the row that the rotations fill in.
+        // The rotations turn `fill` from zero into x.
         let mut alpha = rest.sqrt();
         let mut fill = std::mem::take(&mut self.work);
         fill.clear();
@@ -129,10 +129,10 @@ impl Cholesky {
         Ok(())
     }
 
-    /// `A_ii` += `delta`, touching only what lies from row `i` on.
+    /// `A_ii` += `delta`. Only rows and columns from `i` on change.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`] if the result is not, or `delta` not finite; the factor is then as before.
+    /// [`NotPositiveDefinite`] if the result is not, or `delta` is not finite; the factor is then unchanged.
     ///
     /// # Panics
     /// If `i >= len`.

@@ -1,4 +1,4 @@
-//! Rows in memory that Python may ask for their share of the sums.
+//! Some of the rows of a fit, in memory, with methods that return their part of the sums.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -9,40 +9,37 @@ use pyo3::prelude::*;
 use sparsebayes::internal::{RowPart, RowProvider};
 use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Scheme, with_threads};
 
+use crate::arrays;
 use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
 use crate::fit::one_predictor;
 use crate::kernel::PyKernel;
+use crate::memory::{check_fit, reserve};
 use crate::provider::PyCancelled;
-use crate::room::{check_fit, reserve};
 
 type Columns<'py> = Bound<'py, PyArray1<f64>>;
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
-/// Some rows out of more, safe to ask from many threads, one after another.
+/// Some of the rows of a fit. Calls from several threads run one after another.
 #[pyclass(frozen, name = "RowPart", module = "sparsebayes._core")]
 pub(crate) struct PyRowPart {
-    held: Mutex<Held>,
+    state: Mutex<State>,
     n_basis: usize,
     n_rows: usize,
     likelihood: String,
     n_threads: Option<usize>,
 }
 
-/// A part, and the fit that it listens to.
-struct Held {
+/// The rows, and the running fit whose cancellation they heed.
+struct State {
     part: RowPart<'static>,
-    listening: Option<Weak<()>>,
+    fit: Option<Weak<()>>,
 }
 
-impl Held {
-    /// Stops listening to a fit that is over: what is asked next has to be answered.
+impl State {
+    /// Drops the cancellation flag of a fit that has ended, so that later calls work.
     fn part(&mut self) -> &mut RowPart<'static> {
-        if self
-            .listening
-            .take_if(|fit| fit.strong_count() == 0)
-            .is_some()
-        {
+        if self.fit.take_if(|fit| fit.strong_count() == 0).is_some() {
             self.part.cancelled_by(Arc::default());
         }
         &mut self.part
@@ -50,7 +47,7 @@ impl Held {
 }
 
 impl PyRowPart {
-    fn holding(
+    fn from_design(
         design: Box<dyn Design + Send>,
         target: &[f64],
         weights: Option<&[f64]>,
@@ -58,42 +55,38 @@ impl PyRowPart {
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
         let n_basis = design.n_basis();
-        // A sequential fit asks for sums that take as much memory here.
-        check_fit([design.n_rows(), n_basis], 1, Scheme::Sequential)
-            .map_err(|error| to_python(&error))?;
+        // The sums for a sequential fit take as much memory as the fit.
+        check_fit([design.n_rows(), n_basis], 1, Scheme::Sequential).map_err(to_python)?;
         let weights = weights.map(<[f64]>::to_vec);
         let part = RowPart::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
-            .map_err(|error| to_python(&error))?;
+            .map_err(to_python)?;
         Ok(Self {
             n_rows: part.n_rows(),
-            held: Mutex::new(Held {
-                part,
-                listening: None,
-            }),
+            state: Mutex::new(State { part, fit: None }),
             n_basis,
             likelihood: likelihood.to_owned(),
             n_threads,
         })
     }
 
-    /// What a question leaves behind is made anew by the next, so poison means nothing.
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning: every call overwrites what an earlier one left.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks with the interpreter released.
-    fn ask<T: Send>(
+    /// Calls `evaluate` with the interpreter released.
+    fn run<T: Send>(
         &self,
         py: Python<'_>,
-        ask: impl FnOnce(&mut RowPart<'static>) -> Result<T, Error> + Send,
+        evaluate: impl FnOnce(&mut RowPart<'static>) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        py.detach(|| with_threads(self.n_threads, || ask(self.held().part()))?)
-            .map_err(|error| to_python(&error))
+        py.detach(|| with_threads(self.n_threads, || evaluate(self.state().part()))?)
+            .map_err(to_python)
     }
 }
 
-/// The columns of these matrices side by side, after one of ones if `bias`, in memory of our own.
-fn side_by_side(
+/// Copies a column of ones if `bias` and the columns of these matrices into one design.
+fn concatenate(
     blocks: &[PyReadonlyArray2<'_, f64>],
     bias: bool,
     n_rows: usize,
@@ -113,7 +106,7 @@ fn side_by_side(
         "a copy of Phi",
         "fewer rows or columns take less",
     )
-    .map_err(|error| to_python(&error))?;
+    .map_err(to_python)?;
     let mut values = Vec::with_capacity(n_rows * n_basis);
     if bias {
         values.resize(n_rows, 1.0);
@@ -123,10 +116,10 @@ fn side_by_side(
             values.extend(column);
         }
     }
-    DenseDesign::new(values, n_rows, n_basis).map_err(|error| to_python(&error))
+    DenseDesign::new(values, n_rows, n_basis).map_err(to_python)
 }
 
-/// A symmetric matrix, or one that was made column-major for this.
+/// A matrix from column-major values.
 fn matrix(
     py: Python<'_>,
     values: Vec<f64>,
@@ -141,7 +134,7 @@ fn matrix(
 #[pymethods]
 #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures
 impl PyRowPart {
-    /// Functions given by their values: the columns of matrices side by side, which are copied, after a constant if `bias`.
+    /// Basis functions given by their values: a constant if `bias`, and the columns of these matrices, which are copied.
     #[staticmethod]
     #[pyo3(signature = (Phi, target, weights=None, *, bias=false, likelihood="gaussian", n_threads=None))]
     fn dense(
@@ -153,13 +146,13 @@ impl PyRowPart {
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
         let target = vector("target", &target)?;
-        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
-        let design = side_by_side(&Phi, bias, target.len())?;
-        Self::holding(Box::new(design), target, weights, likelihood, n_threads)
+        let weights = arrays::weights(weights.as_ref())?;
+        let design = concatenate(&Phi, bias, target.len())?;
+        Self::from_design(Box::new(design), target, weights, likelihood, n_threads)
     }
 
-    /// Kernels about `centres`, after a constant if `bias`: evaluated at each question, or once if `stored`, unless
-    /// `cancelled`.
+    /// A constant if `bias` and kernels at `centres`, evaluated in each call, or once if `stored`. Storing them ends early
+    /// once `cancelled`.
     #[staticmethod]
     #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, stored=false,
         likelihood="gaussian", n_threads=None, cancelled=None))]
@@ -182,7 +175,7 @@ impl PyRowPart {
         let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
         let (points, centres, d) = (x.values, z.values, x.n_features);
         let stop = cancelled.map(|cancelled| Arc::clone(cancelled.parts().0));
-        let made = py.detach(|| -> Result<Box<dyn Design + Send>, Error> {
+        let design = py.detach(|| -> Result<Box<dyn Design + Send>, Error> {
             let design = KernelDesign::new(points, centres, d, kernels, bias)?;
             if !stored {
                 return Ok(Box::new(design));
@@ -191,10 +184,10 @@ impl PyRowPart {
                 design.materialise(stop.as_deref())
             })??))
         });
-        let design = made.map_err(|error| to_python(&error))?;
-        let weights = weights.as_ref().map(|w| vector("weights", w)).transpose()?;
+        let design = design.map_err(to_python)?;
+        let weights = arrays::weights(weights.as_ref())?;
         let target = vector("target", &target)?;
-        Self::holding(design, target, weights, likelihood, n_threads)
+        Self::from_design(design, target, weights, likelihood, n_threads)
     }
 
     /// Number of basis functions.
@@ -215,17 +208,17 @@ impl PyRowPart {
         &self.likelihood
     }
 
-    /// Ends questions early once the fit was given up.
+    /// Ends calls early once the fit is cancelled.
     fn listen(&self, cancelled: &PyCancelled) {
         let (flag, fit) = cancelled.parts();
-        let mut held = self.held();
-        held.part.cancelled_by(Arc::clone(flag));
-        held.listening = Some(Weak::clone(fit));
+        let mut state = self.state();
+        state.part.cancelled_by(Arc::clone(flag));
+        state.fit = Some(Weak::clone(fit));
     }
 
     /// Sums of w, w (t - centre) and w (t - centre)^2.
     fn target_moments<'py>(&self, py: Python<'py>, centre: f64) -> PyResult<Columns<'py>> {
-        let moments = self.ask(py, |part| part.target_moments(centre))?;
+        let moments = self.run(py, |part| part.target_moments(centre))?;
         Ok(moments.to_pyarray(py))
     }
 
@@ -237,10 +230,10 @@ impl PyRowPart {
         mu: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<f64> {
         let (active, mu) = (functions("active", &active)?, vector("mu", &mu)?);
-        self.ask(py, |part| part.deviance(&active, mu))
+        self.run(py, |part| part.deviance(&active, mu))
     }
 
-    /// The deviance, and the gradient of the active functions.
+    /// The deviance and the gradient of the active functions.
     fn gradient<'py>(
         &self,
         py: Python<'py>,
@@ -248,11 +241,11 @@ impl PyRowPart {
         mu: PyReadonlyArray1<'py, f64>,
     ) -> PyResult<(f64, Columns<'py>)> {
         let (active, mu) = (functions("active", &active)?, vector("mu", &mu)?);
-        let (deviance, gradient) = self.ask(py, |part| part.gradient(&active, mu))?;
+        let (deviance, gradient) = self.run(py, |part| part.gradient(&active, mu))?;
         Ok((deviance, gradient.into_pyarray(py)))
     }
 
-    /// The deviance, and gradient and Gram matrix of the functions `js`.
+    /// The deviance, and the gradient and the Gram matrix of the functions `js`.
     fn among<'py>(
         &self,
         py: Python<'py>,
@@ -265,12 +258,12 @@ impl PyRowPart {
             vector("mu", &mu)?,
             functions("js", &js)?,
         );
-        let answer = self.ask(py, |part| part.among(&active, mu, &js))?;
+        let answer = self.run(py, |part| part.among(&active, mu, &js))?;
         let gram = matrix(py, answer.gram, js.len(), js.len())?;
         Ok((answer.deviance, answer.gradient.into_pyarray(py), gram))
     }
 
-    /// The deviance, and gradient, diagonal and wanted Gram columns of all functions.
+    /// The deviance, and the gradient, diagonal and wanted Gram columns of all functions.
     fn sweep<'py>(
         &self,
         py: Python<'py>,
@@ -283,7 +276,7 @@ impl PyRowPart {
             vector("mu", &mu)?,
             functions("wanted", &wanted)?,
         );
-        let sweep = self.ask(py, |part| part.sweep(&active, mu, &wanted))?;
+        let sweep = self.run(py, |part| part.sweep(&active, mu, &wanted))?;
         Ok((
             sweep.deviance,
             sweep.gradient.into_pyarray(py),
@@ -292,7 +285,8 @@ impl PyRowPart {
         ))
     }
 
-    /// How the posterior variances answer to moves of the mode through the weights: see `RowProvider::variance_drift`.
+    /// The derivative of the posterior variances in the mode through the working weights: see
+    /// `RowProvider::variance_drift`.
     fn variance_drift<'py>(
         &self,
         py: Python<'py>,
@@ -302,9 +296,9 @@ impl PyRowPart {
     ) -> PyResult<Matrix<'py>> {
         let (active, mu) = (functions("active", &active)?, vector("mu", &mu)?);
         let m = active.len();
-        // Column after column, whatever the order of the array.
+        // Column-major, whatever the storage order of the array.
         let sigma: Vec<f64> = sigma.as_array().t().iter().copied().collect();
-        let drift = self.ask(py, |part| part.variance_drift(&active, mu, &sigma))?;
+        let drift = self.run(py, |part| part.variance_drift(&active, mu, &sigma))?;
         matrix(py, drift, m, m)
     }
 }
