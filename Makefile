@@ -86,7 +86,6 @@ test-core: ## Run the Rust tests: with all features, without threads, of the pre
 	cargo test --locked --quiet --no-default-features --features fit --lib --tests
 	cargo test --locked --quiet --no-default-features --lib --tests
 	cargo test --locked --quiet --package sparsebayes-c
-	cargo test --locked --quiet --package sparsebayes-fuzz --profile fuzz
 
 test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
@@ -212,11 +211,11 @@ test-free-threaded: ## Run fits and predictions under a Python without the globa
 	.venv-free-threaded/bin/python -m pytest tests/python/test_predictor.py tests/python/test_regression.py \
 		tests/python/test_classification.py tests/python/test_running.py
 
-# One after the other: files for the loader, files and calls for the C interface, problems for fits.
 fuzz: SECONDS := 20
-fuzz: SEED := 0
-fuzz: ## Random files, calls and problems for SECONDS each, from SEED; what fails is kept in target/fuzz (docs/reliability.md)
-	cargo run --release --locked --quiet --package sparsebayes-fuzz -- all --seconds $(SECONDS) --seed $(SEED) --keep target/fuzz
+fuzz: ## Fuzz model files, the C interface and fits for SECONDS each (needs nightly Rust and cargo-fuzz)
+	for target in model_file c_interface fits; do \
+		cargo +nightly fuzz run --fuzz-dir rust/fuzz $$target -- -max_total_time=$(SECONDS) || exit 1; \
+	done
 
 faults: TIMES := 200
 faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads; seconds from Ctrl-C to the end
@@ -235,9 +234,8 @@ soak: install ## Both example services under as much load as they take, for SECO
 	cargo build --release --locked --quiet $(SERVICE)
 	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)
 
-sanitize: SECONDS := 60
-sanitize: install ## All tests under AddressSanitizer, those of threads under ThreadSanitizer (needs nightly Rust), the fuzzer for SECONDS
-	tests/faults/sanitize.sh $(BIN)/python $(SECONDS)
+sanitize: install ## All tests under AddressSanitizer, those of threads under ThreadSanitizer (needs nightly Rust)
+	tests/faults/sanitize.sh $(BIN)/python
 
 audit: install ## Check the locked packages for known vulnerabilities; Rust packages where cargo-deny is installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit

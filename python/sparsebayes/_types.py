@@ -1,4 +1,4 @@
-"""Names for the types that cross module borders."""
+"""Types that several modules use."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ Search: TypeAlias = Literal["greedy", "exchange"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
-#: What ``kernel=`` takes: one kernel, or several for a multi-kernel dictionary.
+#: Type of ``kernel``: one kernel, or several for a multi-kernel dictionary.
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
-#: What ``extra_basis=`` takes: "linear", a transformer, or a callable; None: nothing.
+#: Type of ``extra_basis``: "linear", a transformer, a callable, or None.
 ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
 
-#: What ``fit`` takes: arrays; chunks of rows; a path, or a data set of Arrow, with the names of two columns.
+#: Types of X and y in ``fit``: arrays; chunks of rows; a path or an Arrow data set, with the names of
+#: columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
 Target: TypeAlias = "ArrayLike | str | None"
 
-#: What ``candidates=`` takes: a number of training rows, or centres; None: every row.
+#: Type of ``candidates``: a number of training rows, or centres; None: every row.
 Candidates: TypeAlias = "int | ArrayLike | None"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a pass over rows has come that are read part by part.
+    """Progress of a pass over rows that are read in chunks.
 
     Attributes
     ----------
     what : str
-        ``"looking for centres"`` or ``"summing"``.
+        Name of the pass, ``"looking for centres"`` or ``"summing"``.
     rows, n_rows : int, int or None
-        Rows read in this pass, and how many there are, if that is known.
+        Rows read in this pass, and their total number, if known.
     chunk : int
-        Number of the chunk they end in, from 1.
+        Number of the current chunk, from 1.
     seconds_left : float or None
         Estimate of the time until the pass ends, if n_rows is known.
     """
@@ -59,14 +60,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How far a look at the candidates outside a working set has come, in a fit of a large dictionary.
+    """Progress of a sweep over the candidates outside the working set, in a fit of a large dictionary.
 
     Attributes
     ----------
     candidates, n_candidates : int
-        Candidates looked at in this sweep, and how many there are to look at.
+        Candidates evaluated in this sweep, and their total number.
     n_rows : int
-        Rows that each is held against.
+        Rows on which each is evaluated.
     seconds_left : float or None
         Estimate of the time until the sweep ends; None at its beginning.
     """
@@ -79,7 +80,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step of a fit, as ``callback`` sees it.
+    """One step of a fit, the argument of ``callback``.
 
     Attributes
     ----------
@@ -88,14 +89,13 @@ class StepRecord:
         before it.
     action : str
         ``"add"``, ``"reestimate"``, ``"delete"`` (a change of one basis function: Tipping & Faul 2003,
-        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together, for a
-        variational fit with all that q and its bound have),
-        ``"search"`` (part of the model replaced by something better) or ``"mode"`` (the posterior mode found
-        anew, for likelihoods other than the Gaussian). Or no step of the fit, of which ``progress`` says how
-        far it has come: ``"read"``, before the first step, for each block of rows that are read part by part;
-        ``"sweep"``, for dictionaries so large that they are looked at in blocks.
+        section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together; in a
+        variational fit also q and the parameters of its bound), ``"search"`` (an exchange of functions) or
+        ``"mode"`` (an update of the posterior mode, for likelihoods other than the Gaussian). Two actions
+        report the ``progress`` of a pass over the data instead of a step: ``"read"``, before the first step,
+        for each block of rows that are read in chunks; ``"sweep"``, for dictionaries processed in blocks.
     index : int or None
-        The function concerned, counted as in ``active_``: -1 is the bias. None if no single one is.
+        The function that changed, counted as in ``active_``: -1 is the bias. None if it is not a single one.
     gain : float
         Gain in log marginal likelihood, in nats.
     log_marginal_likelihood : float
@@ -103,10 +103,9 @@ class StepRecord:
     n_active : int
         Functions in the model after the step.
     noise_variance : float or None
-        Noise variance after the step, with several outputs the mean of theirs; None for likelihoods without
-        one.
+        Noise variance after the step, averaged over several outputs; None for likelihoods without one.
     progress : Progress, Sweep or None
-        How far a pass over the rows, or over the candidates, has come; None for steps of the fit itself.
+        Progress of a pass over the rows or the candidates; None for steps of the fit itself.
     """
 
     iteration: int
@@ -124,7 +123,7 @@ Callback: TypeAlias = Callable[[StepRecord], Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings of a fit, as the core takes them."""
+    """Checked settings of a fit, in the form of the core."""
 
     noise_variance: float | None
     tol: float
@@ -133,14 +132,14 @@ class Settings:
     #: Shape and rate of the Gamma prior of each alpha, and of beta.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: What is tried after the sequential scheme.
+    #: The search after the sequential scheme.
     search: Search
     n_threads: int | None
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
 
     def with_noise_of(self, variance: float) -> Settings:
-        """Return the settings where noise is measured in units of this variance: beta times it, too."""
+        """Return the settings with noise in units of this variance."""
         given, (shape, rate) = self.noise_variance, self.noise_prior
         return replace(
             self,
@@ -157,7 +156,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """One fit written out with dense arrays: what a certificate is computed from."""
+    """One fit as dense arrays, from which its certificate is computed."""
 
     #: Design matrix, N x K, in the column order of the dictionary.
     Phi: FloatArray
@@ -182,15 +181,15 @@ class Problem:
     log_evidence: float
     #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
     variational: bool = False
-    #: Whether the certificate looks at exchanges too.
+    #: Whether the certificate covers exchanges.
     exchanges: bool = False
-    #: What the log evidence has beside that of the weights, where these are known precisions.
+    #: Difference between the log evidence and that of the weighted fit, for known noise precisions.
     log_evidence_of_weights: float = 0.0
 
 
 @dataclass(frozen=True)
 class OutputsProblem:
-    """One fit of several outputs written out with dense arrays."""
+    """One fit of several outputs as dense arrays."""
 
     #: Design matrix, N x K, in the column order of the dictionary.
     Phi: FloatArray
@@ -210,7 +209,7 @@ class OutputsProblem:
     shared_noise: bool
     #: Whether the noise was given.
     fixed: bool
-    #: Whether each noise level sits at its floor.
+    #: Whether each noise level is at its lower bound.
     at_floor: NDArray[np.bool_]
     #: Log marginal likelihood as the fit reported it.
     log_evidence: float

@@ -11,11 +11,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._checks.arguments import check_flag
+from ._checks.numbers import any_array
 from ._checks.targets import learn_classes
+from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
 from ._estimators.docs import documented
 from ._estimators.probabilities import check_multi_class, normalised, predict_proba, publish, weights_in_order
-from ._estimators.provider_fit import ProviderClassification
+from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Callback,
     Candidates,
@@ -40,7 +42,7 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 
 
 @documented
-class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[misc] # scikit-learn carries no types
+class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Classification: Bernoulli for two classes, a softmax or a fit per class for more."""
 
     if TYPE_CHECKING:
@@ -72,6 +74,34 @@ class _Classification(ClassifierMixin, ProviderClassification):  # type: ignore[
         {fit_warns}
         """
         self._train(X, y, sample_weight)
+        return self
+
+    def fit_provider(self, provider: Any, *, classes: ArrayLike, n_samples: int | None = None) -> Self:
+        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
+
+        Parameters
+        ----------
+        provider : PyStatistics, or list of these
+            For two classes one provider, whose targets are 1 for rows of the second class and 0 for the
+            others. For more a list, one for each class in turn, with targets 1 for its rows: the classes are
+            fitted one against the rest. Functions are those of this estimator in order: the constant one if
+            ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at each
+            of ``candidates``, which must be an array of distinct centres.
+        classes : array-like of shape (n_classes,)
+            The labels, sorted.
+        n_samples : int, optional
+            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+            ``n_samples``, if it has that.
+
+        Returns
+        -------
+        self
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
+
+        {provider_raises}
+        """
+        providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
+        train_on_providers(self, providers, n_samples, any_array("classes", classes))
         return self
 
     def _check_likelihood(self) -> Likelihood:
@@ -191,12 +221,7 @@ class RVC(ChunkedKernelClassification, _Classification):
 
     Parameters
     ----------
-    {kernel}
-    {learned_gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {optimize_kernel}
+    {kernel_parameters}
     {multi_class}
     {extra_basis}
     {scheme}
@@ -213,10 +238,7 @@ class RVC(ChunkedKernelClassification, _Classification):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
         inactive candidate has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -266,14 +288,9 @@ class RVC(ChunkedKernelClassification, _Classification):
     Names elsewhere: the dual coefficients of libsvm are ``mu_`` here, with unconstrained signs: a relevance
     vector may vote against its own class.
 
-    With ``scheme="variational"`` precisions have a factorised posterior too, :math:`q(w) q(\alpha)`, and the
-    likelihood of each row is replaced by a quadratic lower bound (Jaakkola & Jordan 2000) at its optimal
-    variational parameter. ``alpha_`` are expectations, ``mu_`` and ``sigma_`` mean and covariance of q(w),
-    and ``log_marginal_likelihood_`` and its path the lower bound on :math:`\ln p(y)` of the functions in the
-    model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends
-    to infinity. The paper's vague prior is (1e-6, 1e-6). With (0, 0), its limit, the constants of the
-    improper prior are omitted, and the bound is on the likelihood at :math:`\langle\alpha\rangle`. More than
-    two classes are fitted one against the rest.
+    {variational_notes}
+    The likelihood of each row is replaced by a quadratic lower bound (Jaakkola & Jordan
+    2000). More than two classes are fitted one against the rest.
 
     References
     ----------
@@ -370,10 +387,7 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
         case.
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` would change by more, and no inactive column has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------

@@ -24,12 +24,12 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag
 from ._checks.targets import learn_classes
-from ._dask.collections import Hits, Moments, Squares, added, is_array, joined_squares, lazily, of_all_rows
-from ._dask.engine import Engine, brought_together, on_each, shared
-from ._dask.estimator import OnDask, SetUp, with_client
-from ._dask.parts import Facts, merged_sums, sums
-from ._dask.provider import Partitions, one_against_the_rest
+from ._dask.collections import Hits, Moments, Squares, added, added_squares, is_array, lazily, measure_all
+from ._dask.engine import Engine, Partitions, combined, on_each, shared
+from ._dask.estimator import OnDask, Setup, with_client
+from ._dask.parts import Facts, merged_sums, one_against_the_rest, sums
 from ._estimators import outputs as _outputs
+from ._estimators.docs import documented
 from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import offset_of
 from ._progress import Watch
@@ -45,48 +45,47 @@ __all__ = ["DaskRVC", "DaskRVR"]
 
 
 @with_client
+@documented
 class DaskRVR(OnDask, RVR):
     r"""`RVR` for rows in Dask arrays or data frames.
 
-    Each partition is made into sums over its rows where it is (`SufficientStatistics` of the kernel
-    functions), sums are merged on the workers, and the model is fitted to the total: what comes here are
-    about 8 K^2 bytes for K functions, whatever the number of rows. It is the model that `RVR` makes of all
-    rows with the same centres, to 1e-8, whatever the chunks.
+    The workers sum over the rows of their partitions (`SufficientStatistics` of the kernel functions) and
+    merge the sums; the model is fitted to the total, of about 8 K^2 bytes for K functions. It is the model of
+    `RVR` for all rows and the same centres, to 1e-8, whatever the chunks.
 
     Parameters
     ----------
     candidates : int or array-like of shape (n_candidates, n_features)
-        Centres of the kernel functions; None is refused. An array: as for `RVR`. An int: that many rows,
-        those that `RVR` chooses with this ``random_state``. They are chosen here, out of a sample of 32,768
-        rows (20 for each centre, if that is more) that does not depend on the chunks.
+        Centres of the kernel functions; None is an error. An array: as for `RVR`. An int: that many rows,
+        the same as `RVR` chooses with this ``random_state``, from a sample of 32,768 rows (20 for each
+        centre, if that is more) that does not depend on the chunks.
     random_state : int, RandomState instance or None, default=None
-        Of the choice that an integer ``candidates`` asks for.
+        Seed of the choice of centres if ``candidates`` is an int.
     n_jobs : int, optional
-        Threads of each task on the workers, None or -1: one, as workers run several tasks at once; and of the
-        fit to the sums, None or -1: one per core. The result does not depend on it.
+        Threads of each task on the workers (None or -1: one, as workers run several tasks at once) and of the
+        fit to the sums (None or -1: one per core). The result does not depend on it.
     client : dask.distributed.Client, optional
-        Who runs the tasks; None: the current client, or the scheduler that Dask is configured for. Pickles
-        leave it out, clones share it.
+        Client that runs the tasks; None: the current client, or Dask's configured scheduler. Clones share it;
+        pickles do not contain it.
     **arguments
-        The other arguments of `RVR`. Refused are ``kernel="precomputed"``, ``optimize_kernel``,
-        ``keep_rows``, and an ``extra_basis`` that is a transformer still to be fitted.
+        The other arguments of `RVR`, except ``kernel="precomputed"``, ``optimize_kernel``, ``keep_rows``, and
+        an ``extra_basis`` that is an unfitted transformer.
 
     Attributes
     ----------
     active_, alpha_, mu_, sigma_, beta_, noise_variance_
-        As for `RVR`, arrays in memory; likewise all others. Training rows are counted through all partitions.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn; names are those of a data frame.
+        As for `RVR`, as are all others: arrays in memory. Training rows are numbered across the partitions.
+    {n_features_in_}
 
     Notes
     -----
-    The rows are looked at two times, and a third time to choose centres; persist a collection that is dear
-    to make. A worker that dies takes nothing along: Dask runs its tasks again, sums are added in the order of
-    the partitions, and the result is the same to the last bit. y has one column.
+    The fit reads the rows twice, and a third time to choose centres: persist a collection that is slow to
+    compute. If a worker fails Dask runs its tasks again, and the result is the same to the last bit. y must
+    have one column.
 
     See Also
     --------
-    sparsebayes.RVR : The same for rows in memory, with all parameters and attributes described.
+    sparsebayes.RVR : The estimator for rows in memory, with all parameters and attributes.
 
     Examples
     --------
@@ -99,7 +98,7 @@ class DaskRVR(OnDask, RVR):
     >>> model.status_, len(model.relevance_) < 20
     ('converged', True)
     >>> model.predict(X)
-    dask.array<_of_array, shape=(1000,), dtype=float64, chunksize=(100,), chunktype=numpy.ndarray>
+    dask.array<_predict_array, shape=(1000,), dtype=float64, chunksize=(100,), chunktype=numpy.ndarray>
     >>> model.predict([[0.0]]).round(1)
     array([1.])
     """
@@ -116,13 +115,13 @@ class DaskRVR(OnDask, RVR):
         Parameters
         ----------
         X : dask.array.Array or dask.dataframe.DataFrame, (n_samples, n_features)
-            Training inputs; partitions may be empty, but not all. Chunks of columns are joined.
+            Training inputs. Some partitions may be empty. Chunks of columns are joined.
         y : dask.array.Array or dask.dataframe.Series, (n_samples,)
             Targets, in the partitions of X.
         sample_weight : dask.array.Array or dask.dataframe.Series, (n_samples,), optional
             Weight of each row, in the partitions of X: 2 counts like two equal rows, 0 like none.
         y_std
-            Of `RVR`; there is nothing for it here.
+            Must be None.
 
         Returns
         -------
@@ -131,29 +130,20 @@ class DaskRVR(OnDask, RVR):
         Raises
         ------
         TypeError, ValueError
-            For an argument of the wrong kind or outside its domain, chunks of unknown size, partitions that
-            differ, and rows that are no finite numbers; the message names the argument, the remedy, and where
-            it is about rows the partition.
+            For an invalid argument, chunks of unknown size, partitions that differ, and rows that are not
+            finite numbers; the message names the argument, the remedy and, for rows, the partition.
         NumericalError
-            If the arithmetic broke down on valid input.
+            If the arithmetic failed on valid input.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
-        OverfitWarning
-            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
-        UserWarning
-            If the inputs of a kernel with one scale for all have spreads that differ more than a
-            thousandfold.
+        {fit_warns}
         """
         self._train(X, y, sample_weight, y_std=y_std)
         return self
 
-    def _fit_partitions(self, setup: SetUp) -> list[Any]:
+    def _fit_partitions(self, setup: Setup) -> list[Any]:
         _outputs.check_single(self, setup.settings)
         tasks = on_each(sums, setup.parts, shared(setup.functions))
-        statistics = setup.engine.result(brought_together(merged_sums, tasks))
+        statistics = setup.engine.result(combined(merged_sums, tasks))
         layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
         watch = Watch(self, layout, n_basis, has_noise=True)
         with watch.fit() as step:
@@ -173,7 +163,7 @@ class DaskRVR(OnDask, RVR):
         y_std: Any = None,
         healed: bool = False,
     ) -> Any:
-        """Predict targets, with error bars if wanted.
+        """Predict targets, lazily for Dask collections.
 
         Parameters
         ----------
@@ -182,30 +172,30 @@ class DaskRVR(OnDask, RVR):
         return_std : bool, default=False
             Whether to return the predictive standard deviation too.
         y_std, healed
-            As for `RVR`, and refused here.
+            Must have their default values.
 
         Returns
         -------
         mean : of shape (n,)
-            Nothing is computed yet: a Dask array for an array, a series with the index of X for a data frame.
-            For rows in memory an ndarray.
+            A Dask array for an array, a series with the index of X for a data frame, an ndarray for rows in
+            memory.
         std : of shape (n,)
-            Only if ``return_std``; computed together with the mean it costs no second pass.
+            Only if ``return_std``; computed together with the mean.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         TypeError, ValueError
-            If X has not the columns that ``fit`` saw; when it is computed, if its rows are no finite numbers.
+            If X lacks columns of ``fit``; during computation, if its rows are not finite numbers.
         """
         check_is_fitted(self)
         if check_flag("healed", healed):
             raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
-        self._noise_of(y_std, 0)  # refuses it
+        self._noise_of(y_std, 0)  # y_std must be None
         if not is_dask_collection(X):
             return KernelRegression.predict(self, X, bool(return_std))  # type: ignore[call-overload] # a bool
-        local = self._nameless()
+        local = self._local_without_names()
         if not check_flag("return_std", return_std):
             return lazily(self, X, local.predict, float)
         both = lazily(self, X, Moments(local), float, ["mean", "std"])
@@ -227,52 +217,48 @@ class DaskRVR(OnDask, RVR):
         if not is_dask_collection(X):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
-        measured = of_all_rows(self, X, y, sample_weight, Squares(self._nameless()), joined_squares)
-        _, _, squares, left = measured
+        measured = measure_all(self, X, y, sample_weight, Squares(self._local_without_names()), added_squares)
+        _, _, squares, residuals = measured
         if squares == 0.0:
-            return 1.0 if left == 0.0 else 0.0  # as scikit-learn has it
-        return float(1.0 - left / squares)
+            return 1.0 if residuals == 0.0 else 0.0  # as in scikit-learn
+        return float(1.0 - residuals / squares)
 
 
 @with_client
+@documented
 class DaskRVC(OnDask, RVC):
     r"""`RVC` for rows in Dask arrays or data frames.
 
-    The rows stay on the workers during the fit. Each question of the fit goes there as the weights of the
-    functions in the model, and comes back as sums over rows, added up on the way (`PyStatistics` says which).
-    It is the model that `RVC` makes of all rows with the same centres, to 1e-8, whatever the chunks.
+    The rows stay on the workers during the fit, which sends them the weights of the active functions and
+    receives sums over rows (see `PyStatistics`). It is the model of `RVC` for all rows and the same centres,
+    to 1e-8, whatever the chunks.
 
     Parameters
     ----------
-    candidates, random_state, client
-        As for `DaskRVR`.
-    n_jobs : int, optional
+    candidates, random_state, n_jobs, client
         As for `DaskRVR`.
     **arguments
-        The other arguments of `RVC`. Refused are ``kernel="precomputed"``, ``optimize_kernel``, an
-        ``extra_basis`` that is a transformer still to be fitted, ``scheme="variational"``, and with more than
-        two classes ``multi_class="softmax"``.
+        The other arguments of `RVC`, except ``kernel="precomputed"``, ``optimize_kernel``, an ``extra_basis``
+        that is an unfitted transformer, ``scheme="variational"`` and, with more than two classes,
+        ``multi_class="softmax"``.
 
     Attributes
     ----------
     classes_, active_, alpha_, mu_, sigma_
-        As for `RVC`, arrays in memory; likewise all others. Training rows are counted through all partitions.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn; names are those of a data frame.
+        As for `RVC`, as are all others: arrays in memory. Training rows are numbered across the partitions.
+    {n_features_in_}
 
     Notes
     -----
-    Inputs are held twice in the memory of the workers, 16 bytes for each number of X; with a callable as
-    kernel or with ``extra_basis`` in place of the second copy all values of the basis functions. A question
-    takes some milliseconds for each partition beside the work itself: a few partitions for each thread of the
-    workers are better than many. Classes are fitted one after another against the rest.
-
-    A worker that dies takes nothing along: Dask makes its partitions again from the collection, sums are
-    added in the order of the partitions, and the result is the same to the last bit.
+    The workers store the inputs twice, 16 bytes for each number of X; with a callable as kernel or with
+    ``extra_basis`` the second copy is replaced by all values of the basis functions. A round trip takes some
+    milliseconds for each partition: use a few partitions for each thread of the workers. Classes are fitted
+    one after another against the rest. If a worker fails Dask recomputes its partitions, and the result is
+    the same to the last bit.
 
     See Also
     --------
-    sparsebayes.RVC : The same for rows in memory, with all parameters and attributes described.
+    sparsebayes.RVC : The estimator for rows in memory, with all parameters and attributes.
 
     Examples
     --------
@@ -284,7 +270,7 @@ class DaskRVC(OnDask, RVC):
     >>> rows, labels = da.from_array(X, chunks=(100, 2)), da.from_array(y, chunks=100)
     >>> model = DaskRVC(candidates=40, random_state=0).fit(rows, labels)
     >>> model.predict_proba(rows)
-    dask.array<_of_array, shape=(400, 2), dtype=float64, chunksize=(100, 2), chunktype=numpy.ndarray>
+    dask.array<_predict_array, shape=(400, 2), dtype=float64, chunksize=(100, 2), chunktype=numpy.ndarray>
     >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
     array(['same', 'different'], dtype='<U9')
     """
@@ -301,9 +287,9 @@ class DaskRVC(OnDask, RVC):
         Parameters
         ----------
         X : dask.array.Array or dask.dataframe.DataFrame, (n_samples, n_features)
-            Training inputs; partitions may be empty, but not all. Chunks of columns are joined.
+            Training inputs. Some partitions may be empty. Chunks of columns are joined.
         y : dask.array.Array or dask.dataframe.Series, (n_samples,)
-            Class labels, in the partitions of X; a partition need not have all of them.
+            Class labels, in the partitions of X; a partition need not contain all classes.
         sample_weight : dask.array.Array or dask.dataframe.Series, (n_samples,), optional
             Weight of each row, in the partitions of X: 2 counts like two equal rows, 0 like none.
 
@@ -316,15 +302,7 @@ class DaskRVC(OnDask, RVC):
         TypeError, ValueError, NumericalError
             As for `DaskRVR.fit`.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
-        OverfitWarning
-            If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
-        UserWarning
-            If the inputs of a kernel with one scale for all have spreads that differ more than a
-            thousandfold.
+        {fit_warns}
         """
         self._train(X, y, sample_weight)
         return self
@@ -335,7 +313,7 @@ class DaskRVC(OnDask, RVC):
     def _learn_from_facts(self, known: Facts) -> None:
         self.classes_ = learn_classes(known.classes)
 
-    def _fit_partitions(self, setup: SetUp) -> list[Any]:
+    def _fit_partitions(self, setup: Setup) -> list[Any]:
         layout, bias = setup.layout, setup.layout.bias
         if setup.likelihood == "multinomial" or setup.settings.scheme == "variational":
             raise ValueError(
@@ -349,7 +327,7 @@ class DaskRVC(OnDask, RVC):
 
         def fit(label: Any) -> Any:
             rows = on_each(one_against_the_rest, setup.parts, functions, bias, label)
-            # Let go of at the end, before those of the next class are made.
+            # Released when this function returns, before the next class is fitted.
             provider = Partitions(setup.engine, setup.engine.keep(rows), n_basis, "bernoulli")
             with watch.fit() as step:
                 posterior = _core.fit_provider(
@@ -375,14 +353,14 @@ class DaskRVC(OnDask, RVC):
         Returns
         -------
         of shape (n,) or (n, n_classes)
-            As of `RVC`, and not computed yet: a Dask array for an array, a series or data frame with the
-            index of X for a data frame. For rows in memory an ndarray.
+            As for `RVC`: a Dask array for an array, a series or data frame with the index of X for a data
+            frame, an ndarray for rows in memory.
         """
         if not is_dask_collection(X):
             return super().decision_function(X)
         check_is_fitted(self)
         columns = None if len(self.classes_) == 2 else self.classes_
-        return lazily(self, X, self._nameless().decision_function, float, columns)
+        return lazily(self, X, self._local_without_names().decision_function, float, columns)
 
     def predict_proba(self, X: Any, *, moderate: bool = True) -> Any:
         """Return class probabilities.
@@ -396,12 +374,12 @@ class DaskRVC(OnDask, RVC):
         Returns
         -------
         of shape (n, n_classes)
-            Columns as in ``classes_``, whose names a data frame has; kinds as of ``decision_function``.
+            Columns as in ``classes_``; types as for ``decision_function``.
         """
         if not is_dask_collection(X):
             return super().predict_proba(X, moderate=moderate)
         check_is_fitted(self)
-        probabilities = partial(self._nameless().predict_proba, moderate=moderate)
+        probabilities = partial(self._local_without_names().predict_proba, moderate=moderate)
         return lazily(self, X, probabilities, float, self.classes_)
 
     def predict(self, X: Any) -> Any:
@@ -414,15 +392,15 @@ class DaskRVC(OnDask, RVC):
         Returns
         -------
         of shape (n,)
-            Labels out of ``classes_``; kinds as of ``decision_function``.
+            Elements of ``classes_``; types as for ``decision_function``.
         """
         if not is_dask_collection(X):
             return super().predict(X)
         check_is_fitted(self)
-        return lazily(self, X, self._nameless().predict, self.classes_.dtype)
+        return lazily(self, X, self._local_without_names().predict, self.classes_.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the fraction of labels that `predict` gets right, computed on the workers.
+        """Return the weighted fraction of right predictions, computed on the workers.
 
         Parameters
         ----------
@@ -437,5 +415,5 @@ class DaskRVC(OnDask, RVC):
         if not is_dask_collection(X):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
-        weight, hits = of_all_rows(self, X, y, sample_weight, Hits(self._nameless()), added)
+        weight, hits = measure_all(self, X, y, sample_weight, Hits(self._local_without_names()), added)
         return float(hits / weight)

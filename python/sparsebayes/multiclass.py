@@ -27,7 +27,7 @@ from ._checks.targets import (
 )
 from ._data import candidates as _candidates
 from ._data.design import Layout, evaluate
-from ._estimators.basis import KernelEstimator, linear_in_x
+from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
@@ -35,7 +35,6 @@ from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import Watch
 from ._types import Callback, Candidates, FloatArray, IntArray, KernelSpec, OutputsProblem
 from .inspection._probit import written_out
-from .kernels import Linear
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
@@ -165,15 +164,10 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         self.dual_coef_ = self.mu_[functions].T
         #: Weights of the constant function.
         self._bias: FloatArray = self.mu_[~functions].sum(axis=0)
-        self.intercept_: FloatArray = self._bias
-        for name in ("relevance_vectors_", "coef_"):
-            self.__dict__.pop(name, None)  # left by an earlier fit with another kernel
+        self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
-            if isinstance(self.kernel_, Linear):
-                self.coef_, self.intercept_ = linear_in_x(
-                    self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
-                )
+        self._publish_linear(self._bias)
         self._publish_paths(outcome)
 
     def _scores(self, X: ArrayLike) -> FloatArray:
@@ -322,11 +316,7 @@ class MRVM1(ProbitModel):
 
     Parameters
     ----------
-    {composite_kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
+    {mrvm_kernel_parameters}
         The paper has none.
     convergence : {"conv2", "conv1"}, default="conv2"
         ``"conv1"``: stop once every function in the model contributes, no inactive one does, and no
@@ -339,10 +329,7 @@ class MRVM1(ProbitModel):
     {random_state}
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
-    {mrvm_max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {mrvm_run_parameters}
 
     Attributes
     ----------
@@ -458,11 +445,7 @@ class MRVM2(ProbitModel):
 
     Parameters
     ----------
-    {composite_kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
+    {mrvm_kernel_parameters}
         The paper has none.
     convergence : {"convA", "convN"}, default="convA"
         ``"convA"``: stop once no :math:`\ln \alpha` changes by ``tol``. ``"convN"``: stop after
@@ -479,10 +462,7 @@ class MRVM2(ProbitModel):
     {random_state}
     tol : positive float, default=1e-3
         Tolerance of ``"convA"``.
-    {mrvm_max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {mrvm_run_parameters}
         The evidence in a record is the log joint likelihood.
 
     Attributes

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
 
-#: Functions by number, as the core asks about them.
+#: Numbers of basis functions, as the core passes them.
 Functions: TypeAlias = NDArray[np.int64]
 
 
 class PyStatistics(ABC):
-    r"""Rows that answer for themselves: the seam for other places, devices and engines.
+    r"""The sums over rows that a fit needs: the interface for other computers, devices and engines.
 
-    A fit asks for sums over rows and for nothing else. With the rows :math:`\phi_n` of the design matrix, the
-    sample weights :math:`v_n` and the targets :math:`t_n`, the question comes with weights ``mu`` of the
-    functions ``active``, all others being zero, and the answer is made of
+    With the rows :math:`\phi_n` of the design matrix, the sample weights :math:`v_n` and the targets
+    :math:`t_n`, each method takes the weights ``mu`` of the functions ``active`` (all others are zero) and
+    returns sums of
 
     .. math::
 
@@ -54,31 +54,31 @@ class PyStatistics(ABC):
     ``poisson``    :math:`t - e^\eta`  :math:`e^\eta`      :math:`-2 (t \eta - e^\eta - \ln t!)`
     =============  ==================  ==================  ========================================
 
-    with :math:`s = 1 / (1 + e^{-\eta})`. (Tipping & Faul 2003, equations 9 to 14; noise and priors are no
-    business of a provider.) Columns and targets are in their own units: nothing is scaled or centred. A
-    function that is 1 everywhere comes first for estimators with ``fit_intercept=True``; their fits make
-    the sums of centred columns from those of the columns given, which loses twice as many digits as a mean
-    has more than a standard deviation: subtract a number near the mean of columns that are far from 0.
+    with :math:`s = 1 / (1 + e^{-\eta})` (Tipping & Faul 2003, equations 9 to 14). Noise and priors do not
+    concern a provider. Columns and targets keep their units: do not scale or centre them. For estimators with
+    ``fit_intercept=True`` the first function must be 1 everywhere; their fits compute the sums of centred
+    columns from these sums. That loses twice the digits by which a mean exceeds a standard deviation:
+    subtract a number near the mean from columns that are far from 0.
 
-    Answers are sums, so that the answers of parts of the rows add up to that of all (`SummedStatistics`), and
-    no question refers to one before. The same question must have the same answer, to the bit if a fit is to
-    be the same to the bit. Questions come one after another, from a thread that is not the caller's.
+    The sums of parts of the rows add up to those of all rows (`SummedStatistics`). No call depends on an
+    earlier one. Equal calls must return equal results, to the bit if a fit is to be reproducible to the bit.
+    Calls follow one another on a thread that is not the caller's.
 
-    A subclass gives ``n_basis``, ``likelihood``, ``target_moments`` and ``sweep``, for likelihoods other than
-    the Gaussian ``variance_drift``, and as many of the other methods as are to be fast: each is a part of
-    what another answers.
+    A subclass defines ``n_basis``, ``likelihood``, ``target_moments`` and ``sweep``; for likelihoods other
+    than the Gaussian also ``variance_drift``. The other methods return parts of the result of ``sweep``:
+    override them to make a fit faster.
 
     Attributes
     ----------
     n_basis : int
         Number K of basis functions.
     likelihood : {"gaussian", "bernoulli", "poisson"}
-        Distribution of a target. Bernoulli targets are 0 or 1, or between; Poisson targets counts.
+        Distribution of a target. Bernoulli targets are from 0 to 1, Poisson targets are counts.
 
     See Also
     --------
     RowPart : Rows in memory.
-    SummedStatistics : Many of these as one.
+    SummedStatistics : Several providers as one.
 
     References
     ----------
@@ -117,8 +117,7 @@ class PyStatistics(ABC):
     def target_moments(self, centre: float) -> FloatArray:
         r"""Return three sums: of :math:`v_n`, :math:`v_n (t_n - c)` and :math:`v_n (t_n - c)^2`.
 
-        Asked once with ``centre`` 0, and again with the mean for a Gaussian likelihood, whose unit is the
-        standard deviation of the targets.
+        Called with ``centre`` 0 and, for a Gaussian likelihood, again with the mean.
 
         Parameters
         ----------
@@ -133,15 +132,15 @@ class PyStatistics(ABC):
     def sweep(
         self, active: Functions, mu: FloatArray, wanted: Functions
     ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        r"""Return products of all K functions: a pass of N K (len(wanted) + 2) operations.
+        r"""Return sums for all K functions, with N K (len(wanted) + 2) operations.
 
         Parameters
         ----------
         active : ndarray of shape (m,), int
         mu : ndarray of shape (m,)
         wanted : ndarray of shape (p,), int
-            Functions whose products with all others are asked for; mostly those new among the active ones.
-            There may be none, as there may be no active ones.
+            Functions whose products with all others are needed, mostly new active ones. ``wanted`` and
+            ``active`` may be empty.
 
         Returns
         -------
@@ -150,16 +149,16 @@ class PyStatistics(ABC):
         gradient : array-like of shape (K,)
             :math:`\sum_n r_n \phi_{ni}`.
         diag : array-like of shape (K,)
-            :math:`\sum_n w_n \phi_{ni}^2`. At ``mu`` = 0 it tells the lengths of the columns.
+            :math:`\sum_n w_n \phi_{ni}^2`.
         gram : array-like of shape (K, p)
-            :math:`\sum_n w_n \phi_{ni} \phi_{nj}` for each j wanted.
+            :math:`\sum_n w_n \phi_{ni} \phi_{nj}` for each j in ``wanted``.
         """
 
     def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the deviance, and gradient and Gram matrix of a few functions: N len(js)^2 operations.
+        """Return the deviance, and the gradient and Gram matrix of the functions ``js``.
 
-        Asked at each Newton step with ``js`` the active functions, and now and then with up to some hundred
-        others. By default a part of ``sweep``, which is slow.
+        Takes N len(js)^2 operations. Called at each Newton step with the active functions, and sometimes with
+        up to a few hundred others. By default it calls ``sweep``, which is slow.
 
         Parameters
         ----------
@@ -172,13 +171,13 @@ class PyStatistics(ABC):
         deviance : float
         gradient : array-like of shape (p,)
         gram : array-like of shape (p, p)
-            As in ``sweep``, for the functions ``js`` alone.
+            As in ``sweep``, for the functions ``js`` only.
         """
         deviance, gradient, _, gram = self.sweep(active, mu, js)
         return deviance, np.asarray(gradient)[js], np.asarray(gram)[js]
 
     def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the deviance, and the gradient of the active functions; by default a part of ``among``.
+        """Return the deviance and the gradient of the active functions; by default from ``among``.
 
         Parameters
         ----------
@@ -194,9 +193,9 @@ class PyStatistics(ABC):
         return deviance, gradient
 
     def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the deviance alone, as line searches ask for it; by default a part of ``gradient``.
+        """Return the deviance, for line searches; by default from ``gradient``.
 
-        It may be infinite, where a step goes too far; no other answer may.
+        It may be infinite if a step is too long; all other results must be finite.
 
         Parameters
         ----------
@@ -210,16 +209,16 @@ class PyStatistics(ABC):
         return self.gradient(active, mu)[0]
 
     def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        r"""Return how posterior variances answer to moves of the mode through the weights :math:`w_n` alone.
+        r"""Return how posterior variances change with the mode through the weights :math:`w_n`.
 
-        Newton's method for the precisions asks for it, with likelihoods other than the Gaussian only.
+        Needed by Newton's method for the precisions, with likelihoods other than the Gaussian.
 
         Parameters
         ----------
         active : ndarray of shape (m,), int
         mu : ndarray of shape (m,)
         sigma : ndarray of shape (m, m)
-            Covariance of the weights; where the fit centres columns another matrix, which is not symmetric.
+            Covariance of the weights; another, unsymmetric matrix if the fit centres columns.
 
         Returns
         -------
@@ -232,12 +231,11 @@ class PyStatistics(ABC):
             f"{type(self).__name__} needs a method variance_drift for the likelihood {self.likelihood!r}"
         )
 
-    def listen(self, cancelled: Callable[[], bool]) -> None:  # noqa: B027 # for those who care
-        """Take note of what tells whether a fit was given up, as by Ctrl-C; called before questions.
+    def listen(self, cancelled: Callable[[], bool]) -> None:  # noqa: B027 # optional
+        """Store a function that tells whether the fit was cancelled, as by Ctrl-C.
 
-        A provider whose answers take seconds should look now and then, and raise something where that is
-        true: what it raises then is dropped. By default nothing listens, and Ctrl-C is heard between
-        questions.
+        A provider whose methods take seconds should call it regularly, and raise any exception if it returns
+        True. By default Ctrl-C takes effect between calls.
 
         Parameters
         ----------
@@ -247,46 +245,92 @@ class PyStatistics(ABC):
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question to a part: called with it, it returns the part's answer. Small, and can be pickled."""
+class Call:
+    """A call of a method of a provider. Small, and can be pickled."""
 
     method: str
     arguments: tuple[Any, ...]
 
     def __call__(self, part: Any) -> Any:
-        """Return what ``part`` answers."""
-        ask = getattr(part, self.method, None)
-        if ask is None:
-            raise TypeError(f"parts must be PyStatistics, which answer {self.method}; got {part!r}")
-        return ask(*self.arguments)
+        """Return the result of the method of ``part``."""
+        method = getattr(part, self.method, None)
+        if method is None:
+            raise TypeError(f"parts must be PyStatistics, with a method {self.method}; got {part!r}")
+        return method(*self.arguments)
 
 
-class SummedStatistics(PyStatistics):
-    """The rows of many parts: their answers are added up, in the order of the parts.
+class PartsStatistics(PyStatistics):
+    """A provider whose results are the sums of the results of its parts."""
+
+    _cancelled: Callable[[], bool] | None = None
+
+    @abstractmethod
+    def _sum(self, method: str, *arguments: Any) -> Any:
+        """Call a method of each part, and return the sum of the results."""
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Store the function that tells whether the fit was cancelled."""
+        self._cancelled = cancelled
+
+    def target_moments(self, centre: float) -> FloatArray:
+        """Return the sum over the parts."""
+        moments: FloatArray = self._sum("target_moments", centre)
+        return moments
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        """Return the sum over the parts."""
+        deviance: float = self._sum("deviance", active, mu)
+        return deviance
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        """Return the sums over the parts."""
+        deviance, gradient = self._sum("gradient", active, mu)
+        return deviance, gradient
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        """Return the sums over the parts."""
+        deviance, gradient, gram = self._sum("among", active, mu, js)
+        return deviance, gradient, gram
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        """Return the sums over the parts."""
+        deviance, gradient, diag, gram = self._sum("sweep", active, mu, wanted)
+        return deviance, gradient, diag, gram
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        """Return the sum over the parts."""
+        drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
+        return drift
+
+
+class SummedStatistics(PartsStatistics):
+    """Several providers as one: their results are added up, in the order of the parts.
 
     Parameters
     ----------
     parts : iterable of PyStatistics
-        Iterated over at each question: a list, or an object that makes its parts anew each time, from files
-        for instance. With ``map`` whatever that hands to the function.
+        Iterated over at each call: a list, or an object that makes its parts anew each time, for instance
+        from files. With ``map``: whatever that passes to its function.
     map : callable, optional
         ``map(function, parts)`` returns ``function(part)`` for each part, in the order of the parts, as the
-        built-in does: ``ThreadPoolExecutor().map``, or where parts are far away ``lambda f, parts:
-        client.gather(client.map(f, parts))``. What travels is the function, which holds a question (some
-        numbers for each active function), and the answers; both can be pickled.
+        built-in does: ``ThreadPoolExecutor().map``, or for parts on a cluster ``lambda f, parts:
+        client.gather(client.map(f, parts))``. The function (with a few numbers for each active function) and
+        its results can be pickled.
     n_basis, likelihood : optional
-        What the parts have in common; None: asked from the first part, which then has to be here.
+        Attributes that the parts share; None: taken from the first part, which must then be local.
 
     Raises
     ------
     TypeError, ValueError
-        If ``parts`` cannot be gone through again, or an argument is not what it should be; if there are no
-        parts, or answers of different shapes: when it is asked.
+        If ``parts`` can be iterated over only once, or another argument is invalid; during a fit, if there
+        are no parts or their results have different shapes.
 
     Notes
     -----
-    Since sums are taken in one order, the answers do not depend on which part is done first, nor on the
-    number of threads.
+    Sums are taken in one order: the results depend neither on which part is done first nor on the number of
+    threads.
 
     Examples
     --------
@@ -315,23 +359,22 @@ class SummedStatistics(PyStatistics):
         n_basis: int | None = None,
         likelihood: Likelihood | None = None,
     ) -> None:
-        if not _again(parts):
+        if not _is_reiterable(parts):
             raise TypeError(
-                "parts must be something that can be gone through again and again, such as a list; got "
+                "parts must be an iterable that can be iterated over again, such as a list; got "
                 f"{type(parts).__name__}"
             )
         if map is not None and not callable(map):
             raise TypeError(f"map must be None or a callable map(function, parts), got {map!r}")
         self._parts, self._map = parts, map
-        self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
             if first is None:
                 raise ValueError("parts must hold at least one part")
             if not (hasattr(first, "n_basis") and hasattr(first, "likelihood")):
                 raise TypeError(
-                    f"parts must have n_basis and likelihood, which {type(first).__name__} has not; give "
-                    "them as arguments"
+                    f"parts must have n_basis and likelihood, which {type(first).__name__} lacks; give them "
+                    "as arguments"
                 )
             n_basis = first.n_basis if n_basis is None else n_basis
             likelihood = first.likelihood if likelihood is None else likelihood
@@ -339,20 +382,19 @@ class SummedStatistics(PyStatistics):
         self.likelihood = check_row_likelihood(likelihood)
 
     def _sum(self, method: str, *arguments: Any) -> Any:
-        question = Question(method, arguments)
-        answers = iter((self._map or map)(question, self._parts))
-        total = next(answers, None)
+        results = iter((self._map or map)(Call(method, arguments), self._parts))
+        total = next(results, None)
         if total is None:
             raise ValueError("parts must hold at least one part")
-        for answer in answers:
+        for result in results:
             if self._cancelled is not None and self._cancelled():
                 raise KeyboardInterrupt
-            total = _added(total, answer)
+            total = add(total, result)
         return total
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
-        """Look between any two parts whether the fit was given up; parts asked here look themselves."""
-        self._cancelled = cancelled
+        """Check for cancellation between parts, and within local parts."""
+        super().listen(cancelled)
         if self._map is not None or not isinstance(self._parts, (list, tuple)):
             return
         for part in self._parts:
@@ -360,69 +402,36 @@ class SummedStatistics(PyStatistics):
                 part.listen(cancelled)
 
     def shifted(self, offset: FloatArray) -> SummedStatistics | None:
-        """Return the parts with an offset subtracted from each column; None if they cannot do that."""
+        """Return the parts with an offset subtracted from each column; None if they have no ``shifted``."""
         if not isinstance(self._parts, (list, tuple)) or not all(hasattr(p, "shifted") for p in self._parts):
             return None
         parts = [part.shifted(offset) for part in self._parts]
         return SummedStatistics(parts, map=self._map, n_basis=self.n_basis, likelihood=self.likelihood)
 
-    def target_moments(self, centre: float) -> FloatArray:
-        """Return the sum of what the parts answer."""
-        moments: FloatArray = self._sum("target_moments", centre)
-        return moments
 
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the sum of what the parts answer."""
-        deviance: float = self._sum("deviance", active, mu)
-        return deviance
-
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the sums of what the parts answer."""
-        deviance, gradient = self._sum("gradient", active, mu)
-        return deviance, gradient
-
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the sums of what the parts answer."""
-        deviance, gradient, gram = self._sum("among", active, mu, js)
-        return deviance, gradient, gram
-
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the sums of what the parts answer."""
-        deviance, gradient, diag, gram = self._sum("sweep", active, mu, wanted)
-        return deviance, gradient, diag, gram
-
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the sum of what the parts answer."""
-        drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
-        return drift
-
-
-def _again(parts: Any) -> bool:
-    """Tell whether an object can be gone through more than once."""
+def _is_reiterable(parts: Any) -> bool:
+    """Tell whether an object can be iterated over more than once."""
     try:
         return iter(parts) is not parts
     except TypeError:
         return False
 
 
-def _added(total: Any, answer: Any) -> Any:
-    """Return the sum of two answers: numbers, arrays, or sequences of these."""
-    several = isinstance(total, (tuple, list))
-    shapes = [len(total), len(answer)] if several else [np.shape(total), np.shape(answer)]
+def add(total: Any, result: Any) -> Any:
+    """Return the sum of two results: numbers, arrays, or sequences of these."""
+    is_sequence = isinstance(total, (tuple, list))
+    shapes = [len(total), len(result)] if is_sequence else [np.shape(total), np.shape(result)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"parts must answer alike, for the same functions; got answers of {shapes}")
-    if several:
-        return tuple(_added(a, b) for a, b in zip(total, answer, strict=True))
-    return np.add(total, answer)
+        raise ValueError(f"parts must return results of one shape, for the same functions; got {shapes}")
+    if is_sequence:
+        return tuple(add(a, b) for a, b in zip(total, result, strict=True))
+    return np.add(total, result)
 
 
 class RowPart(PyStatistics):
-    """Some rows out of more, in memory, that answer for themselves.
+    """A provider of the sums over rows in memory.
 
-    Parts with the same functions add up: see `SummedStatistics`. They are pickled as arrays, and what was
-    computed is made anew where they arrive.
+    Parts with the same functions can be added up by `SummedStatistics`. A pickle holds only the arrays.
 
     Parameters
     ----------
@@ -435,21 +444,21 @@ class RowPart(PyStatistics):
     kernels : kernel object or list of these, optional
         Of `sparsebayes.kernels`. None: the columns of X are the functions.
     centres : array-like of shape (m, n_features), optional
-        What the kernel functions stand about; all parts need the same.
+        Centres of the kernel functions, the same for all parts.
     fit_intercept : bool, default=False
-        Whether a constant function comes before the others, as in the estimators that have an intercept.
+        Whether the first function is constant, as in estimators with an intercept.
     likelihood : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
     store : bool, default=False
-        Whether to keep the values of kernels, n m numbers for each kernel, in place of computing them at each
-        question. Worth its memory for inputs of many columns.
+        Whether to store the values of kernels, n m numbers for each kernel, instead of computing them at each
+        call. Faster for inputs of many columns.
     n_jobs : int, optional
-        Threads; None or -1: all cores. They do not show in the answers.
+        Threads; None or -1: all cores. The results do not depend on it.
 
     Attributes
     ----------
     n_basis : int
     n_samples : int
-        Rows given, those of zero weight too.
+        Rows given, including those of zero weight.
 
     Raises
     ------
@@ -505,18 +514,18 @@ class RowPart(PyStatistics):
             counts = weights > 0
             values, target, weights = values[counts], target[counts], weights[counts]
         self._rows = (values, target, weights)
-        self._answering: _core.RowPart | None = None
+        self._core_part: _core.RowPart | None = None
         per_row = n_columns if self._centres is None else len(self._kernels or ()) * len(self._centres)
         self.n_basis = int(self._bias) + per_row
 
     def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
-        """Return the part of the core, made at the first question or by the fit that is to ask."""
-        if self._answering is None:
-            self._answering = self._made(cancelled)
-        return self._answering
+        """Return the part of the core, made at the first call or by `listen`."""
+        if self._core_part is None:
+            self._core_part = self._make_part(cancelled)
+        return self._core_part
 
-    def _made(self, cancelled: _core.Cancelled | None) -> _core.RowPart:
-        # What came from another process may lie anywhere in its message.
+    def _make_part(self, cancelled: _core.Cancelled | None) -> _core.RowPart:
+        # An array unpickled from a message may be misaligned.
         X, target, weights = (
             None if a is None else np.require(a, np.float64, ("C", "A")) for a in self._rows
         )
@@ -537,11 +546,11 @@ class RowPart(PyStatistics):
         """Return the same rows with an offset subtracted from each column of X."""
         other = copy(self)
         X, target, weights = self._rows
-        other._rows, other._answering = (X - offset, target, weights), None
+        other._rows, other._core_part = (X - offset, target, weights), None
         return other
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
-        """Have questions end early once the fit was given up."""
+        """End calls early once the fit is cancelled."""
         if isinstance(cancelled, _core.Cancelled):
             self._part(cancelled).listen(cancelled)
 
@@ -574,26 +583,26 @@ class RowPart(PyStatistics):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the arrays and options, without what was made of them."""
-        return self.__dict__ | {"_answering": None}
+        """Return the arrays and options, without the part of the core."""
+        return self.__dict__ | {"_core_part": None}
 
     def __repr__(self) -> str:
-        """Return what it is and how much it holds."""
+        """Return the class and its sizes."""
         return f"RowPart(n_basis={self.n_basis}, n_samples={self.n_samples})"
 
 
 def _numbers(name: str, given: Any) -> Functions:
-    """Return functions by number; TypeError or ValueError, naming them, if they are none."""
+    """Return numbers of functions as the core takes them; errors name the argument."""
     if type(given) is np.ndarray and given.dtype == np.int64 and given.ndim == 1:
-        return given  # what the core asks
+        return given  # passed by the core
     values = any_array(name, given)
     if values.ndim != 1 or (values.dtype.kind not in "iu" and len(values) > 0):
-        raise TypeError(f"{name} must hold functions by number, of shape (m,), got {given!r}")
+        raise TypeError(f"{name} must hold numbers of functions, of shape (m,), got {given!r}")
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
 def _weights(name: str, given: Any, ndim: int = 1) -> FloatArray:
-    """Return numbers for the functions; TypeError or ValueError, naming them, if they are none."""
+    """Return weights or covariances as the core takes them; errors name the argument."""
     values = real_array(name, given)
     if values.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {values.shape}")
@@ -619,7 +628,7 @@ def _check_centres(centres: ArrayLike) -> FloatArray:
 
 
 def _width(X: Any, name: str = "X") -> int:
-    # Classes have a shape too, which is none.
+    # A class may have a `shape` that is not a tuple.
     shape = getattr(X, "shape", None)
     if not isinstance(shape, tuple):
         shape = any_array(name, X).shape

@@ -14,9 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
-from ._estimators.chunked import ChunkedColumnRegression, ChunkedKernelRegression
+from ._estimators.base import SparseBayesEstimator
+from ._estimators.chunked import ChunkedColumnRegression
 from ._estimators.docs import documented
-from ._estimators.provider_fit import ProviderRegression
+from ._estimators.healing import KernelRegression
+from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Callback,
     Candidates,
@@ -39,7 +41,7 @@ __all__ = ["RVR", "SparseBayesRegressor"]
 
 
 @documented
-class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # scikit-learn carries no types
+class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
@@ -93,6 +95,29 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         self._train(X, y, sample_weight, y_std=y_std)
         return self
 
+    def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
+        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
+
+        Parameters
+        ----------
+        provider : PyStatistics
+            Computes statistics over all rows, for the functions of this estimator in order: the constant one
+            if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
+            each of ``candidates``, which must be an array of distinct centres.
+        n_samples : int, optional
+            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+            ``n_samples``, if it has that.
+
+        Returns
+        -------
+        self
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
+
+        {provider_raises}
+        """
+        train_on_providers(self, [provider], n_samples)
+        return self
+
     def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
         return [labels_or_values]
 
@@ -110,44 +135,9 @@ class _Regression(RegressorMixin, ProviderRegression):  # type: ignore[misc] # s
         self.beta_ = posteriors[0].beta
         self.noise_variance_ = 1.0 / self.beta_
 
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
-    ) -> FloatArray: ...
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
-    ) -> tuple[FloatArray, FloatArray]: ...
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, optionally with error bars.
-
-        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
-        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22).
-
-        Parameters
-        ----------
-        {X}
-        {return_std}
-        {y_std}
-
-        Returns
-        -------
-        mean : ndarray of shape (n,) or (n, n_outputs)
-        std : ndarray of the same shape
-            Only if ``return_std``.
-
-        {predict_raises}
-        """
-        mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
-        if self.mu_.ndim == 1:
-            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
-
 
 @documented
-class RVR(ChunkedKernelRegression, _Regression):
+class RVR(KernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -159,12 +149,7 @@ class RVR(ChunkedKernelRegression, _Regression):
 
     Parameters
     ----------
-    {kernel}
-    {learned_gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {optimize_kernel}
+    {kernel_parameters}
     {noise_variance}
     {shared_noise}
     {extra_basis}
@@ -183,10 +168,7 @@ class RVR(ChunkedKernelRegression, _Regression):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
         2003, section 4.4), and no inactive candidate has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -227,36 +209,26 @@ class RVR(ChunkedKernelRegression, _Regression):
 
     With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
     N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
-    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), or
-    (n_active, n_active) with shared noise, ``beta_`` and ``noise_variance_`` (n_outputs,), or floats with
-    shared noise; ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. Because precisions
-    are shared, the relative units of the outputs matter: scale outputs of different kind to similar variance.
+    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), ``beta_``
+    and ``noise_variance_`` are (n_outputs,); with shared noise ``sigma_`` is (n_active, n_active), and the
+    noise levels are floats. ``dual_coef_``, ``coef_`` and ``intercept_`` have a row for each output. Scale
+    outputs of different kind to similar variance, because they share precisions.
 
-    With ``scheme="variational"`` precisions and noise have a factorised posterior too, :math:`q(w) q(\alpha)
-    q(\beta)`: ``alpha_`` and ``beta_`` are expectations, ``mu_`` and ``sigma_`` belong to q(w), and
-    ``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
-    model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends
-    to infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, the constants of the
-    improper priors are omitted; the bound then is the log evidence at :math:`\langle\alpha\rangle,
-    \langle\beta\rangle`, and has the same maxima as for the other schemes. A fit may find another of them.
+    {variational_notes}
 
-    Rows that are read in chunks are summed (`SufficientStatistics`) in one pass, or two if ``candidates`` is
-    an integer or ``gamma="scale"``. The sums include all pairs of functions and take about 100 bytes per
-    pair: ``candidates`` must be given. The model equals that of a fit in memory with the same centres to
-    1e-8, and does not depend on the chunk boundaries. An integer ``candidates`` chooses from a sample of the
-    rows, the same one as in memory (unless ``memory_limit`` makes it smaller). y has one column; learned
-    kernels, ``keep_rows``, and an ``extra_basis`` that is a transformer need the rows in memory. A Parquet
-    row group, or a chunk of an iterable, must fit in memory in addition to ``memory_limit``. ``callback``
-    receives records with the action ``"read"``; returning True then ends with a model of the rows read so
-    far.
+    Rows that are read in chunks are summed (`SufficientStatistics`), in one pass, or two if ``candidates`` is
+    an integer or ``gamma="scale"``. The sums take about 100 bytes per pair of functions: ``candidates`` must
+    be given. The model equals that of a fit in memory with the same centres to 1e-8, and does not depend on
+    the chunk boundaries. y has one column; learned kernels, ``keep_rows``, and an ``extra_basis`` that is a
+    transformer need the rows in memory. A Parquet row group, or a chunk of an iterable, must fit in memory in
+    addition to ``memory_limit``. ``callback`` receives records with the action ``"read"``; returning True
+    then ends with a model of the rows read so far.
 
-    With ``checkpoint`` such a fit saves its sums to a file, with a digest of the rows they include. Called
-    again after a crash or Ctrl-C, with the same data in the same order and the same arguments
-    (``memory_limit``, ``n_jobs``, ``verbose`` and ``callback`` may change), it reads those rows again, checks
-    that they are the same, and continues. The file is removed at the end, and kept if the callback stopped
-    the fit. A file that is damaged or belongs to another fit is an error. Functions are compared by name:
-    remove the file after changing the code of a callable kernel. Of fits of rows in memory only those in
-    blocks write it.
+    With ``checkpoint`` such a fit saves its sums to a file. Called again after a crash or Ctrl-C, with the
+    same data and arguments (``memory_limit``, ``n_jobs``, ``verbose`` and ``callback`` may change), it checks
+    that the first rows are the same, and continues. If the callback stops the fit, the file is kept. A file
+    that is damaged or belongs to another fit is an error. Remove it after changing the code of a callable
+    kernel.
 
     {block_notes}
 
@@ -381,10 +353,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     tol : positive float, default=1e-6
         At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more, and no inactive
         column has a gain.
-    {max_iter}
-    {n_jobs}
-    {verbose}
-    {callback}
+    {run_parameters}
 
     Attributes
     ----------
@@ -545,8 +514,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
         check_is_fitted(self)
         return_std = check_flag("return_std", return_std)
         if hasattr(self, "beta_"):
-            # Two calls, because the overloads are chosen by a literal.
-            return super().predict(X, return_std=True, y_std=y_std) if return_std else super().predict(X)
+            return self._predict(X, return_std, y_std)
         if y_std is not None:
             raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
         means, variances = self._moments(X, variance=return_std)

@@ -20,15 +20,14 @@ from ._checks.numbers import check_predictions
 from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
 from ._data.design import DenseDesign, Layout, evaluate
-from ._estimators.basis import KernelEstimator, linear_in_x
+from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
-from ._types import FloatArray, IntArray, KernelSpec
-from .kernels import Linear
+from ._types import FloatArray, KernelSpec
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
@@ -56,10 +55,6 @@ class EigenModel(KernelEstimator):
         n_jobs: int | None
         verbose: int
         # After a fit.
-        relevance_: IntArray
-        relevance_vectors_: FloatArray
-        dual_coef_: FloatArray
-        intercept_: FloatArray
         _bias: FloatArray
         _directions: FloatArray
 
@@ -96,8 +91,9 @@ class EigenModel(KernelEstimator):
     def _dictionary(self, training: Training) -> FloatArray:
         """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
         rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
-        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        layout = Layout(check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, n_kernels)
+        layout = Layout(
+            check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, self._n_kernels()
+        )
         self.relevance_ = layout.kept
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
         if is_precomputed(self.kernel):
@@ -141,7 +137,6 @@ class EigenModel(KernelEstimator):
         w = np.stack([solution.w for solution in solutions])
         #: Weights of the constant function.
         self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
-        self.intercept_ = self._bias
         self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
         eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
         alpha = np.stack([solution.alpha for solution in solutions], axis=1)
@@ -154,11 +149,7 @@ class EigenModel(KernelEstimator):
         self._row_summary = replace(RowSummary.of(training), n_effective=float(effective.max()))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
-        self.__dict__.pop("coef_", None)
-        if isinstance(self.kernel_, Linear):
-            self.coef_, self.intercept_ = linear_in_x(
-                self.kernel_, self.dual_coef_, self.relevance_vectors_, self._bias
-            )
+        self._publish_linear(self._bias)
 
     def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the linear predictors, (n, n_outputs), and the uncertain directions at X, (n, p)."""
@@ -483,16 +474,7 @@ class GREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -544,16 +526,7 @@ class LREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -595,16 +568,7 @@ class VGREVM(EigenClassifier):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {ridge}
-    {revm_tol}
-    {revm_max_iter}
-    {revm_n_jobs}
-    {verbose}
+    {revm_classifier_parameters}
 
     Attributes
     ----------
@@ -652,14 +616,7 @@ class GREVMRegressor(EigenRegressor):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {revm_noise_variance}
-    {revm_n_jobs}
-    {verbose}
+    {revm_regressor_parameters}
 
     Attributes
     ----------
@@ -713,14 +670,7 @@ class LREVMRegressor(EigenRegressor):
 
     Parameters
     ----------
-    {kernel}
-    {gamma}
-    {degree}
-    {coef0}
-    {fit_intercept}
-    {revm_noise_variance}
-    {revm_n_jobs}
-    {verbose}
+    {revm_regressor_parameters}
 
     Attributes
     ----------

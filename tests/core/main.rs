@@ -2,8 +2,14 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on had better say where
 
 mod alloc;
+mod damaged;
 #[cfg(feature = "fit")]
 mod dense;
+#[cfg(feature = "fit")]
+#[path = "../../rust/fuzz/extreme.rs"]
+mod extreme;
+#[cfg(feature = "fit")]
+mod extremes;
 #[cfg(feature = "fit")]
 mod fits;
 #[cfg(feature = "fit")]

@@ -26,7 +26,7 @@ fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
     let mut rows = rows_of(&design, &t);
     let js: Vec<usize> = (0..1200).step_by(8).collect();
     rows.deviance(&js[..2], &[0.5, -0.2]).unwrap();
-    let (gram, gradient) = rows.nearly_among(&js).unwrap().unwrap();
+    let (gram, gradient) = rows.approximate_among(&js).unwrap().unwrap();
     let gram = gram.whole();
     let (_, exactly) = rows.among(&js).unwrap();
     let (gradient, exactly) = (DVector::from_vec(gradient), DVector::from_vec(exactly));
@@ -43,7 +43,10 @@ fn a_pass_that_is_nearly_so_is_close_to_one_that_is() {
     let design = gaussians(&x);
     let mut rows = rows_of(&design, &t);
     let (active, mu) = ([3, 700], [0.5, -0.2]);
-    let nearly = rows.nearly_sweep(&active, &mu, &active).unwrap().unwrap();
+    let nearly = rows
+        .approximate_sweep(&active, &mu, &active)
+        .unwrap()
+        .unwrap();
     let exactly = rows.sweep(&active, &mu, &active).unwrap();
     assert_eq!(nearly.deviance.to_bits(), exactly.deviance.to_bits());
     let columns = |sweep: &Sweep| {
@@ -68,9 +71,9 @@ fn not_everything_has_a_cheaper_pass() {
     let (x, t) = surface(300, 3);
     let design = gaussians(&x);
     let mut few = rows_of(&design, &t);
-    assert!(few.nearly_sweep(&[], &[], &[]).unwrap().is_none());
+    assert!(few.approximate_sweep(&[], &[], &[]).unwrap().is_none());
     let (x, t) = surface(1200, 3);
     let design = gaussians(&x);
     let mut linear = Observations::new(&design, Likelihood::Gaussian, t, None).unwrap();
-    assert!(linear.nearly_sweep(&[], &[], &[]).unwrap().is_none());
+    assert!(linear.approximate_sweep(&[], &[], &[]).unwrap().is_none());
 }

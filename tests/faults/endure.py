@@ -1,7 +1,7 @@
-"""The same fit a hundred times under load, memory over many fits, many threads on one model.
+"""Endurance: the same fit many times under load, memory over many fits, many threads on one model.
 
 ``python tests/faults/endure.py [--repeats 100] [--cycles 100000] [--threads 32] [--seconds 20]``. Ends with
-status 1 where bits differ, memory grows or an answer is wrong.
+status 1 if bits differ, memory grows or a prediction is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ATTRIBUTES = ("active_", "alpha_", "mu_", "sigma_", "log_marginal_likelihood_pat
 
 
 class Wrong(Exception):
-    """What must not be."""
+    """Raised if a check fails."""
 
 
 def surface(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +38,7 @@ def surface(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bits(est: object, X: np.ndarray) -> bytes:
-    """Return all that a model is and says, as bytes."""
+    """Return the attributes and predictions of a model as bytes."""
     values = [np.asarray(getattr(est, name)) for name in ATTRIBUTES]
     return b"".join(np.ascontiguousarray(value).tobytes() for value in [*values, est.predict(X)])
 
@@ -75,19 +75,13 @@ def resident() -> float:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except FileNotFoundError:
-        # What other systems tell is the most there has been.
+        # Other systems report only the peak.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return pages * resource.getpagesize() / 2**20
 
 
-def in_parts(est: SparseBayesRegressor, X: np.ndarray, y: np.ndarray) -> SparseBayesRegressor:
-    """Fit one half of the rows, then the other."""
-    half = len(X) // 2
-    return est.partial_fit(X[:half], y[:half]).partial_fit(X[half:], y[half:])
-
-
 def flat_memory(cycles: int, most: float = 4.0) -> str:
-    """Fit, save to bytes and predict, so often; memory after a tenth of it is that at the end."""
+    """Fit, save to bytes and predict in cycles; memory must not grow after the first tenth of them."""
     X, y = surface(24)
     several, thirds = np.c_[y, X], np.digitize(y, np.quantile(y, [1 / 3, 2 / 3]))
     kinds: list[tuple[Callable[[], Any], np.ndarray]] = [
@@ -103,12 +97,14 @@ def flat_memory(cycles: int, most: float = 4.0) -> str:
         if cycle == cycles // 10:
             begun = resident()
         make, target = kinds[cycle % len(kinds)]
-        # Every other model comes from two parts of the rows where there are sums to add to.
-        est = in_parts(make(), X, y) if cycle % 12 == 11 else make().fit(X, target)
+        if cycle % 12 == 11:  # a model of columns, fitted to one half of the rows after the other
+            est = make().partial_fit(X[:12], y[:12]).partial_fit(X[12:], y[12:])
+        else:
+            est = make().fit(X, target)
         served = est.to_predictor()
         again = pickle.loads(pickle.dumps(served)).predict(X[:3])
         if (served.predict(X[:3]) != again).any():
-            raise Wrong(f"cycle {cycle}: a model that was saved and loaded answers otherwise")
+            raise Wrong(f"cycle {cycle}: a model that was saved and loaded predicts other values")
     ended = resident()
     if ended - begun > most:
         raise Wrong(f"memory grew from {begun:.1f} to {ended:.1f} MiB in {cycles} cycles")
@@ -117,7 +113,7 @@ def flat_memory(cycles: int, most: float = 4.0) -> str:
 
 
 def many_threads(threads: int, seconds: float) -> str:
-    """Have threads ask one model for single rows, batches and error bars while two more fit."""
+    """Predict rows, batches and error bars with one model in many threads while two more fit."""
     X, y = surface(200)
     model = RVR(gamma=0.5).fit(X, y).to_predictor()
     expected, mu = model.predict_std(X), RVR(gamma=0.5).fit(X, y).mu_
@@ -130,7 +126,7 @@ def many_threads(threads: int, seconds: float) -> str:
             one = model.predict_one(X[row])
             mean, std = model.predict_std(X)
             if one != expected[0][row] or (mean != expected[0]).any() or (std != expected[1]).any():
-                wrong.append(f"thread {k}: other answers")
+                wrong.append(f"thread {k}: other predictions")
             answers[k] += len(X) + 1
 
     def fit() -> None:
@@ -146,12 +142,12 @@ def many_threads(threads: int, seconds: float) -> str:
         worker.join()
     if wrong:
         raise Wrong(wrong[0])
-    told = f"{sum(answers)} rows answered in {seconds:g} s, all the same"
+    told = f"{sum(answers)} rows predicted in {seconds:g} s, all the same"
     return f"threads: {threads} on one model beside 2 that fit, {told}"
 
 
 def main() -> int:
-    """Print what came of it."""
+    """Print the result of each check."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--cycles", type=int, default=100_000)

@@ -13,19 +13,12 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from sparsebayes import (
-    MRVM1,
-    MRVM2,
-    RVC,
-    RVR,
-    GREVMRegressor,
-    SparseBayesRegressor,
-    SufficientStatistics,
-)
+from sparsebayes import MRVM1, MRVM2, RVC, RVR, GREVMRegressor, SparseBayesRegressor, SufficientStatistics
 from sparsebayes.providers import RowPart
 
 LADDER = (10, 20, 40, 60, 100, 150, 200, 300, 400, 600, 900, 1300)
@@ -45,120 +38,45 @@ class Data:
         self.Phi = rng.normal(size=(self.half, n_columns))
 
 
-def columns(data: Data) -> None:
-    """Many columns."""
-    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit(data.Phi, data.y[: data.half])
-
-
-def counts(data: Data) -> None:
-    """Counts on many columns."""
-    SparseBayesRegressor(fit_intercept=False, likelihood="poisson", max_iter=20).fit(
-        data.Phi, data.counts[: data.half]
-    )
-
-
-def kernel(data: Data) -> None:
-    """A kernel about each row."""
-    RVR(max_iter=20).fit(data.X, data.y)
-
-
-def exchange(data: Data) -> None:
-    """A search beyond the greedy optimum."""
-    RVR(max_iter=20, search="exchange").fit(data.X, data.y)
-
-
-def em(data: Data) -> None:
-    """All functions at once."""
-    RVR(scheme="em", max_iter=3).fit(data.X, data.y)
-
-
-def variational(data: Data) -> None:
-    """All functions at once, by another scheme."""
-    RVC(scheme="variational", max_iter=3).fit(data.X[::3], data.y[::3] > 0)
-
-
-def classes(data: Data) -> None:
-    """Two classes."""
-    RVC(max_iter=20).fit(data.X, data.y > 0)
-
-
-def softmax(data: Data) -> None:
-    """Four classes in one model."""
-    RVC(multi_class="softmax", max_iter=20).fit(data.X, data.classes)
-
-
-def outputs(data: Data) -> None:
-    """Eight outputs of kernel functions."""
-    RVR(max_iter=20).fit(data.X, data.several)
-
-
-def output_columns(data: Data) -> None:
-    """Eight outputs of many columns."""
-    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit(data.Phi, data.several[: data.half])
-
-
-def probit(data: Data) -> None:
-    """The constructive probit machine."""
-    MRVM1(max_iter=3).fit(data.X, data.classes)
-
-
-def top_down(data: Data) -> None:
-    """The probit machine that begins with everything."""
-    MRVM2(max_iter=3).fit(data.X[::3], data.classes[::3])
-
-
-def eigen(data: Data) -> None:
-    """Directions of a kernel matrix."""
-    GREVMRegressor().fit(data.X, data.y)
-
-
-def provider(data: Data) -> None:
-    """Rows that answer for themselves."""
-    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit_provider(
-        RowPart(data.Phi, data.y[: data.half])
-    )
+BARE = {"fit_intercept": False, "max_iter": 20}
 
 
 def sums(data: Data) -> None:
-    """Sums over rows, and a fit to them."""
-    found = SufficientStatistics(data.Phi.shape[1])
-    found.update(data.Phi, data.y[: data.half])
-    SparseBayesRegressor(fit_intercept=False, max_iter=20).fit_statistics(found)
+    """Sum over rows, and fit to the sums."""
+    found = SufficientStatistics(data.Phi.shape[1]).update(data.Phi, data.y[: data.half])
+    SparseBayesRegressor(**BARE).fit_statistics(found)
 
 
 def chunks(data: Data) -> None:
-    """Rows that come in pieces."""
+    """Fit to rows that are read in chunks."""
     pieces = [(data.X[start::6], data.y[start::6]) for start in range(6)]
     RVR(candidates=len(data.y) // 3, max_iter=20, random_state=0).fit(pieces)
 
 
-CASES = {
-    case.__name__: case
-    for case in (
-        kernel,
-        exchange,
-        em,
-        variational,
-        classes,
-        softmax,
-        outputs,
-        columns,
-        counts,
-        output_columns,
-        probit,
-        top_down,
-        eigen,
-        provider,
-        sums,
-        chunks,
-    )
+CASES: dict[str, Callable[[Data], object]] = {
+    "kernel": lambda d: RVR(max_iter=20).fit(d.X, d.y),
+    "exchange": lambda d: RVR(max_iter=20, search="exchange").fit(d.X, d.y),
+    "em": lambda d: RVR(scheme="em", max_iter=3).fit(d.X, d.y),
+    "variational": lambda d: RVC(scheme="variational", max_iter=3).fit(d.X[::3], d.y[::3] > 0),
+    "classes": lambda d: RVC(max_iter=20).fit(d.X, d.y > 0),
+    "softmax": lambda d: RVC(multi_class="softmax", max_iter=20).fit(d.X, d.classes),
+    "outputs": lambda d: RVR(max_iter=20).fit(d.X, d.several),
+    "columns": lambda d: SparseBayesRegressor(**BARE).fit(d.Phi, d.y[: d.half]),
+    "counts": lambda d: SparseBayesRegressor(**BARE, likelihood="poisson").fit(d.Phi, d.counts[: d.half]),
+    "output_columns": lambda d: SparseBayesRegressor(**BARE).fit(d.Phi, d.several[: d.half]),
+    "probit": lambda d: MRVM1(max_iter=3).fit(d.X, d.classes),
+    "top_down": lambda d: MRVM2(max_iter=3).fit(d.X[::3], d.classes[::3]),
+    "eigen": lambda d: GREVMRegressor().fit(d.X, d.y),
+    "provider": lambda d: SparseBayesRegressor(**BARE).fit_provider(RowPart(d.Phi, d.y[: d.half])),
+    "sums": sums,
+    "chunks": chunks,
 }
 
 
 def attempt(name: str, mebibytes: int) -> str:
-    """Fit with so much memory left; say how it ended."""
+    """Fit with this much memory left, and return how the fit ended."""
     warnings.simplefilter("ignore")
-    # Once on a few rows: libraries, threads and buffers take memory once.
+    # The first fit, to a few rows, lets libraries, threads and buffers take their memory.
     CASES[name](Data(120, 50))
     data = Data(6000, 2500)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -172,7 +90,7 @@ def attempt(name: str, mebibytes: int) -> str:
 
 
 def main() -> int:
-    """Print what came of it."""
+    """Print how the fits ended."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--mebibytes", nargs="+", type=int, default=list(LADDER))

@@ -1,9 +1,8 @@
 """Seconds from Ctrl-C to the end of long work, pressed at random moments.
 
-``python tests/faults/prompt.py [--times 20] [--seed 0] [--limit 1] [--cases kernel ...]``. Work that is done
-before Ctrl-C comes begins anew, and Ctrl-C comes earlier. Ends with status 1 where work went on for more
-than ``--limit`` seconds, as it may on a busy machine. The ordinary tests count work instead:
-`tests/python/test_ctrl_c.py`.
+``python tests/faults/prompt.py [--times 20] [--seed 0] [--limit 1] [--cases kernel ...]``. Work that ends
+before Ctrl-C is started again, with an earlier Ctrl-C. Ends with status 1 if work continued for more than
+``--limit`` seconds, as it may on a busy computer. `tests/python/test_ctrl_c.py` counts work instead.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sparsebayes.kernels import Gaussian
 from sparsebayes.providers import RowPart, SummedStatistics
 
 Work = Callable[[], object]
-#: Processor seconds after which Ctrl-C is pressed, at most.
+#: The largest number of processor seconds before Ctrl-C.
 LATEST = 4.0
 
 
@@ -108,25 +107,21 @@ CASES: dict[str, Callable[[], Work]] = {
 }
 
 
+def press(when: float, ended: threading.Event, pressed: list[float]) -> None:
+    """Press Ctrl-C at this processor time unless the work has ended, and note the moment."""
+    while time.process_time() < when:
+        if ended.wait(0.002):
+            return
+    pressed.append(time.monotonic())
+    _thread.interrupt_main()
+
+
 def seconds_until_heard(work: Work, after: float) -> float:
-    """Press Ctrl-C once the process has computed for so long; return the seconds until the work ended."""
+    """Press Ctrl-C after this processor time; return the seconds until the work ended."""
     while True:
         pressed: list[float] = []
         begun, ended = time.process_time(), threading.Event()
-
-        def press(
-            pressed: list[float] = pressed,
-            begun: float = begun,
-            ended: threading.Event = ended,
-            after: float = after,
-        ) -> None:
-            while time.process_time() - begun < after:
-                if ended.wait(0.002):
-                    return
-            pressed.append(time.monotonic())
-            _thread.interrupt_main()
-
-        thread = threading.Thread(target=press)
+        thread = threading.Thread(target=press, args=(begun + after, ended, pressed))
         try:
             thread.start()
             work()
@@ -147,7 +142,7 @@ def main() -> int:
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    # Started in the background, a process ignores it.
+    # A process that was started in the background ignores Ctrl-C otherwise.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rng, late = random.Random(given.seed), []
     for name in given.cases:

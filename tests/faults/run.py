@@ -1,8 +1,8 @@
-"""Kill fits, saves and checkpoints at random moments, and see that no model and no state is lost or damaged.
+"""Kill fits, saves and checkpoints at random moments, and check that no model or state is lost or damaged.
 
 ``python tests/faults/run.py [--times 200] [--seed 0]``: for each of fit, save and checkpoint, and each of
-SIGINT, SIGTERM and SIGKILL, so many children that are struck while they work. Children are forks, which are
-cheap. Ends with status 1 if a file was lost or damaged, or a child did not end within ``--patience`` seconds.
+SIGINT, SIGTERM and SIGKILL, ``--times`` forked children are signalled while they work. Ends with status 1 if
+a file was lost or damaged, or a child did not end within ``--patience`` seconds.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ INTERRUPTED, BROKEN = 130, 1
 
 
 class Lost(Exception):
-    """What must not be."""
+    """Raised if a file is lost or damaged, or a child does not end."""
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Have a child do the work; return its number."""
-    # A child interrupted before it is ready would go on as if it were its parent.
+    """Do the work in a child process, and return its number."""
+    # A child interrupted before it is ready would continue as if it were its parent.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid:
@@ -53,7 +53,7 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def strike(work: Callable[[], object], number: signal.Signals, delay: float, patience: float) -> str:
-    """Signal a child after so long; say how it ended."""
+    """Signal a child after ``delay`` seconds, and return how it ended."""
     pid = fork(work)
     time.sleep(delay)
     try:
@@ -82,7 +82,7 @@ def data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_leftovers(folder: Path, keep: set[str], good: set[bytes]) -> None:
-    """Of what a killed child leaves beside a file nothing loads but a whole model; remove it."""
+    """Check that no file a killed child left loads except a whole model, and remove these files."""
     for path in folder.iterdir():
         if path.name in keep:
             continue
@@ -98,7 +98,7 @@ def check_leftovers(folder: Path, keep: set[str], good: set[bytes]) -> None:
 
 
 class Saves:
-    """Two models that take one another's place in a file."""
+    """Two models that are saved to the same file in turn."""
 
     longest = 0.03
 
@@ -117,12 +117,12 @@ class Saves:
 
     def check(self) -> None:
         if load(self.path).to_bytes() not in self.good:
-            raise Lost("the file is neither of the two models")
+            raise Lost("the file holds another model")
         check_leftovers(self.folder, {"model"}, self.good)
 
 
-class Fits:
-    """A long fit whose model takes the place of the one before."""
+class Fits(Saves):
+    """A long fit whose model is saved over the one before."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "model"
@@ -130,7 +130,7 @@ class Fits:
         self.est = RVR(gamma=0.5, n_jobs=2)
         began = time.monotonic()
         self.est.fit(self.X, self.y).save(self.path)
-        # Half of the children are struck in their first fit, others in the next ones.
+        # Half of the children are signalled in their first fit, the others in a later one.
         self.longest = 2 * (time.monotonic() - began)
         self.good = {self.path.read_bytes()}
 
@@ -138,14 +138,9 @@ class Fits:
         while True:
             self.est.fit(self.X, self.y).save(self.path)
 
-    def check(self) -> None:
-        if load(self.path).to_bytes() not in self.good:
-            raise Lost("another model is in the file")
-        check_leftovers(self.folder, {"model"}, self.good)
-
 
 class Checkpoints:
-    """A fit from chunks that keeps its state after each block, from which the next child goes on."""
+    """A fit from chunks that saves its state after each block, from which the next child resumes."""
 
     longest = 0.4
 
@@ -165,7 +160,7 @@ class Checkpoints:
     def check(self) -> None:
         if self.path.exists():
             if load(self.path).to_bytes() != self.expected:
-                raise Lost("a fit that was killed and went on ended at another model")
+                raise Lost("a resumed fit ended at another model")
             self.path.unlink()
             self.rows, self.fits = -1, self.fits + 1
         elif self.state.exists():
@@ -189,7 +184,7 @@ def rows_in(path: Path) -> int:
 
 
 def runs(times: int, seed: int, patience: float) -> Iterator[str]:
-    """Strike so often in each way; yield a line about each."""
+    """Signal so many children in each way; yield a line about each."""
     rng = random.Random(seed)
     for kind in (Saves, Fits, Checkpoints):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -204,7 +199,7 @@ def runs(times: int, seed: int, patience: float) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what came of it."""
+    """Print how the children ended."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

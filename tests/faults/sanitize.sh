@@ -1,15 +1,15 @@
 #!/bin/sh
 # The tests under AddressSanitizer (with leaks) and ThreadSanitizer: `make sanitize`.
 #
-#   sanitize.sh PYTHON SECONDS [core c fuzz python threads]
+#   sanitize.sh PYTHON [core c python threads]
 #
-# Needs Linux, nightly Rust without further components, and a C compiler. Rust's own runtime is linked into programs; for Python, and
-# for C, it is made a library that is there before all others. std itself is not instrumented: it comes compiled.
+# Needs Linux, nightly Rust without further components, and a C compiler. Rust links its sanitizer runtime into programs; for Python and
+# C it is built as a library that is loaded first. The standard library is not instrumented.
 set -eu
 cd "$(dirname "$0")/../.."
-python=$1 seconds=$2
-shift 2
-[ $# -gt 0 ] || set -- core c fuzz python threads
+python=$1
+shift
+[ $# -gt 0 ] || set -- core c python threads
 
 fail() {
     echo "make sanitize: $1" >&2
@@ -26,7 +26,7 @@ out=$(pwd)/target/sanitize
 mkdir -p "$out"
 flags="${RUSTFLAGS:-} -Cdebuginfo=line-tables-only"
 
-# cargo under a sanitizer: in a folder of its own, since all is compiled again.
+# cargo under a sanitizer, with its own target folder.
 instrumented() {
     sanitizer=$1 command=$2
     shift 2
@@ -34,14 +34,14 @@ instrumented() {
         --target-dir "$out/$sanitizer" "$@"
 }
 
-# The runtime as a library. What begins before main cannot be in one, and begins when it is loaded.
+# The runtime as a library, without the object that starts before main.
 preloaded() {
     cp "$runtime.asan.a" "$out/asan.a"
     ar d "$out/asan.a" asan_preinit.cpp.o
     "${CC:-cc}" -shared -o "$out/libsanitize.so" -Wl,--whole-archive "$out/asan.a" -Wl,--no-whole-archive \
         -lpthread -ldl -lrt -lm
     rm "$out/asan.a"
-    # What C compilers call theirs by: a runtime refuses to run beside a file of this name.
+    # The name by which C compilers link their own runtime, which refuses to run beside this one.
     echo "INPUT($out/libsanitize.so)" > "$out/libasan.so"
 }
 
@@ -49,17 +49,12 @@ core() {
     instrumented address test --lib --tests
     instrumented address test --lib --tests --no-default-features
     instrumented address test --package sparsebayes-c
-    instrumented address test --package sparsebayes-fuzz --profile fuzz
 }
 
-# Optimised, without the passes over the whole program that make it no faster to test.
+# Optimised, without link-time optimisation.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
-fuzz() {
-    instrumented address run --package sparsebayes-fuzz --release -- all --seconds "$seconds" --keep target/fuzz
-}
-
-# The C tests are instrumented too: gcc and clang ask the same of a runtime, and -L finds ours before theirs.
+# The C tests are instrumented too: gcc and clang use the same runtime interface, and -L finds this one first.
 c() {
     preloaded
     instrumented address build --package sparsebayes-c --release
@@ -68,8 +63,7 @@ c() {
         tests/c/run.sh "$out/address/$target/release"
 }
 
-# Python is not instrumented, and what it holds at its end is no leak; its memory comes from the runtime as ours does. No
-# process under the sanitizer can have little memory.
+# Python itself is not instrumented, so leak detection is off. Tests with little memory cannot run under the sanitizer.
 extension() {
     preloaded
     instrumented address build --package sparsebayes-py --release
@@ -87,8 +81,7 @@ python() {
         "$python" -m pytest -p no:cacheprovider --timeout=3000 -k "not little_memory" ${TESTS:-tests/python}
 }
 
-# Without rayon: how its threads wake one another is in std, which comes without instruments, and looks like races all over. Threads that
-# share a model need no more than their beginning and end; what of that is not seen is in tsan.txt.
+# Without rayon, whose synchronisation in the uninstrumented standard library looks like races. tsan.txt lists the rest.
 threads() {
     flags="$flags -Cunsafe-allow-abi-mismatch=sanitizer"
     TSAN_OPTIONS="suppressions=$(pwd)/tests/faults/tsan.txt" instrumented thread test --no-default-features --features fit --test core -- threads::

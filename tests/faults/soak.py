@@ -1,9 +1,9 @@
 """The example services at saturation: no error, flat memory, the same answers afterwards.
 
 ``python tests/faults/soak.py [--service both] [--seconds 600] [--connections 16] [--rust PROGRAM]`` starts
-one service after the other on a free port of 127.0.0.1, has wrk ask for as much as it answers, and looks at
-its memory every two seconds. Ends with status 1 on an error, an answer that changed or memory that grew. wrk,
-the service and all else on the machine share the processor, which is what the waiting times are about.
+one service after the other on a free port of 127.0.0.1, loads it with wrk, and measures its memory every two
+seconds. Ends with status 1 on an error, an answer that changed or memory that grew. wrk and the service share
+the processor, so that the waiting times are only an upper bound.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "service"
 HOST = "127.0.0.1"
-#: Between two looks at the memory of a service.
+#: Seconds between two measurements of the memory of a service.
 PAUSE = 2.0
-#: Longer than this, in seconds, nothing runs, whatever is asked for.
-MOST_SECONDS = 3600
+#: The longest load in seconds.
+MAX_SECONDS = 3600
 ERRORS = ("connect", "read", "write", "status", "timeout")
 
 
 class Wrong(Exception):
-    """What must not be."""
+    """Raised if a check fails."""
 
 
 @dataclass
 class Watch:
-    """What a process takes, looked at now and then."""
+    """Measurements of the memory and files of a process."""
 
     pid: int
     began: float = field(default_factory=time.monotonic)
     #: Seconds since it began, MiB resident, open files.
     seen: list[tuple[float, float, int]] = field(default_factory=list)
 
-    def look(self) -> None:
-        """Note memory and open files."""
+    def measure(self) -> None:
+        """Measure memory and open files."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         files = len(os.listdir(f"/proc/{self.pid}/fd"))
         memory = pages * os.sysconf("SC_PAGESIZE") / 2**20
         self.seen.append((time.monotonic() - self.began, memory, files))
 
     def processor(self) -> float:
-        """Return the seconds of a processor that it has had."""
+        """Return the processor seconds it has used."""
         # After the name, which may have spaces: fields 14 and 15 of proc(5).
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def told(self, most: float) -> str:
-        """Say how memory went; `Wrong` where it grew by more than so many MiB after the first tenth."""
+        """Describe the memory; raise `Wrong` if it grew by over ``most`` MiB after the first tenth."""
         tenth = self.seen[-1][0] / 10
-        _, begun, files = next(look for look in self.seen if look[0] >= tenth)
+        _, begun, files = next(one for one in self.seen if one[0] >= tenth)
         _, ended, files_ended = self.seen[-1]
         if ended - begun > most:
             raise Wrong(f"memory grew from {begun:.1f} MiB after a tenth to {ended:.1f} MiB at the end")
@@ -95,7 +95,7 @@ def bodies() -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a free port of this computer."""
     with socket.socket() as trial:
         trial.bind((HOST, 0))
         return trial.getsockname()[1]
@@ -103,7 +103,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(command: list[str], port: int, model: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Have a service answer; a `Wrong` if it does not begin to or does not end when told to."""
+    """Run a service; raise `Wrong` if it does not start to answer or does not end on Ctrl-C."""
     surroundings = {**os.environ, "SPARSEBAYES_MODEL": str(model), "ADDRESS": f"{HOST}:{port}"}
     with subprocess.Popen(command, cwd=FOLDER, env=surroundings) as process:
         try:
@@ -118,7 +118,7 @@ def serving(command: list[str], port: int, model: Path) -> Iterator[subprocess.P
 
 
 def await_health(process: subprocess.Popen[bytes], port: int) -> None:
-    """Wait until a service says that it is there."""
+    """Wait until a service is healthy."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -132,24 +132,14 @@ def await_health(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def load(port: int, seconds: float, connections: int, requests: Path, watch: Watch) -> dict[str, int]:
-    """Have wrk ask for so long; return its counts."""
-    command = [
-        "wrk",
-        "--threads=1",
-        f"--connections={connections}",
-        f"--duration={seconds:g}s",
-        "--timeout=10s",
-    ]
-    command += [
-        f"--script={Path(__file__).with_name('soak.lua')}",
-        f"http://{HOST}:{port}",
-        "--",
-        str(requests),
-    ]
+    """Load a service with wrk for this long; return the counts of wrk."""
+    script = Path(__file__).with_name("soak.lua")
+    command = ["wrk", "--threads=1", f"--connections={connections}", f"--duration={seconds:g}s"]
+    command += ["--timeout=10s", f"--script={script}", f"http://{HOST}:{port}", "--", str(requests)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             while process.poll() is None:
-                watch.look()
+                watch.measure()
                 time.sleep(PAUSE)
             output = process.stdout.read() if process.stdout else ""
         finally:
@@ -160,7 +150,7 @@ def load(port: int, seconds: float, connections: int, requests: Path, watch: Wat
 
 
 def soak(name: str, command: list[str], model: Path, given: argparse.Namespace) -> str:
-    """Run one service under load; return what to tell of it."""
+    """Run one service under load; return a line about it."""
     port = free_port()
     command = [part.format(port=port) for part in command]
     asked = bodies()
@@ -174,7 +164,7 @@ def soak(name: str, command: list[str], model: Path, given: argparse.Namespace) 
         seconds = found["microseconds"] / 1e6
         cores = (watch.processor() - before) / seconds
         if [post(port, body) for body in asked] != answers:
-            raise Wrong(f"{name} answers otherwise after the load")
+            raise Wrong(f"{name} gives other answers after the load")
         if any(found[kind] for kind in ERRORS):
             raise Wrong(f"{name}: " + ", ".join(f"{kind} {found[kind]}" for kind in ERRORS))
         memory = watch.told(given.growth)
@@ -194,7 +184,7 @@ def commands(given: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Print what came of it."""
+    """Print a line about each service."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--service", choices=("fastapi", "axum", "both"), default="both")
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -204,7 +194,7 @@ def main() -> int:
         "--rust", type=Path, default=ROOT / "target/service/release/sparsebayes-service", help="the program"
     )
     given = parser.parse_args()
-    given.seconds = min(given.seconds, MOST_SECONDS)
+    given.seconds = min(given.seconds, MAX_SECONDS)
     if shutil.which("wrk") is None:
         print("wrk, which makes the load, is not installed (Debian, Ubuntu: apt-get install wrk)")
         return 2

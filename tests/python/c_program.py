@@ -1,4 +1,4 @@
-"""Compiles exported headers and asks them for predictions."""
+"""Compile exported headers, and run programs that predict with them."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
 
 STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
-#: What careful projects ask for beside; gcc and clang know all of them.
+#: Warnings of careful projects, which gcc and clang know.
 PICKY = ["-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wdouble-promotion", "-Wcast-qual", "-Wundef"]
 
 _MAIN = """
@@ -44,7 +44,7 @@ def show(numbers, count):
 
 
 def body(header):
-    """Print all that a header offers for one row: means, means and deviations, class and probabilities."""
+    """Return code that prints the results for one row: means, deviations, class, probabilities."""
     text = ""
     if "model_predict_class(" in header:
         text += 'model_real p[MODEL_N_CLASSES];\nprintf("%d ", model_predict_class(x));\n'
@@ -62,7 +62,7 @@ def body(header):
 
 
 def build(directory, files, *, compiler="cc", flags=STRICT):
-    """Compile these files (name to text; the last ones' objects are linked) and return the program."""
+    """Compile and link these files (name to text), and return the program."""
     for name, text in files.items():
         (directory / name).write_text(text, encoding="ascii")
     sources = [name for name in files if not name.endswith(".h")]
@@ -74,7 +74,7 @@ def build(directory, files, *, compiler="cc", flags=STRICT):
 
 @dataclass
 class Answers:
-    """What a program printed for some rows."""
+    """The output of a program for some rows."""
 
     numbers: np.ndarray
     n_outputs: int
@@ -83,7 +83,7 @@ class Answers:
         return self.numbers[:, : self.n_outputs]
 
     def stds(self):
-        """Deviations; the means beside them are those without."""
+        """Return deviations; the means printed with them must be the means printed alone."""
         n = self.n_outputs
         assert np.array_equal(self.numbers[:, n : 2 * n], self.means())
         return self.numbers[:, 2 * n :]

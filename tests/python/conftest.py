@@ -1,4 +1,4 @@
-"""Data that several test files share."""
+"""Settings and data of all tests."""
 
 import signal
 import sys
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from sparsebayes import _progress
 
-# Other work on the machine must fail no test.
+# A busy computer must not fail a test.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-# A shell has what it starts in the background ignore Ctrl-C; child processes inherit that, and tests send it.
+# A shell lets background processes ignore Ctrl-C, and child processes inherit this; some tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -55,7 +55,7 @@ def three() -> tuple[NDArray[np.float64], NDArray[np.str_]]:
 
 @pytest.fixture
 def without_tqdm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package as it is where tqdm is not installed."""
+    """The package without tqdm."""
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     _progress._tqdm.cache_clear()
     yield

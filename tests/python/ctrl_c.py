@@ -1,4 +1,4 @@
-"""Ctrl-C, pressed in the middle of something. What comes of it does not depend on how long anything takes."""
+"""Press Ctrl-C during work, at a point that does not depend on the speed of the computer."""
 
 import _thread
 import signal
@@ -12,10 +12,7 @@ import pytest
 
 @contextmanager
 def pressed_after(processor_seconds=0.3):
-    """Press Ctrl-C once this process has computed for so long, and expect `KeyboardInterrupt`.
-
-    Processor time counts work: on a slow or busy machine the work has come as far when the signal arrives.
-    """
+    """Press Ctrl-C after this processor time, which counts work, and expect `KeyboardInterrupt`."""
     begun, ended = time.process_time(), threading.Event()
 
     def press():
@@ -36,10 +33,10 @@ def pressed_after(processor_seconds=0.3):
 
 @contextmanager
 def pressed_and_heard():
-    """Give a function that other threads press Ctrl-C with; it returns once the fit's cancel flag is up.
+    """Yield a function with which other threads press Ctrl-C; it returns once the cancel flag is set.
 
-    The main thread runs the handler with the interpreter held, and sets the flag before it releases it: when
-    another thread runs and the handler's frame is gone, the flag is up.
+    The main thread runs the handler and sets the flag before it releases the interpreter: when another thread
+    runs and the handler's frame is gone, the flag is set.
     """
     raised = threading.Event()
 
@@ -62,9 +59,9 @@ def pressed_and_heard():
 
 
 def wait_for_background():
-    """Wait until what `in_background` gave up has ended.
+    """Wait until threads that `in_background` abandoned have ended.
 
-    Not by `Thread.join`: CPython 3.11 takes a thread for ended once a signal has interrupted `join`.
+    After a signal interrupts `Thread.join`, CPython 3.11 believes that the thread has ended.
     """
     while any(thread.name.endswith("(run)") for thread in threading.enumerate()):
         time.sleep(0.005)

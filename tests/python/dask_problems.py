@@ -1,4 +1,4 @@
-"""What the tests of Dask estimators send to workers, which have to be able to import it."""
+"""A kernel and a function for the tests of Dask estimators, in a module that workers can import."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ import numpy as np
 
 
 class MarkedGaussian:
-    """exp(-|x - z|^2), leaving a file for each call that says which process it was.
+    """The kernel exp(-|x - z|^2), which leaves a file named by its process for each call.
 
-    The worker of the call with the number ``fatal`` kills itself in it; no other does.
+    The worker of call number ``fatal`` kills itself; no other does.
     """
 
     def __init__(self, folder, fatal):
@@ -29,10 +29,10 @@ class MarkedGaussian:
         return np.exp(-((X[:, np.newaxis] - Z) ** 2).sum(axis=-1))
 
     def calls(self):
-        """The process of each call so far."""
+        """Return the process of each call so far."""
         return [int(path.name.split("-")[0]) for path in Path(self.folder).glob("*-*")]
 
 
 def forbidden(*blocks):
-    """What must not be computed."""
-    raise AssertionError("somebody computed this")
+    """Fail: this block must not be computed."""
+    raise AssertionError("this block was computed")

@@ -1,4 +1,4 @@
-"""Problems with names and fixed seeds, for whatever has to hold on all of them."""
+"""Named test problems with fixed seeds, and the check that a fit ended at an optimum."""
 
 import re
 import warnings
@@ -11,9 +11,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
-#: Columns as they are, for problems that have a constant column where they want one.
+#: For columns without an intercept beside them.
 BARE = {"fit_intercept": False}
 
 
@@ -39,8 +40,19 @@ class Problem(NamedTuple):
 
 
 def named(value):
-    """What a test is called by: without addresses, the same in every process that collects it."""
+    """Return the name of a test: the repr without addresses, the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def assert_certified(model, X, y, sample_weight=None, status="converged", **known):
+    """Check that a fit ended at an optimum by its certificate, and return the certificate."""
+    found = certificate(model, X, y, sample_weight, **known)
+    assert model.status_ == status
+    assert found.max_log_alpha_change <= 1e-5
+    assert found.max_gain_outside <= 1e-6
+    assert found.log_beta_residual <= 1e-5
+    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
+    return found
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -60,15 +72,15 @@ def sinc_2d(n, *, noise=0.1, seed=0):
     return X, np.sinc(radius / np.pi) + noise * rng.normal(size=n)
 
 
-#: Of Ripley's problem: two components of each of two classes.
+#: The centres of the two components of each class in Ripley's problem.
 RIPLEY_CENTRES = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])
 
 
-def two_classes(n, *, spread=0.03**0.5, seed=0):
+def two_classes(n, *, std=0.03**0.5, seed=0):
     """Two classes, each a mixture of two Gaussians in the plane, after Ripley."""
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(n) % 2)
-    return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + spread * rng.normal(size=(n, 2)), label
+    return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + std * rng.normal(size=(n, 2)), label
 
 
 def spikes(n_rows=100, n_columns=256, n_spikes=20, *, noise=0.005, seed=0):
@@ -150,15 +162,8 @@ def kernel_regression() -> Iterator[Problem]:
 
 def column_regression() -> Iterator[Problem]:
     def problem(name, X, y, *, weights=None, status="converged", **settings):
-        return Problem(
-            name,
-            partial(SparseBayesRegressor, **BARE | settings),
-            X,
-            y,
-            weights,
-            "regression",
-            status,
-        )
+        make = partial(SparseBayesRegressor, **BARE | settings)
+        return Problem(name, make, X, y, weights, "regression", status)
 
     yield problem("spikes-fixed-noise", *spikes(seed=0), noise_variance=0.005**2)
     # With columns enough to explain the noise as well, the evidence prefers that, down to the floor.
@@ -202,21 +207,16 @@ def classification() -> Iterator[Problem]:
         return Problem(name, partial(RVC, kernel, **settings), *data, weights, "classification")
 
     def basis(name, data, weights=None, **settings):
-        return Problem(
-            name,
-            partial(SparseBayesClassifier, **BARE | settings),
-            *data,
-            weights,
-            "classification",
-        )
+        make = partial(SparseBayesClassifier, **BARE | settings)
+        return Problem(name, make, *data, weights, "classification")
 
     for n in [100, 250, 500]:
         yield kernels(f"two-classes-{n}", two_classes(n, seed=n), gamma=1.0)
     yield kernels("two-classes-narrow", two_classes(200, seed=1), kernel=Gaussian(0.5))
     yield kernels("two-classes-no-bias", two_classes(200, seed=2), gamma=1.0, fit_intercept=False)
-    yield kernels("two-classes-hopeless", two_classes(150, spread=1.0, seed=3), gamma=1.0)
-    yield kernels("nearly-separable", two_classes(200, spread=0.09, seed=4), kernel=Gaussian(0.5))
-    yield kernels("separable", two_classes(200, spread=0.04, seed=5), kernel=Gaussian(0.5))
+    yield kernels("two-classes-hopeless", two_classes(150, std=1.0, seed=3), gamma=1.0)
+    yield kernels("nearly-separable", two_classes(200, std=0.09, seed=4), kernel=Gaussian(0.5))
+    yield kernels("separable", two_classes(200, std=0.04, seed=5), kernel=Gaussian(0.5))
     weights = np.random.default_rng(6).uniform(0.0, 2.0, 200)
     weights[::10] = 0.0
     yield kernels("two-classes-weights", two_classes(200, seed=7), weights, gamma=1.0)

@@ -1,4 +1,4 @@
-"""Strategies for data: arrays of any shape, type, layout and value, and what else people give for them."""
+"""Strategies for data: arrays of any shape, type, layout and value, and objects that are not arrays."""
 
 import pickle
 import warnings
@@ -12,7 +12,6 @@ import pandas as pd
 from hypothesis import strategies as st
 from scipy import sparse
 
-#: Stands for types that not every installation can read.
 try:
     import pyarrow as pa
 except ImportError:  # pragma: no cover
@@ -21,10 +20,10 @@ except ImportError:  # pragma: no cover
 
 @dataclass
 class Given:
-    """What a call is given for data, and what it was before the call."""
+    """Data for a call, and its content before the call."""
 
     value: Any
-    #: Whether it holds numbers (or labels) that a fit has to take, if all else is sound.
+    #: Whether a fit has to accept these numbers or labels, if all other arguments are sound.
     sound: bool
     note: str
     before: bytes | None = None
@@ -40,12 +39,12 @@ class Given:
 
 
 def content(value):
-    """Return the content of data as bytes; None for what is used up by reading it."""
+    """Return the content of data as bytes; None for iterators, which reading consumes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return np.array(value, subok=False).tobytes() + str((value.dtype, value.shape)).encode()
     if hasattr(value, "__next__"):
         return None
-    if isinstance(value, (pd.DataFrame, pd.Series)):  # which remember what they were asked
+    if isinstance(value, (pd.DataFrame, pd.Series)):  # pickles contain their caches
         return repr((value.astype(object).to_numpy().tolist(), value.axes)).encode()
     try:
         return pickle.dumps(value)
@@ -60,7 +59,7 @@ def _plain(rng, shape):
     return rng.normal(size=shape)
 
 
-#: From a generator and a shape to finite float64.
+#: Functions of a generator and a shape that return finite float64.
 VALUES = {
     "normal": _plain,
     "small integers": lambda rng, shape: rng.integers(-4, 5, shape).astype(float),
@@ -83,9 +82,9 @@ VALUES = {
     ),
     "far away": lambda rng, shape: 1e9 + _plain(rng, shape),
 }
-#: Drawn as often as all others together.
+#: These are drawn as often as all others together.
 USUAL = ["normal", "small integers", "counts"]
-#: What one value may become.
+#: Values that replace one value.
 PLANTED = [np.nan, np.inf, -np.inf, 1e308, 5e-324, -0.0]
 
 
@@ -130,18 +129,18 @@ def unaligned(array):
 
 
 def broadcast(array):
-    """Rows that are all in one place, if they are all equal; a copy otherwise."""
+    """Return equal rows as one row that is broadcast; a copy if rows differ."""
     if len(array) and (array == array[:1]).all():
         return np.broadcast_to(array[:1].copy(), array.shape)
     return array.copy()
 
 
 class Subclass(np.ndarray):
-    """An array of somebody else's."""
+    """A subclass of arrays."""
 
 
 class Convertible:
-    """Becomes an array when it is asked to."""
+    """An object with a method that converts it to an array."""
 
     def __init__(self, array):
         self._array = array
@@ -150,7 +149,7 @@ class Convertible:
         return np.array(self._array, dtype=dtype)
 
 
-#: Every bit of a float64 survives these.
+#: Layouts that keep every bit of a float64.
 LAYOUTS = {
     "C order": np.ascontiguousarray,
     "Fortran order": np.asfortranarray,
@@ -167,16 +166,24 @@ LAYOUTS = {
 }
 
 
-def _nullable(a):
-    return pd.DataFrame(a).astype("Float64") if a.ndim == 2 else pd.Series(a).astype("Float64")
+def _pandas(a):
+    return pd.DataFrame(a) if a.ndim == 2 else pd.Series(a)
 
 
 def _named(a):
-    return (
-        pd.DataFrame(a, columns=[f"x{i}" for i in range(a.shape[1])])
-        if a.ndim == 2
-        else pd.Series(a, name="y")
-    )
+    if a.ndim == 2:
+        return pd.DataFrame(a, columns=[f"x{i}" for i in range(a.shape[1])])
+    return pd.Series(a, name="y")
+
+
+def _objects(convert):
+    """Convert each finite number, and give an array of objects."""
+
+    def converted(a):
+        values = [convert(x) if np.isfinite(x) else x for x in a.ravel().tolist()]
+        return np.array([*values, None], dtype=object)[:-1].reshape(a.shape)
+
+    return converted
 
 
 def _integers(dtype):
@@ -196,7 +203,7 @@ def _narrow(dtype):
     return convert
 
 
-#: Numbers all the same, maybe rounded.
+#: Conversions that keep the numbers, perhaps rounded.
 CONVERSIONS = {
     "float32": _narrow(np.float32),
     "float16": _narrow(np.float16),
@@ -209,32 +216,21 @@ CONVERSIONS = {
     "lists": lambda a: a.tolist(),
     "tuples": lambda a: tuple(map(tuple, a.tolist())) if a.ndim == 2 else tuple(a.tolist()),
     "lists of NumPy numbers": lambda a: [list(row) for row in a] if a.ndim == 2 else list(a),
-    "fractions": lambda a: np.array(
-        [Fraction(x) if np.isfinite(x) else x for x in a.ravel().tolist()] + [None], dtype=object
-    )[:-1].reshape(a.shape),
-    "huge Python integers": lambda a: np.array(
-        [int(x) if np.isfinite(x) else 0 for x in a.ravel().tolist()] + [None], dtype=object
-    )[:-1].reshape(a.shape),
+    "fractions": _objects(Fraction),
+    "huge Python integers": lambda a: _objects(int)(np.nan_to_num(a)),
     "data frame": _named,
-    "data frame without names": lambda a: pd.DataFrame(a) if a.ndim == 2 else pd.Series(a),
-    "nullable data frame": _nullable,
+    "data frame without names": _pandas,
+    "nullable data frame": lambda a: _pandas(a).astype("Float64"),
     "convertible": Convertible,
     "memoryview": lambda a: memoryview(np.ascontiguousarray(a)),
 }
 
-# --- what is no array of numbers --------------------------------------------------------------------
+# --- objects that are not arrays of numbers ---------------------------------------------------------
 
 
 def _ragged(a):
     rows = a.tolist()
     return [*rows[:-1], [*rows[-1], 0.0]] if a.ndim == 2 else [[0.0], *rows]
-
-
-def _matrix(a):
-    with warnings.catch_warnings():
-        # That of NumPy about the class is no warning about a fit.
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        return np.asmatrix(a)
 
 
 def _arrow(a):
@@ -258,36 +254,29 @@ def _first_is(value):
 
 
 def _matrix(a):
-    with warnings.catch_warnings():  # NumPy would rather not have them
+    with warnings.catch_warnings():  # NumPy discourages the class
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         return np.asmatrix(a)
 
 
-def _categories(a):
-    return pd.DataFrame(a).astype("category") if a.ndim == 2 else pd.Series(a).astype("category")
-
-
-#: From a float array to something that is refused, or taken for something else.
+#: From a float array to an object that is refused, or read as other data.
 ODDITIES = {
     "complex": lambda a: a + 1j,
     "numbers as text": lambda a: a.astype(str),
-    "numbers as bytes": lambda a: a.astype("S"),
     "text": lambda a: np.full(a.shape, "abc"),
     "lone surrogates": _first_is("\ud800"),
     "dates": lambda a: np.full(a.shape, np.datetime64("2020-01-01")),
     "spans of time": lambda a: np.full(a.shape, np.timedelta64(3, "s")),
-    "no time": lambda a: np.full(a.shape, np.datetime64("NaT")),
     "None among them": _first_is(None),
     "pandas.NA among them": _first_is(pd.NA),
     "text among them": _first_is("abc"),
     "a list among them": _first_is([1.0]),
-    "a dict among them": _first_is({}),
     "Decimal among them": _first_is(Decimal("1.5")),
     "an integer of 400 digits among them": _first_is(10**400),
     "complex among them": _first_is(1j),
     "structured": _structured,
     "void": lambda a: np.zeros(a.shape, dtype="V8"),
-    "categories": _categories,
+    "categories": lambda a: _pandas(a).astype("category"),
     "ragged": _ragged,
     "sparse rows": lambda a: sparse.csr_matrix(np.nan_to_num(np.atleast_2d(a))),
     "sparse array": lambda a: sparse.coo_array(np.nan_to_num(np.atleast_2d(a))),
@@ -301,7 +290,6 @@ ODDITIES = {
     "no columns": lambda a: np.empty((len(a), 0)),
     "no rows": lambda a: a[:0],
     "one row more": lambda a: np.concatenate([a, a[:1]]),
-    "an iterator": lambda a: iter(a.tolist()),
     "a generator": lambda a: (row for row in a.tolist()),
     "a set": lambda a: set(a.ravel().tolist()),
     "a dict": lambda a: {"x": a.tolist()},
@@ -316,13 +304,12 @@ ODDITIES = {
     "columns of mixed names": lambda a: (
         pd.DataFrame(a, columns=["x", *range(1, a.shape[1])]) if a.ndim == 2 and a.shape[1] else a
     ),
-    "nested empty lists": lambda a: [[] for _ in a],
 }
 
 
 @st.composite
 def arrays(draw, shape, oddities=1 / 8):
-    """Draw data of this shape, in any form; a share ``oddities`` of them is no array of numbers."""
+    """Draw data of this shape in any form; the share ``oddities`` of them are not arrays of numbers."""
     base = draw(floats(shape))
     odd = draw(st.integers(0, 999)) < 1000 * oddities
     if odd:
@@ -359,7 +346,7 @@ LABELS = {
     "strided": lambda c: np.repeat(c, 2)[::2],
     "float16": lambda c: c.astype(np.float16),
 }
-#: And to what it refuses, or may.
+#: Labels that a classifier refuses, or may refuse.
 UNSOUND_LABELS = {
     "bytes": lambda c: c.astype("S"),
     "dates": lambda c: np.datetime64("2020-01-01") + c,
@@ -402,9 +389,8 @@ def weights(draw, n, oddities=1 / 8):
     if draw(st.booleans()):
         return Given(None, True, "None")
     if draw(st.integers(0, 5)) == 0:
-        value = draw(
-            st.sampled_from([1, 2.5, np.float32(0.5), 0, -1, np.nan, np.inf, True, 1j, 10**400, 1e300])
-        )
+        numbers = [1, 2.5, np.float32(0.5), 0, -1, np.nan, np.inf, True, 1j, 10**400, 1e300]
+        value = draw(st.sampled_from(numbers))
         return Given(value, value is not True and value in (1, 2.5, 0.5), "a number")
     found = draw(arrays((n,), oddities))
     if isinstance(found.value, np.ndarray) and found.value.dtype.kind in "fi" and draw(st.integers(0, 4)):
@@ -434,7 +420,7 @@ class Table:
 
 @st.composite
 def tables(draw, classes, n_features=None, oddities=1 / 16):
-    """Draw data for a fit; ``classes``: of a classifier."""
+    """Draw data for a fit, with labels if ``classes``."""
     n, d = draw(st.integers(0, 12)), draw(st.integers(0, 5)) if n_features is None else n_features
     if n_features is None and draw(st.integers(0, 3)):
         n, d = max(n, 4), max(d, 1)

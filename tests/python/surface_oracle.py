@@ -1,4 +1,4 @@
-"""What may come of a call: an answer in finite numbers, or an error that says which argument is to blame."""
+"""The allowed results of a call: finite numbers, or an error that names the argument."""
 
 import re
 import signal
@@ -12,27 +12,14 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sparsebayes import NumericalError, OverfitWarning
 from surface_strategies import Ours
 
-#: No subclasses: an IndexError is a LookupError, but UnicodeEncodeError and LinAlgError are ValueErrors that
-#: nobody meant to raise.
+#: Without subclasses: UnicodeEncodeError and LinAlgError are ValueErrors that are raised by accident.
 ERRORS = (TypeError, ValueError, NotFittedError, NumericalError, MemoryError)
-#: Words by which scikit-learn tells of training data in place of naming X and y.
+#: Words by which scikit-learn refers to training data instead of naming X and y.
 WORDS = (
-    *(
-        "array-like",
-        "classes",
-        "draws",
-        "estimator",
-        "feature",
-        "file",
-        "fitted",
-        "functions",
-        "labels",
-        "rows",
-    ),
-    *("sample", "statistics", "target"),
-)
+    "array-like classes draws estimator feature file fitted functions labels rows sample statistics target"
+).split()
 STATUSES = {"converged", "noise_floor", "alpha_floor", "max_iter", "stopped", "stalled", "empty"}
-#: Seconds of the processor that no call takes.
+#: Processor seconds after which a call counts as hung.
 _PATIENCE = 60.0
 
 
@@ -41,12 +28,12 @@ def STRICT(warnings):
 
 
 class Hung(BaseException):
-    """Raised by a clock of the processor."""
+    """Raised in a call that takes too much processor time."""
 
 
 @contextmanager
 def patience():
-    """Raise `Hung` in what takes a minute of the processor."""
+    """Raise `Hung` after a minute of processor time."""
 
     def ring(*_):
         raise Hung
@@ -61,7 +48,7 @@ def patience():
 
 
 class Outcome:
-    """What came of a call."""
+    """The value, error and warnings of a call."""
 
     def __init__(self):
         self.value, self.error, self.said = None, None, []
@@ -72,9 +59,9 @@ class Outcome:
 
 
 def attempt(call, names, allowed=()):
-    """Call, and check the error if there is one: its type, and that it names one of ``names``.
+    """Call, and check that an error has an allowed type and names one of ``names``.
 
-    ``allowed``: further types of errors, with any message.
+    Errors of the types ``allowed`` may have any message.
     """
     found = Outcome()
     with warnings.catch_warnings(record=True) as said, patience():
@@ -94,7 +81,7 @@ def attempt(call, names, allowed=()):
 
 
 def assert_is_a_reason(error, names, allowed=()):
-    """Raise the error anew unless its type is one of those documented, and its message says something."""
+    """Fail unless the type of the error is documented and its message names a cause."""
     if isinstance(error, allowed):
         return
     message = str(error)
@@ -110,10 +97,11 @@ def assert_is_a_reason(error, names, allowed=()):
 
 
 def assert_are_fair(said):
-    """Check that nothing but a fit that did not converge, or the shape of y, is warned of."""
+    """Check that warnings are about fits that did not converge, or the shape of y."""
     for category, message in said:
         if issubclass(category, UserWarning) and re.search(
-            "feature names|least populated|very different spreads|evidence_score of a model", message
+            "feature names|least populated|very different standard deviations|evidence_score of a model",
+            message,
         ):
             continue
         if issubclass(category, FutureWarning) and "labels represented as bytes" in message:
@@ -148,7 +136,7 @@ def same_bits(one, other):
 
 
 def assert_is_a_model(est, said):
-    """Check that a fit left finite numbers and said what has to be said."""
+    """Check that fitted numbers are finite and that the status has its warning."""
     assert est.status_ in STATUSES, est.status_
     endings = [category for category, _ in said if issubclass(category, ConvergenceWarning)]
     if est.status_ in ("converged", "stopped"):
@@ -159,14 +147,14 @@ def assert_is_a_model(est, said):
         for part in parts:
             if part.dtype.kind != "f" or name == "classes_":
                 continue
-            # A precision is infinite where a function is irrelevant, or belongs to another class's fit.
+            # The precision of a function that is not in the fit of a class is infinite.
             several = part.ndim == 2 or hasattr(est, "eigenvalues_")
             fine = np.isfinite(part) | (np.isposinf(part) if name == "alpha_" and several else False)
             assert np.all(fine), (est.status_, name, part)
 
 
 def assert_finite(values):
-    """Check that what was predicted is finite, if it is numbers."""
+    """Check that predicted numbers are finite."""
     for part in values if isinstance(values, tuple) else [values]:
         part = np.asarray(part)
         if part.dtype.kind == "f":

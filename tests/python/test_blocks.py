@@ -1,4 +1,4 @@
-"""Dictionaries that are looked at in blocks: certified over all candidates, resumed, whatever n_jobs."""
+"""Dictionaries in blocks: certified over all candidates, resumed, the same bits for any n_jobs."""
 
 import os
 import signal
@@ -8,31 +8,21 @@ import sys
 import numpy as np
 import pytest
 
-from problems import sinc_2d, two_classes
+from problems import assert_certified, sinc_2d, two_classes
 from reference import best_alpha, contribution, laplace_statistics, statistics
-from sparsebayes import RVC, RVR, _blocks, _core
+from sparsebayes import RVC, RVR, _core
+from sparsebayes._data import design
 from sparsebayes._data.checkpoint import Checkpoint
-from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Sigmoid
 
-#: First working set, later ones, let in after a sweep, looked at together; rounds that search.
+#: Sizes of the first and later working sets, candidates added after a sweep, block size, search rounds.
 SIZES = (150, 200, 48, 256, 2)
 
 
 @pytest.fixture
 def in_blocks(monkeypatch):
-    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
-    monkeypatch.setattr(_blocks, "_SIZES", SIZES)
-
-
-def certified(model, X, y, sample_weight=None):
-    found = certificate(model, X, y, sample_weight)
-    assert model.status_ == "converged"
-    assert found.max_log_alpha_change <= 1e-5
-    assert found.max_gain_outside <= 1e-6
-    assert found.log_beta_residual <= 1e-5
-    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
-    return found
+    monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
+    monkeypatch.setattr(design, "_BLOCK_SIZES", SIZES)
 
 
 KERNELS = {
@@ -46,32 +36,34 @@ KERNELS = {
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_regression_is_certified_over_all_candidates(in_blocks, kernel):
     X, y = sinc_2d(1500)
-    found = certified(RVR(KERNELS[kernel]).fit(X, y), X, y)
+    found = assert_certified(RVR(KERNELS[kernel]).fit(X, y), X, y)
     assert found.n_basis == 1 + 1500 * (2 if kernel == "several" else 1)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "not positive definite"])
 def test_classification_is_certified_over_all_candidates(in_blocks, kernel):
     X, y = two_classes(1500)
-    certified(RVC({"rbf": Gaussian(0.5), "not positive definite": Sigmoid(0.5, 0.1)}[kernel]).fit(X, y), X, y)
+    assert_certified(
+        RVC({"rbf": Gaussian(0.5), "not positive definite": Sigmoid(0.5, 0.1)}[kernel]).fit(X, y), X, y
+    )
 
 
 def test_weights_centres_priors_and_columns_are_certified(in_blocks):
     X, y = sinc_2d(1500)
     rng = np.random.default_rng(1)
     weight = rng.uniform(0.2, 3.0, len(X))
-    certified(RVR(Gaussian(2.5)).fit(X, y, sample_weight=weight), X, y, weight)
+    assert_certified(RVR(Gaussian(2.5)).fit(X, y, sample_weight=weight), X, y, weight)
     centres = rng.uniform(-12, 12, (2500, 2))
-    certified(RVR(Gaussian(2.5), candidates=centres).fit(X, y), X, y)
-    certified(RVR(Gaussian(2.5), alpha_prior=(0.1, 1e-3), extra_basis="linear").fit(X, y), X, y)
-    certified(RVR(Gaussian(2.5), noise_variance=0.01).fit(X, y), X, y)
+    assert_certified(RVR(Gaussian(2.5), candidates=centres).fit(X, y), X, y)
+    assert_certified(RVR(Gaussian(2.5), alpha_prior=(0.1, 1e-3), extra_basis="linear").fit(X, y), X, y)
+    assert_certified(RVR(Gaussian(2.5), noise_variance=0.01).fit(X, y), X, y)
     X, y = two_classes(1500)
     weight = rng.uniform(0.2, 3.0, len(X))
-    certified(RVC(Gaussian(0.5)).fit(X, y, sample_weight=weight), X, y, weight)
+    assert_certified(RVC(Gaussian(0.5)).fit(X, y, sample_weight=weight), X, y, weight)
 
 
 def gains_outside(model, Phi, t, columns, likelihood):
-    """The largest gain among all columns, from the dense covariance."""
+    """Return the largest gain among all inactive columns, from the dense covariance."""
     if likelihood == "gaussian":
         s, q, _, _ = statistics(Phi, t, columns, model.alpha_, model.beta_)
     else:
@@ -82,29 +74,24 @@ def gains_outside(model, Phi, t, columns, likelihood):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_screened_sweeps_end_at_an_optimum_by_the_dense_reference(in_blocks, likelihood):
-    """A few landmarks are enough for wide kernels, so that bounds decide; the reference shares no code."""
-    if likelihood == "gaussian":
-        X, y = sinc_2d(2000)
-        model, kernel = RVR(Gaussian(5.0)), Gaussian(5.0)
-    else:
-        X, y = two_classes(2000)
-        model, kernel = RVC(Gaussian(2.0)), Gaussian(2.0)
-    model.fit(X, y)
-    Phi = np.column_stack([np.ones(len(X)), kernel(X, X)])
+    """For wide kernels a few landmarks are enough, so that bounds decide; the reference shares no code."""
+    X, y = sinc_2d(2000) if likelihood == "gaussian" else two_classes(2000)
+    model = RVR(Gaussian(5.0)) if likelihood == "gaussian" else RVC(Gaussian(2.0))
+    Phi = np.column_stack([np.ones(len(X)), model.fit(X, y).kernel(X, X)])
     assert gains_outside(model, Phi, y, model.active_ + 1, likelihood) <= 1e-6
-    certified(model, X, y)
+    assert_certified(model, X, y)
 
 
-def test_evidence_is_that_of_a_fit_in_one_piece(monkeypatch):
+def test_the_evidence_is_not_below_that_of_a_fit_in_one_piece(monkeypatch):
     differences = []
     for seed in range(6):
         X, y = sinc_2d(1000, seed=seed)
         whole = RVR(Gaussian(2.5)).fit(X, y)
         with monkeypatch.context() as patch:
-            patch.setattr(_blocks, "_MOST_WHOLE", 0)
-            patch.setattr(_blocks, "_SIZES", (512, 512, 128, 512, 3))
-            blocks = RVR(Gaussian(2.5)).fit(X, y)
-        differences.append(blocks.log_marginal_likelihood_ - whole.log_marginal_likelihood_)
+            patch.setattr(design, "_MAX_UNBLOCKED", 0)
+            patch.setattr(design, "_BLOCK_SIZES", (512, 512, 128, 512, 3))
+            parts = RVR(Gaussian(2.5)).fit(X, y)
+        differences.append(parts.log_marginal_likelihood_ - whole.log_marginal_likelihood_)
     assert np.mean(differences) > -1.5
 
 
@@ -115,7 +102,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "bernoulli"])
-def test_a_fit_that_goes_on_ends_at_the_same_model_bit_for_bit(kind):
+def test_a_resumed_fit_ends_at_the_same_model_bit_for_bit(kind):
     X, y = sinc_2d(1200) if kind == "gaussian" else two_classes(1200)
     kernel = (Gaussian(2.5) if kind == "gaussian" else Gaussian(0.5)).to_core()
 
@@ -134,10 +121,14 @@ def test_a_fit_that_goes_on_ends_at_the_same_model_bit_for_bit(kind):
     same(fit(n_threads=3), whole)
 
 
-def test_what_cannot_be_gone_on_from_is_refused():
+def test_unsound_states_are_refused():
     X, y = sinc_2d(300)
     kept = []
-    _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, keep=kept.append)
+
+    def fit(**options):
+        _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, **options)
+
+    fit(keep=kept.append)
     for change in (
         {"working": np.array([5, 3])},
         {"working": np.array([-1, 3])},
@@ -148,29 +139,24 @@ def test_what_cannot_be_gone_on_from_is_refused():
         {"counts": np.array([1])},
     ):
         with pytest.raises(ValueError, match="resume"):
-            _core.fit_kernel_in_blocks(
-                X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, resume={**kept[-1], **change}
-            )
+            fit(resume={**kept[-1], **change})
     with pytest.raises(ValueError, match="resume"):
-        _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, resume={})
+        fit(resume={})
 
-
-def test_errors_of_what_keeps_come_through():
-    X, y = sinc_2d(300)
-
-    def keep(sketch):
+    def fail(sketch):
         raise RuntimeError("no room")
 
     with pytest.raises(RuntimeError, match="no room"):
-        _core.fit_kernel_in_blocks(X, X, [Gaussian(2.5).to_core()], y, sizes=SIZES, keep=keep)
+        fit(keep=fail)
 
 
 KILLED = """
 import os, signal, sys
-from problems import sinc_2d, two_classes
-from sparsebayes import RVC, RVR, _blocks
+from problems import sinc_2d
+from sparsebayes import RVR
+from sparsebayes._data import design
 from sparsebayes.kernels import Gaussian
-_blocks._MOST_WHOLE, _blocks._SIZES = 0, {sizes}
+blocks._MOST_WHOLE, blocks._SIZES = 0, {sizes}
 seen = []
 def kill(record):
     seen.append(record.action)
@@ -180,7 +166,7 @@ RVR(Gaussian(2.5), checkpoint=sys.argv[1], callback=kill).fit(*sinc_2d(1500))
 """
 
 
-def test_a_fit_that_was_killed_goes_on_from_its_checkpoint(in_blocks, tmp_path):
+def test_a_killed_fit_resumes_from_its_checkpoint(in_blocks, tmp_path):
     X, y = sinc_2d(1500)
     path = tmp_path / "state"
     whole = RVR(Gaussian(2.5), checkpoint=path).fit(X, y)
@@ -193,14 +179,14 @@ def test_a_fit_that_was_killed_goes_on_from_its_checkpoint(in_blocks, tmp_path):
         RVR(Gaussian(2.5), checkpoint=path).fit(X, y + 1.0)
     steps = []
     again = RVR(Gaussian(2.5), checkpoint=path, callback=lambda r: steps.append(r.iteration)).fit(X, y)
-    assert steps[0] > 1  # it has gone on
+    assert steps[0] > 1  # it resumed
     assert not path.exists()
     for name in ("active_", "alpha_", "mu_", "sigma_", "log_marginal_likelihood_path_"):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
     assert again.beta_ == whole.beta_
 
 
-def test_one_against_the_rest_keeps_a_file_for_each(in_blocks, tmp_path, monkeypatch):
+def test_one_against_the_rest_keeps_a_file_for_each_class(in_blocks, tmp_path, monkeypatch):
     X, y = two_classes(600)
     y = y + (X[:, 0] > 0.3)
     seen = set()
@@ -253,12 +239,12 @@ def test_steps_are_limited_over_all_rounds(in_blocks, steps):
 def test_small_dictionaries_and_other_schemes_go_in_one_piece(monkeypatch):
     X, y = sinc_2d(200)
 
-    def fail(*args):
+    def fail(*args, **options):
         raise AssertionError
 
-    monkeypatch.setattr(_blocks, "fit", fail)
+    monkeypatch.setattr(_core, "fit_kernel_in_blocks", fail)
     RVR(Gaussian(2.5)).fit(X, y)
-    monkeypatch.setattr(_blocks, "_MOST_WHOLE", 0)
+    monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
     RVR(Gaussian(2.5), scheme="em").fit(X, y)
     X, y = two_classes(200)
     RVC(Gaussian(0.5), multi_class="softmax").fit(X, y + (X[:, 0] > 0.3))

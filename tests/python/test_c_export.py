@@ -19,15 +19,7 @@ from sparsebayes import (
     SparseBayesRegressor,
     to_c,
 )
-from sparsebayes.kernels import (
-    Gaussian,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    OnColumns,
-    Polynomial,
-    Sigmoid,
-)
+from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, OnColumns, Polynomial, Sigmoid
 
 TOLERANCE = {"double": 1e-12, "float": 1e-4}
 
@@ -52,10 +44,10 @@ def same_regression(est, X, directory, dtype, **options):
     mean, std = est.predict(X, return_std=True)
     n_outputs = 1 if mean.ndim == 1 else mean.shape[1]
     found = ask(to_c(est, dtype=dtype, **options), X, directory, n_outputs=n_outputs)
-    # Terms of either sign cancel: errors are relative to what is typical.
+    # Terms of either sign cancel: errors are relative to the largest mean.
     size, tolerance = np.abs(mean).max(axis=0), TOLERANCE[dtype]
     assert np.all(np.abs(found.means().reshape(mean.shape) - mean) <= tolerance * size)
-    # Where Sigma is badly conditioned rounding shows in either way to the variance.
+    # Where Sigma is badly conditioned, both ways to the variance have rounding errors.
     np.testing.assert_allclose(found.stds().reshape(std.shape), std, rtol=max(tolerance, 1e-10))
 
 
@@ -91,31 +83,21 @@ def test_every_kernel_predicts_the_same_with_error_bars(kernel, dtype, tmp_path)
         GREVMRegressor(gamma=0.3),
         LREVMRegressor(gamma=0.3),
         LREVMRegressor([Gaussian(2.0), OnColumns(Linear(), 1)], fit_intercept=False),
+        RVR(gamma=0.3, shared_noise=True),
     ],
     ids=repr,
 )
-def test_regressors(est, dtype, tmp_path):
+def test_regressors_of_one_or_several_outputs_predict_the_same(est, dtype, tmp_path):
     X = rows(60)
-    est.fit(X, target(X))
-    same_regression(est, rows(30, seed=8), tmp_path, dtype)
+    same_regression(est.fit(X, target(X)), rows(30, seed=8), tmp_path, dtype)
+    if type(est) in (RVR, SparseBayesRegressor) and est.scheme == "sequential" and est.noise_variance is None:
+        est.fit(X, numbers(X, n_outputs=3))
+        same_regression(est, rows(30, seed=8), tmp_path, dtype)
 
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(
-    "est",
-    [RVR(gamma=0.3), RVR(gamma=0.3, shared_noise=True), SparseBayesRegressor(fit_intercept=False)],
-    ids=repr,
-)
-def test_several_outputs(est, dtype, tmp_path):
-    X = rows(60)
-    est.fit(X, numbers(X, n_outputs=3))
-    same_regression(est, rows(30, seed=8), tmp_path, dtype)
-
-
-@needs_compiler
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_counts(dtype, tmp_path):
+def test_counts_predict_the_same(dtype, tmp_path):
     X = rows(80)
     y = np.random.default_rng(0).poisson(np.exp(1.0 + 0.5 * X[:, 0] - 0.3 * X[:, 2]))
     est = SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, y)
@@ -148,7 +130,7 @@ def test_counts(dtype, tmp_path):
     ],
     ids=repr,
 )
-def test_classifiers(est, n_classes, dtype, tmp_path):
+def test_classifiers_predict_the_same(est, n_classes, dtype, tmp_path):
     X = rows(120)
     est.fit(X, labels(X, n_classes))
     same_classes(est, rows(30, seed=8), tmp_path, dtype)
@@ -156,7 +138,7 @@ def test_classifiers(est, n_classes, dtype, tmp_path):
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("n_classes", [2, 3, 4])
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 20])
 @pytest.mark.parametrize(
     "est",
     [
@@ -166,20 +148,15 @@ def test_classifiers(est, n_classes, dtype, tmp_path):
     ],
     ids=["MRVM1", "candidates", "MRVM2"],
 )
-def test_probit_machines(est, n_classes, dtype, tmp_path):
-    X = rows(90)
-    est.fit(X, labels(X, n_classes))
-    # So many nodes that the estimator's own integrals are exact to rounding.
-    same_classes(est.set_params(n_quadrature=200), rows(30, seed=8), tmp_path, dtype)
-
-
-@needs_compiler
-def test_many_classes_of_a_probit_machine(tmp_path):
-    rng = np.random.default_rng(0)
-    X = np.repeat(rng.normal(size=(20, 3)) * 3.0, 8, axis=0) + 0.5 * rng.normal(size=(160, 3))
-    est = MRVM1(gamma=0.1).fit(X, np.repeat(np.arange(20), 8)).set_params(n_quadrature=300)
-    same_classes(est, X[::3], tmp_path, "double")
-    same_classes(est, X[::3].astype(np.float32).astype(float), tmp_path, "float")
+def test_probit_models_predict_the_same(est, n_classes, dtype, tmp_path):
+    X, new = rows(90), rows(30, seed=8)
+    y = labels(X, n_classes) if n_classes < 20 else np.repeat(np.arange(20), 8)
+    if n_classes == 20:
+        rng = np.random.default_rng(0)
+        X = np.repeat(rng.normal(size=(20, 3)) * 3.0, 8, axis=0) + 0.5 * rng.normal(size=(160, 3))
+        new = X[::3].astype(np.float32).astype(float)
+    # With this many nodes the estimator's own integrals are exact to rounding.
+    same_classes(est.fit(X, y).set_params(n_quadrature=300), new, tmp_path, dtype)
 
 
 @needs_compiler
@@ -210,31 +187,24 @@ def test_without_variances_probabilities_are_those_of_the_mode(est, n_classes, t
 
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @needs_compiler
-def test_models_without_functions(tmp_path):
+def test_empty_models_predict_the_same(tmp_path):
     X = rows(30)
-    silent = RVR(gamma=0.3, fit_intercept=False, noise_variance=100.0).fit(X, 1e-3 * target(X))
-    assert len(silent.active_) == 0
-    same_regression(silent, X, tmp_path, "double")
-    same_regression(silent, X, tmp_path, "float")
+    empty = RVR(gamma=0.3, fit_intercept=False, noise_variance=100.0).fit(X, 1e-3 * target(X))
+    assert len(empty.active_) == 0
+    for dtype in TOLERANCE:
+        same_regression(empty, X, tmp_path, dtype)
     coin = np.random.default_rng(0).permutation(np.arange(30) % 3)
-    for est in (
-        RVC(gamma=1e-8, fit_intercept=False),
-        RVC(gamma=1e-8, fit_intercept=False, multi_class="softmax"),
-    ):
-        found = ask(to_c(est.fit(X, coin)), X, tmp_path)
+    for multi_class in ("ovr", "softmax"):
+        est = RVC(gamma=1e-8, fit_intercept=False, multi_class=multi_class).fit(X, coin)
+        found = ask(to_c(est), X, tmp_path)
         np.testing.assert_allclose(found.probabilities(), est.predict_proba(X), atol=1e-5)
 
 
 @needs_compiler
 def test_probabilities_survive_extreme_predictors(tmp_path):
     X = rows(80)
-    for est in (
-        RVC("linear"),
-        RVC("linear", multi_class="softmax"),
-        GREVM("linear"),
-        MRVM1("linear"),
-        SparseBayesClassifier(fit_intercept=False),
-    ):
+    softmax, columns = RVC("linear", multi_class="softmax"), SparseBayesClassifier(fit_intercept=False)
+    for est in (RVC("linear"), softmax, GREVM("linear"), MRVM1("linear"), columns):
         est.fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
         for dtype in TOLERANCE:
             found = ask(to_c(est, dtype=dtype), 1e6 * X, tmp_path).probabilities()
@@ -244,18 +214,15 @@ def test_probabilities_survive_extreme_predictors(tmp_path):
 
 @needs_compiler
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
-def test_floats_take_targets_whose_squares_they_do_not(scale, tmp_path):
+def test_floats_represent_targets_whose_squares_overflow(scale, tmp_path):
     X = rows(60)
     for y in (scale * target(X), scale * numbers(X)):
-        est = RVR(gamma=0.3).fit(X, y)
-        same_regression(est, rows(30, seed=8), tmp_path, "float")
+        same_regression(RVR(gamma=0.3).fit(X, y), rows(30, seed=8), tmp_path, "float")
 
 
 def test_numbers_out_of_the_range_of_a_float_are_refused():
     X = rows(40)
-    with pytest.raises(
-        ValueError, match="out of the range of float; rescale the data, or use dtype='double'"
-    ):
+    with pytest.raises(ValueError, match="range of float; rescale the data, or use dtype='double'"):
         to_c(RVR(gamma=0.3).fit(X, 1e60 * target(X)))
     with pytest.raises(ValueError, match=r"kernel parameter 1 / width\^2 of 5e-51 is out of the range"):
         to_c(RVR(Gaussian(2**0.5 * 1e25)).fit(1e25 * X, target(X)))

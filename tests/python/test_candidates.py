@@ -1,4 +1,4 @@
-"""Kernels about some rows or about given centres: against explicit matrices, and with all the rest."""
+"""Kernels centred at chosen rows or given centres, against explicit matrices and with other options."""
 
 import copy
 import os
@@ -13,10 +13,9 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 
 import sparsebayes
-from problems import sinc_2d, two_classes
+from problems import assert_certified, sinc_2d, two_classes
 from reference import gaussian, kernel_matrix
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, inspection
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, OnColumns, Polynomial
@@ -37,28 +36,18 @@ def steps(X):
 
 
 def dictionary(kernels, X, centres):
-    """The bias, then every kernel about every centre, with the reference's arithmetic for Gaussians."""
-    blocks = [
-        kernel_matrix(lambda x, z, k=k: gaussian(x, z, k.width), X, centres)
-        if isinstance(k, Gaussian)
-        else k(X, centres)
-        for k in kernels
-    ]
-    return np.hstack([np.ones((len(X), 1)), *blocks])
+    """Return the bias and every kernel at every centre, Gaussians by the reference."""
 
+    def block(k):
+        if isinstance(k, Gaussian):
+            return kernel_matrix(lambda x, z: gaussian(x, z, k.width), X, centres)
+        return k(X, centres)
 
-def assert_certified(model, X, y, sample_weight=None):
-    found = inspection.certificate(model, X, y, sample_weight)
-    assert model.status_ == "converged"
-    assert found.max_log_alpha_change <= 1e-5
-    assert found.max_gain_outside <= 1e-6
-    assert found.log_beta_residual <= 1e-5
-    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
-    return found
+    return np.hstack([np.ones((len(X), 1)), *map(block, kernels)])
 
 
 def assert_same(model, columns, names, rtol=1e-8):
-    """The same fit, but for the names of its functions; ``names``: of the columns of the other."""
+    """Check that two fits agree; ``names`` maps the columns of the second to functions of the first."""
     np.testing.assert_array_equal(model.active_, names[columns.active_])
     np.testing.assert_allclose(model.alpha_, columns.alpha_, rtol=rtol)
     np.testing.assert_allclose(model.mu_, columns.mu_, rtol=1e-6, atol=1e-10)
@@ -70,7 +59,7 @@ def assert_same(model, columns, names, rtol=1e-8):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernels", [[WIDE], [Gaussian(1.0), Laplacian(0.5)]])
-def test_a_regression_is_that_of_the_explicit_matrix(kernels, weighted, surface):
+def test_a_regression_equals_that_on_the_explicit_matrix(kernels, weighted, surface):
     X, y = surface
     w = np.random.default_rng(3).integers(0, 4, len(X)).astype(float) if weighted else None
     model = RVR(kernels, candidates=GRID, tol=1e-9).fit(X, y, w)
@@ -84,12 +73,12 @@ def test_a_regression_is_that_of_the_explicit_matrix(kernels, weighted, surface)
 
 
 @pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
-def test_a_classifier_is_that_of_the_explicit_matrix(multi_class, three):
+def test_a_classifier_equals_that_on_the_explicit_matrix(multi_class, three):
     X, y = three
     model = RVC(WIDE, candidates=GRID[::2], multi_class=multi_class, tol=1e-9).fit(X, y)
     columns = SparseBayesClassifier(fit_intercept=False, multi_class=multi_class, tol=1e-9)
     columns.fit(dictionary([WIDE], X, GRID[::2]), y)
-    # A precision that the evidence hardly depends on says less of how alike the fits are.
+    # The evidence hardly depends on some of the precisions.
     assert_same(model, columns, np.arange(-1, len(GRID[::2])), rtol=1e-7)
     expected = columns.predict_proba(dictionary([WIDE], X, GRID[::2]))
     np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-8)
@@ -97,7 +86,7 @@ def test_a_classifier_is_that_of_the_explicit_matrix(multi_class, three):
 
 
 @pytest.mark.parametrize("scheme", ["mackay", "em", "variational"])
-def test_every_scheme_has_them(scheme, sinc):
+def test_every_scheme_takes_given_centres(scheme, sinc):
     X, y = sinc
     centres = np.linspace(-9, 9, 12)[:, np.newaxis]
     model = RVR(WIDE, candidates=centres, scheme=scheme).fit(X, y)
@@ -107,17 +96,7 @@ def test_every_scheme_has_them(scheme, sinc):
     assert_certified(model, X, y)
 
 
-def test_several_outputs_share_them(surface):
-    X, y = surface
-    Y = np.column_stack([y, np.cos(X[:, 0])]) + 0.05 * np.random.default_rng(0).normal(size=(len(X), 2))
-    model = RVR(WIDE, candidates=GRID, tol=1e-9).fit(X, Y)
-    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-9).fit(dictionary([WIDE], X, GRID), Y)
-    assert_same(model, columns, np.arange(-1, len(GRID)))
-    assert model.dual_coef_.shape == (2, len(model.relevance_))
-    assert_certified(model, X, Y)
-
-
-def test_equal_centres_share_a_function_and_count_as_given(surface):
+def test_equal_centres_share_one_basis_function(surface):
     X, y = surface
     doubled = np.repeat(GRID, 2, axis=0)
     once, twice = RVR(WIDE, candidates=GRID).fit(X, y), RVR(WIDE, candidates=doubled).fit(X, y)
@@ -128,7 +107,7 @@ def test_equal_centres_share_a_function_and_count_as_given(surface):
     assert assert_certified(twice, X, y).n_basis == 1 + len(GRID)
 
 
-def test_there_may_be_more_centres_than_rows_and_but_one(sinc):
+def test_one_centre_or_more_centres_than_rows_can_be_given(sinc):
     X, y = sinc
     centres = np.linspace(-10, 10, 200)[:, np.newaxis]
     model = RVR(WIDE, candidates=centres).fit(X, y)
@@ -139,7 +118,7 @@ def test_there_may_be_more_centres_than_rows_and_but_one(sinc):
     np.testing.assert_array_equal(one.relevance_, [0])
 
 
-def test_a_model_keeps_centres_of_its_own(surface):
+def test_a_model_copies_its_centres(surface):
     X, y = surface
     centres = GRID.copy()
     model = RVR(WIDE, candidates=centres).fit(X, y)
@@ -150,16 +129,7 @@ def test_a_model_keeps_centres_of_its_own(surface):
     assert_certified(model, X, y)
 
 
-@pytest.mark.parametrize("dtype", [int, np.float32, bool])
-def test_centres_may_be_any_numbers(dtype, surface):
-    X, y = surface
-    centres = GRID.astype(dtype)
-    given, as_list = RVR(WIDE, candidates=centres).fit(X, y), RVR(WIDE, candidates=centres.tolist()).fit(X, y)
-    assert given.candidates_.dtype == np.float64
-    np.testing.assert_array_equal(given.alpha_, as_list.alpha_)
-
-
-def test_frames_need_the_columns_of_x(surface):
+def test_frames_of_centres_need_the_columns_of_x(surface):
     X, y = surface
     frame = pd.DataFrame(X, columns=["a", "b"])
     centres = pd.DataFrame(GRID, columns=["a", "b"])
@@ -175,7 +145,7 @@ def test_frames_need_the_columns_of_x(surface):
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_chosen_rows_are_as_if_given(kernel, surface):
+def test_chosen_rows_give_the_fit_of_the_same_centres(kernel, surface):
     X, y = surface
     model = RVR(kernel, candidates=25, random_state=0).fit(X, y)
     rows = model.candidate_rows_
@@ -197,7 +167,7 @@ def test_chosen_rows_are_as_if_given(kernel, surface):
 
 
 @pytest.mark.parametrize("n", [90, 91, 10**9, np.int64(90)])
-def test_as_many_as_there_are_rows_is_every_row(n, surface):
+def test_as_many_candidates_as_rows_use_every_row(n, surface):
     X, y = surface
     model, every = RVR(candidates=n).fit(X, y), RVR().fit(X, y)
     np.testing.assert_array_equal(model.candidate_rows_, np.arange(90))
@@ -207,7 +177,7 @@ def test_as_many_as_there_are_rows_is_every_row(n, surface):
     assert not hasattr(every, "candidate_rows_")
 
 
-def test_the_choice_is_that_of_its_seed(surface):
+def test_the_seed_determines_the_chosen_rows(surface):
     X, y = surface
 
     def rows(random_state, **settings):
@@ -227,7 +197,7 @@ def test_the_choice_is_that_of_its_seed(surface):
 @pytest.mark.parametrize("scale", [1e-140, 1.0, 1e140])
 @pytest.mark.parametrize("offset", [0.0, 1e9])
 def test_chosen_rows_cover_the_inputs(offset, scale):
-    # Nine tight clumps of very different size: each is seen.
+    # Nine tight clumps of very different size: each has a candidate.
     rng = np.random.default_rng(0)
     sizes = [1, 2, 5, 10, 50, 100, 200, 400, 800]
     places = np.stack(np.meshgrid([-10, 0, 10], [-10, 0, 10]), axis=-1).reshape(-1, 2)
@@ -310,12 +280,10 @@ print(used * (1 if sys.platform == "darwin" else 1024), len(model.active_), mode
 
 
 @pytest.mark.parametrize("name", ["RVR", "RVC"])
-def test_memory_is_that_of_the_active_functions(name):
+def test_memory_is_bounded_by_the_active_set(name):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", FIT_AND_TELL_MEMORY, name]
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    out = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
-    )
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     used, n_active, status = out.stdout.split()
     assert status == "converged"
     assert int(n_active) < 120
@@ -338,7 +306,7 @@ CANDIDATES = {"rows": 25, "centres": GRID}
 
 @pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_extra_columns_come_after_them(kernel, candidates, surface):
+def test_extra_columns_follow_the_candidates(kernel, candidates, surface):
     X, y = surface
     y = y + 2.0 * (X[:, 0] > 0.0)
     model = RVR(kernel, candidates=candidates, extra_basis=steps, random_state=0).fit(X, y)
@@ -358,7 +326,7 @@ def test_extra_columns_come_after_them(kernel, candidates, surface):
 
 
 @pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
-def test_kernels_are_learned_about_them(candidates, surface):
+def test_kernels_are_learned_with_candidates(candidates, surface):
     X, y = surface
     start = RVR(Gaussian((2.0, 2.0)), candidates=candidates, random_state=0).fit(X, y)
     model = clone(start).set_params(optimize_kernel=True).fit(X, y)
@@ -366,36 +334,6 @@ def test_kernels_are_learned_about_them(candidates, surface):
     given = RVR(model.kernel_, candidates=model.candidates_).fit(X, y)
     np.testing.assert_allclose(model.log_marginal_likelihood_, given.log_marginal_likelihood_, rtol=1e-8)
     assert_certified(model, X, y)
-
-
-@pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
-@pytest.mark.parametrize("kernel", [WIDE, [WIDE, Laplacian(0.5)]])
-def test_healed_error_bars_are_those_of_the_augmented_model(kernel, candidates, surface):
-    X, y = surface
-    settings = {"extra_basis": steps, "random_state": 0, "keep_rows": True}
-    model = RVR(kernel, candidates=candidates, **settings).fit(X, y)
-    kernels = kernel if isinstance(kernel, list) else [kernel]
-    far = X[:10] + np.array([1.5, 4.0])
-    mean, std = model.predict(far, return_std=True, healed=True)
-    plain = model.predict(far, return_std=True)[1]
-    assert (std > plain).all()
-    block = model.active_ // (len(X) if isinstance(candidates, int) else len(GRID))
-    own = np.where((model.active_ >= 0) & (block < len(kernels)), block, -1)
-    prior = []
-    middle = steps(X).mean(axis=0)
-    Phi = model._functions(X, steps(X) - middle)
-    for p, k in enumerate(kernels):
-        heights = np.array([k(x[np.newaxis], x[np.newaxis])[0, 0] for x in X])
-        prior.append(np.mean((Phi[:, own == p] @ model.mu_[own == p]) ** 2) / np.mean(heights**2))
-    for row in range(3):
-        x = far[row : row + 1]
-        there = np.flatnonzero(prior)
-        phi = np.hstack([Phi, *[kernels[p](X, x) for p in there]])
-        A = np.diag(np.r_[model.alpha_, 1.0 / np.array(prior)[there]])
-        sigma = np.linalg.inv(model.beta_ * phi.T @ phi + A)
-        at = np.r_[model._functions(x, steps(x) - middle)[0], [kernels[p](x, x)[0, 0] for p in there]]
-        np.testing.assert_allclose(mean[row], at @ (model.beta_ * sigma @ phi.T @ y), rtol=1e-5)
-        np.testing.assert_allclose(std[row] ** 2, model.noise_variance_ + at @ sigma @ at, rtol=1e-5)
 
 
 @pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
@@ -414,24 +352,14 @@ def test_models_are_copied_pickled_and_served(kernel, candidates, surface, tmp_p
         np.testing.assert_allclose(served.predict_std(X)[1], expected[1], rtol=1e-8)
 
 
-def test_classifiers_are_served(three):
+@pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
+@pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
+def test_classifiers_with_candidates_are_certified_and_served(multi_class, candidates, three):
     X, y = three
-    for multi_class in ("ovr", "softmax"):
-        model = RVC(WIDE, candidates=GRID, multi_class=multi_class).fit(X, y)
-        np.testing.assert_allclose(model.to_predictor().predict_proba(X), model.predict_proba(X), atol=1e-12)
-
-
-def test_a_softmax_has_chosen_rows(three):
-    X, y = three
-    model = RVC(WIDE, candidates=30, multi_class="softmax", random_state=0).fit(X, y)
-    assert np.isin(model.relevance_, model.candidate_rows_).all()
+    model = RVC(WIDE, candidates=candidates, multi_class=multi_class, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.to_predictor().predict_proba(X), model.predict_proba(X), atol=1e-12)
+    assert np.isin(model.relevance_, getattr(model, "candidate_rows_", np.arange(len(GRID)))).all()
     assert_certified(model, X, y)
-
-
-def test_a_linear_kernel_has_its_weights(surface):
-    X, y = surface
-    model = RVR("linear", candidates=GRID).fit(X, y)
-    np.testing.assert_allclose(X @ model.coef_[0] + model.intercept_[0], model.predict(X), atol=1e-10)
 
 
 def test_parameters_are_kept_as_given_and_refits_start_afresh(surface):
@@ -457,7 +385,7 @@ def test_parameters_are_kept_as_given_and_refits_start_afresh(surface):
     model.predict(X)
 
 
-def test_a_certificate_is_of_the_rows_once_chosen(surface):
+def test_a_certificate_uses_the_rows_chosen_by_the_fit(surface):
     X, y = surface
     model = RVR(WIDE, candidates=20, random_state=np.random.RandomState(0)).fit(X, y)
     assert_certified(model, X, y)
@@ -467,7 +395,7 @@ def test_a_certificate_is_of_the_rows_once_chosen(surface):
         inspection.certificate(clone(model), X, y)
 
 
-def test_callbacks_name_functions_as_active_does(surface):
+def test_callbacks_number_functions_like_active_(surface):
     X, y = surface
     seen = []
     model = RVR(WIDE, candidates=20, random_state=0, callback=seen.append).fit(X, y)
@@ -476,13 +404,7 @@ def test_callbacks_name_functions_as_active_does(surface):
     assert named <= {-1, *model.candidate_rows_}
 
 
-def test_searches_split_rows_and_may_choose_their_number(classes):
-    X, y = classes
-    search = GridSearchCV(RVC(WIDE, random_state=0), {"candidates": [5, 40, 10**6]}, cv=3).fit(X, y)
-    assert search.best_params_["candidates"] in (5, 40, 10**6)
-
-
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("Estimator", [RVR, RVC])
@@ -490,15 +412,9 @@ def test_searches_split_rows_and_may_choose_their_number(classes):
     ("candidates", "error", "message"),
     [
         (0, ValueError, "candidates must be None .* at least 1 .* got 0"),
-        (-3, ValueError, "candidates must be None .* got -3"),
         (True, TypeError, "candidates must be None .* got True"),
-        (np.True_, TypeError, "candidates must be None"),
         (10.0, TypeError, "candidates must be None .* got 10.0"),
-        (np.nan, TypeError, "candidates must be None"),
-        (np.float64, ValueError, "candidates must have the shape"),
         ("all", TypeError, "candidates must be None .* got 'all'"),
-        ({"a": 1}, TypeError, "candidates must be None"),
-        (np.array(5), TypeError, "candidates must be None"),
         ([], ValueError, r"candidates must have the shape \(n_candidates, n_features\)"),
         ([3, 5, 7], ValueError, r"candidates must have the shape .* X\[rows\]"),
         (np.ones((2, 2, 2)), ValueError, "candidates must have the shape .* got 3 dimensions"),
@@ -506,18 +422,16 @@ def test_searches_split_rows_and_may_choose_their_number(classes):
         (np.ones((4, 3)), ValueError, "candidates must have the 2 columns of X, got 3"),
         ([[0.0, np.nan]], ValueError, "candidates contains NaN"),
         ([[0.0, np.inf]], ValueError, "candidates contains infinity"),
-        ([["a", "b"]], ValueError, "candidates"),
         ([[1.0, 2.0], [3.0]], ValueError, "candidates"),
-        (GRID + 1j, ValueError, "candidates"),
         (scipy.sparse.csr_array(GRID), TypeError, "candidates"),
     ],
 )
-def test_what_is_no_candidates_says_so(Estimator, candidates, error, message, classes):
+def test_bad_candidates_are_refused(Estimator, candidates, error, message, classes):
     with pytest.raises(error, match=message):
         Estimator(candidates=candidates).fit(*classes)
 
 
-def test_given_centres_have_no_precomputed_values(surface):
+def test_given_centres_are_refused_for_precomputed_kernels(surface):
     X, y = surface
     with pytest.raises(ValueError, match=r"candidates must be None or an integer .*SparseBayesRegressor"):
         RVR("precomputed", candidates=GRID).fit(WIDE(X, X), y)
@@ -527,6 +441,6 @@ def test_given_centres_have_no_precomputed_values(surface):
 
 @pytest.mark.parametrize("random_state", ["seed", -1, 1.5])
 @pytest.mark.parametrize("candidates", [None, 10])
-def test_what_is_no_seed_says_so(candidates, random_state, surface):
+def test_bad_seeds_are_refused(candidates, random_state, surface):
     with pytest.raises((TypeError, ValueError), match="random_state"):
         RVR(candidates=candidates, random_state=random_state).fit(*surface)

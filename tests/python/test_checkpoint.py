@@ -1,11 +1,7 @@
-"""Fits that were killed go on to the same model, bit for bit, or say why they cannot."""
+"""Killed fits resume from a checkpoint to the same model, bit for bit, or refuse with a reason."""
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -15,6 +11,11 @@ import sparsebayes._data.checkpoint
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes._data.checkpoint import Checkpoint, digest
 from sparsebayes.kernels import Gaussian, Linear
+
+
+def unchecked(model):
+    """Return a clone without a checkpoint."""
+    return clone(model).set_params(checkpoint=None)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def always(monkeypatch):
 
 
 def breaking(data, at, borders=(10_000, 20_000), first_passes=1):
-    """Return what yields chunks until row ``at``, where the disk fails while they are summed."""
+    """Return a reader of chunks that fails at row ``at`` of the pass that sums."""
     chunks = list(zip(*(np.split(column, borders) for column in data), strict=True))
     passes = []
 
@@ -46,7 +47,7 @@ def breaking(data, at, borders=(10_000, 20_000), first_passes=1):
         seen = 0
         for X, y, w in chunks:
             seen += len(X)
-            if len(passes) > first_passes + 1 and seen > at:  # first of all comes a look at the first chunk
+            if len(passes) > first_passes + 1 and seen > at:  # the first chunk is read once more
                 raise OSError("the disk is gone")
             yield X, y, w
 
@@ -67,8 +68,8 @@ def stop_at(model, data, at):
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("at", [0, 10_000, 20_000])
-def test_a_fit_that_broke_goes_on_to_the_same_bits(at, data, model):
-    expected = clone(model).set_params(checkpoint=None).fit([data])
+def test_a_failed_fit_resumes_to_the_same_bits(at, data, model):
+    expected = unchecked(model).fit([data])
     stop_at(model, data, at)
     rows = _rows_in(model)
     assert rows == {0: 0, 10_000: 8192, 20_000: 16_384}[at]
@@ -88,17 +89,17 @@ def _rows_in(model):
 
 
 @pytest.mark.usefixtures("always")
-def test_saving_does_not_show_in_the_model(data, model):
-    assert_same_bits(clone(model).fit([data]), clone(model).set_params(checkpoint=None).fit([data]))
+def test_saving_does_not_change_the_model(data, model):
+    assert_same_bits(clone(model).fit([data]), unchecked(model).fit([data]))
     assert not model.checkpoint.exists()
 
 
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @pytest.mark.usefixtures("always")
-def test_columns_of_x_and_other_borders_and_limits_go_on_too(data, model):
+def test_columns_and_other_chunk_borders_and_limits_resume_too(data, model):
     columns = SparseBayesRegressor(fit_intercept=False, checkpoint=model.checkpoint)
     stop_at(columns, data, 10_000)
-    expected = clone(columns).set_params(checkpoint=None).fit([data])
+    expected = unchecked(columns).fit([data])
     columns.set_params(memory_limit="100MB", n_jobs=1, verbose=0).fit(breaking(data, 10**9, (5, 17_000)))
     np.testing.assert_array_equal(columns.mu_, expected.mu_)
     # The same rows in a file.
@@ -106,13 +107,13 @@ def test_columns_of_x_and_other_borders_and_limits_go_on_too(data, model):
     X = np.memmap(model.checkpoint.with_name("X"), "f8", "w+", shape=data[0].shape)
     X[...] = data[0]
     found = clone(model).set_params(memory_limit="12MB").fit(X, *data[1:])
-    assert_same_bits(found, clone(model).set_params(checkpoint=None).fit([data]))
+    assert_same_bits(found, unchecked(model).fit([data]))
     assert not model.checkpoint.exists()
 
 
 @pytest.mark.usefixtures("always")
-def test_a_fit_stopped_by_the_callback_can_go_on(data, model):
-    expected = clone(model).set_params(checkpoint=None).fit([data])
+def test_a_fit_stopped_by_the_callback_resumes(data, model):
+    expected = unchecked(model).fit([data])
     seen = []
     model.callback = lambda record: seen.append(record) or len(seen) >= 6
     model.fit([data])
@@ -121,7 +122,7 @@ def test_a_fit_stopped_by_the_callback_can_go_on(data, model):
     model.callback = None
     assert_same_bits(model.fit([data]), expected)
     assert not model.checkpoint.exists()
-    # Centres found among some of the rows are not those of all.
+    # Stopped while centres are chosen, a fit keeps no state.
     model.callback = lambda record: True
     assert model.fit([data]).status_ == "stopped"
     assert not model.checkpoint.exists()
@@ -149,7 +150,7 @@ def test_states_of_other_problems_are_refused(data, model):
             estimator.fit(chunks)
         assert not hasattr(estimator, "mu_")
         assert model.checkpoint.read_bytes() == state
-    # Rows that were not read yet, but looked at before.
+    # The changed row was not summed yet, but read by the first pass.
     late = y.copy()
     late[-1] += 1e-9
     with pytest.raises(ValueError, match="belongs to another fit"):
@@ -162,43 +163,31 @@ def test_states_of_other_problems_are_refused(data, model):
 def test_damaged_states_are_refused(data, model):
     stop_at(model, data, 20_000)
     state = model.checkpoint.read_bytes()
-    rng = np.random.default_rng(0)
+    rng, texts = np.random.default_rng(0), [state + b"x", b"something else"]
     for place in [0, 10, 25, 40, 300, len(state) - 1, *rng.integers(0, len(state), 20)]:
-        spoiled = bytearray(state)
-        spoiled[place] ^= 1 << rng.integers(8)
-        _refused(model, data, spoiled)
-    for length in [0, 5, 23, 30, 100, len(state) - 1]:
-        _refused(model, data, state[:length])
-    _refused(model, data, state + b"x")
-    _refused(model, data, b"something else")
+        texts.append(bytearray(state))
+        texts[-1][place] ^= 1 << rng.integers(8)
+    for text in [*texts, *(state[:length] for length in (0, 5, 23, 30, 100, len(state) - 1))]:
+        model.checkpoint.write_bytes(text)
+        with pytest.raises(ValueError, match=r"checkpoint: the file .*(damaged|no checkpoint).*Remove it"):
+            model.fit([data])
 
 
-def _refused(model, data, text):
-    model.checkpoint.write_bytes(text)
-    with pytest.raises(ValueError, match=r"checkpoint: the file .*(damaged|no checkpoint).*Remove it"):
-        model.fit([data])
+def test_bad_paths_are_refused_before_any_work(data, tmp_path):
+    for error, path in [(TypeError, 5), (ValueError, tmp_path), (ValueError, tmp_path / "none" / "state")]:
+        for model, rows in [(RVR(candidates=3), ([data],)), (RVR(), (data[0][:5], data[1][:5]))]:
+            with pytest.raises(error, match="checkpoint must"):
+                model.set_params(checkpoint=path).fit(*rows)
 
 
-def test_paths_that_will_not_do_say_so_before_any_work(data, tmp_path):
-    for error, path in [
-        (TypeError, 5),
-        (ValueError, tmp_path),
-        (ValueError, tmp_path / "none" / "state"),
-    ]:
-        with pytest.raises(error, match="checkpoint must"):
-            RVR(candidates=3, checkpoint=path).fit([data])
-        with pytest.raises(error, match="checkpoint must"):
-            RVR(checkpoint=path).fit(data[0][:5], data[1][:5])
-
-
-def test_what_a_killed_save_left_does_not_matter(data, model):
+def test_the_remains_of_a_killed_save_are_ignored(data, model):
     part = model.checkpoint.with_name(".state.part")
     part.write_bytes(b"half a sta")
     model.fit([data])
     assert os.listdir(model.checkpoint.parent) == []
 
 
-def test_a_save_that_fails_leaves_the_state_before(tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_state_before(tmp_path, monkeypatch):
     state = Checkpoint(tmp_path / "state", "p")
     state.save(a=np.arange(3))
     monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
@@ -208,7 +197,7 @@ def test_a_save_that_fails_leaves_the_state_before(tmp_path, monkeypatch):
     np.testing.assert_array_equal(state.load()["a"], np.arange(3))
 
 
-def test_states_come_back_to_the_bit(tmp_path):
+def test_states_are_loaded_bit_for_bit(tmp_path):
     state = Checkpoint(str(tmp_path / "state"), "p")
     assert state.load() is None
     arrays = {
@@ -234,83 +223,10 @@ def test_states_come_back_to_the_bit(tmp_path):
 def test_digests_tell_problems_apart():
     X = np.arange(6.0).reshape(2, 3)
     values = [
-        X,
-        X.T,
-        X.ravel(),
-        X.astype(np.float32),
-        X + 1e-15,
-        None,
-        0,
-        0.0,
-        False,
-        "0",
-        [0],
-        (0,),
-        [[0], 1],
-        [0, [1]],
-        {"a": 1},
-        {"a": 2},
-        Gaussian(1.0),
-        Gaussian(2.0),
-        [Gaussian(1.0), Linear()],
-        Gaussian(1.0) + Linear(),
-        np.sin,
-        np.cos,
+        *(X, X.T, X.ravel(), X.astype(np.float32), X + 1e-15, None, 0, 0.0, False, "0", [0], (0,)),
+        *([[0], 1], [0, [1]], {"a": 1}, {"a": 2}, Gaussian(1.0), Gaussian(2.0), [Gaussian(1.0), Linear()]),
+        *(Gaussian(1.0) + Linear(), np.sin, np.cos),
     ]
-    found = [digest(value) for value in values]
-    assert len(set(found)) == len(values)
+    assert len({digest(value) for value in values}) == len(values)
     assert digest(np.asfortranarray(X)) == digest(X)
     assert digest([1, 2]) != digest(1, 2) != digest(2, 1)
-
-
-SCRIPT = """
-    import os
-    import signal
-    import sys
-    import numpy as np
-    import sparsebayes._data.checkpoint
-    from sparsebayes import RVR
-    folder, last, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    sparsebayes._data.checkpoint._INTERVAL, sparsebayes._data.checkpoint._PATIENCE = -1.0, 0.0
-    saves, replace = 0, os.replace
-
-    def killing(source, target):
-        global saves
-        saves += 1
-        if saves == last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-        if saves == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = killing
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-5, 5, (50_000, 2))
-    y = np.sinc(X[:, 0]) + 0.1 * rng.normal(size=len(X))
-    model = RVR(gamma=0.5, candidates=40, random_state=0, n_jobs=1, checkpoint=folder + "/state")
-    model.fit([(X[:7], y[:7]), (X[7:], y[7:])])
-    np.savez(folder + "/model", **{k: v for k, v in vars(model).items() if isinstance(v, np.ndarray)})
-"""
-
-
-def run(folder, last, when="after"):
-    """Fit in a process that is killed at this save, before or after the new state replaces the old one."""
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), str(last), when]
-    return subprocess.run(command, check=False).returncode
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-def test_fits_killed_at_any_save_end_at_the_same_model(tmp_path):
-    """`make faults` kills at any moment."""
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    assert run(tmp_path / "whole", 0) == 0
-    for last, when in [(2, "after"), (3, "before")]:
-        assert run(tmp_path / "killed", last, when) == -signal.SIGKILL
-        assert (tmp_path / "killed" / "state").exists()
-    assert run(tmp_path / "killed", 0) == 0
-    whole, killed = (np.load(tmp_path / name / "model.npz") for name in ("whole", "killed"))
-    assert sorted(whole) == sorted(killed)
-    for name in whole:
-        np.testing.assert_array_equal(whole[name], killed[name])
-    assert sorted(os.listdir(tmp_path / "killed")) == ["model.npz"]

@@ -1,4 +1,4 @@
-"""Classifications of rows that are read part by part: the models of rows in memory, whatever the parts."""
+"""Classifications of rows in chunks give the models of rows in memory, for any chunks."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def problem(seed, n=240, n_classes=2):
 
 
 def in_chunks(seed, *arrays):
-    """Return the rows in chunks of random sizes, none of them empty but one."""
+    """Return the rows in chunks of random sizes, of which one is empty."""
     n = len(arrays[0])
     cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, n), 4, replace=False))
     chunks = list(zip(*(np.split(array, [*cuts[:2], cuts[1], *cuts[2:]]) for array in arrays), strict=True))
@@ -60,12 +60,12 @@ def test_chunks_give_the_model_of_rows_in_memory(kind, n_classes):
     for name in ("candidates_", "candidate_rows_", "relevance_", "relevance_vectors_"):
         if hasattr(reference, name):
             np.testing.assert_array_equal(getattr(model, name), getattr(reference, name))
-    # Where chunks begin and end does not show at all.
+    # Other chunks give the same bits.
     assert same_bits(model, KINDS[kind]().fit(in_chunks(8, X, y, weights)))
 
 
 @pytest.mark.parametrize("kind", ["columns", "given"])
-def test_mapped_arrays_beyond_the_memory_limit(tmp_path, kind):
+def test_mapped_arrays_may_exceed_the_memory_limit(tmp_path, kind):
     X, y, weights = problem(4, n=20_000)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -75,11 +75,11 @@ def test_mapped_arrays_beyond_the_memory_limit(tmp_path, kind):
     assert_same_model(model, reference)
     assert seen[0].action == "read"
     assert seen[0].progress.what == "looking at classes"
-    # The limit decides whether rows are kept between questions, and that does not show.
+    # The limit decides whether rows are kept in memory, which does not change a bit.
     assert same_bits(model, KINDS[kind]().fit(lambda: in_chunks(3, X, y, weights)))
 
 
-def test_rows_of_arrow(tmp_path):
+def test_rows_may_be_in_a_parquet_file(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -91,7 +91,7 @@ def test_rows_of_arrow(tmp_path):
     assert list(model.feature_names_in_) == ["a", "b", "c"]
 
 
-def test_what_cannot_be_read_part_by_part():
+def test_fits_of_chunks_refuse_what_needs_rows_in_memory():
     X, y, weights = problem(7, n_classes=3)
     chunks = in_chunks(1, X, y, weights)
     for model, message in [
@@ -105,19 +105,18 @@ def test_what_cannot_be_read_part_by_part():
     ]:
         with pytest.raises(ValueError, match=message):
             model.fit(chunks)
-    with pytest.raises(ValueError, match="X can be read only once, and a classification takes more"):
-        SparseBayesClassifier(fit_intercept=False).fit(iter(chunks))
-    one = [(X[y == "ant"], y[y == "ant"])]
-    with pytest.raises(ValueError, match="one class only"):
-        SparseBayesClassifier(fit_intercept=False).fit(one)
-    with pytest.raises(ValueError, match="sample_weight is zero in every row"):
-        SparseBayesClassifier(fit_intercept=False).fit([(X, y, np.zeros(len(X)))])
-    with pytest.raises(ValueError, match=r"memory_limit of 1e\+03 B is too small: a block of rows"):
-        SparseBayesClassifier(fit_intercept=False, memory_limit=1000).fit(chunks)
     bad = X.copy()
     bad[130, 1] = np.nan
-    with pytest.raises(ValueError, match=r"chunk \d.*X"):
-        SparseBayesClassifier(fit_intercept=False).fit(in_chunks(1, bad, y, weights))
+    columns, small = SparseBayesClassifier(), SparseBayesClassifier(memory_limit=1000)
+    for model, rows, message in [
+        (columns, iter(chunks), "X can be read only once, and a classification takes more"),
+        (columns, [(X[y == "ant"], y[y == "ant"])], "one class only"),
+        (columns, [(X, y, np.zeros(len(X)))], "sample_weight is zero in every row"),
+        (columns, in_chunks(1, bad, y, weights), r"chunk \d.*X"),
+        (small, chunks, r"memory_limit of 1e\+03 B is too small: a block of rows"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(rows)
 
 
 def test_a_fit_of_chunks_can_be_watched_and_stopped():

@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ tell readers to run does run."""
+"""The code and commands in README.md and the pages of docs/ run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import sparsebayes
 
-# Pages are written for the packages of `requirements/dev.txt`; where these are not, nothing of this runs.
+# The pages need the packages of `requirements/dev.txt`.
 mpl = pytest.importorskip("matplotlib")
 pytest.importorskip("dask")
 pytest.importorskip("pyarrow")
@@ -27,14 +27,14 @@ TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples/service/README.md"]
 
 #: On the line above a block that cannot run here, with the reason: <!-- not run: needs a cluster -->
 NOT_RUN = re.compile(r"\s*<!-- not run: \S.* -->\s*")
-#: Code that readers need not see, run in its place: <!-- setup, lines of Python, -->
+#: Hidden code that is run too: <!-- setup, lines of Python, -->
 SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", flags=re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*\{?([\w+-]*)\}?(?: +(\S.*))?\s*$")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: language, text, number of its first line, and whether a marker excuses it."""
+    """A fenced block: language, text, number of its first line, and whether a marker says not to run it."""
 
     language: str
     text: str
@@ -46,7 +46,7 @@ def blocks(page: Path) -> Iterator[Block]:
     """Yield the fenced blocks of a page, those inside other fences too, and its hidden ones."""
     opened: list[tuple[str, str, int]] = []
     text = page.read_text(encoding="utf-8")
-    # As a block of as many lines.
+    # A fenced block of as many lines replaces it.
     text = SETUP.sub(lambda hidden: f"```python\n{hidden[1]}```", text)
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -87,14 +87,7 @@ def compile_c(block: Block, page: Path) -> None:
     source = Path(f"block-{block.line}.c")
     body = ["int main(void) {", f'#line {block.line} "{page.name}"', *inside, "return 0; }", ""]
     source.write_text("\n".join(["#include <stdio.h>", *include, *body]), encoding="utf-8")
-    flags = [
-        "-std=c99",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Wno-unused-variable",
-        "-Wno-unused-but-set-variable",
-    ]
+    flags = "-std=c99 -Wall -Wextra -Werror -Wno-unused-variable -Wno-unused-but-set-variable".split()
     command = ["cc", *flags, "-I.", f"-I{ROOT / 'rust/c/include'}", "-c", str(source), "-o", os.devnull]
     made = subprocess.run(command, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
@@ -124,7 +117,7 @@ def test_code_of_a_page_runs(
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
-def test_commands_name_what_there_is(page: Path) -> None:
+def test_commands_name_existing_targets_and_scripts(page: Path) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):(?!=)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     commands = "".join(block.text for block in of_language(page, "", "sh", "console", "bash", "text"))
     asked = set(re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", commands, flags=re.MULTILINE))
@@ -134,7 +127,7 @@ def test_commands_name_what_there_is(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_lead_to_existing_files(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text)
     local = [link for link in links if not re.match(r"[a-z]+:", link)]
@@ -159,35 +152,8 @@ def test_the_reference_lists_every_public_name() -> None:
     assert public - listed == {"__version__", *modules_themselves}
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
-def test_c_that_does_not_compile_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    good = Block("c", '#include "sparsebayes.h"\nsb_free(NULL);\n', 3, False)
-    compile_c(good, tmp_path / "page.md")
-    with pytest.raises(AssertionError, match=r"page\.md:3.*sb_nothing"):
-        compile_c(Block("c", good.text.replace("free", "nothing"), 3, False), tmp_path / "page.md")
-
-
-def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "<!-- setup\nx = 1\n-->\n\n```{code-block} python\n>>> x\n2\n```\n\n"
-        "<!-- not run: it cannot -->\n```python\n1 / 0\n```\n"
-    )
-    first, second, third = of_language(page, "python")
-    assert [block.line for block in (first, second, third)] == [2, 6, 12]
-    assert [block.excused for block in (first, second, third)] == [False, False, True]
-    namespace: dict[str, object] = {}
-    run(first, page, namespace)
-    with pytest.raises(AssertionError, match="Expected"):
-        run(second, page, namespace)
-    with pytest.raises(ZeroDivisionError) as failure:
-        run(third, page, namespace)
-    assert failure.traceback[-1].lineno == 11
-
-
-def test_dir_lists_the_public_names_alone() -> None:
-    # In a process of its own, where all that an estimator needs has been loaded and nothing else.
+def test_dir_lists_only_public_names() -> None:
+    # A new process has loaded only the modules that an estimator needs.
     code = (
         "import sparsebayes as s; s.RVR().fit([[0.0], [1.0], [2.5]], [0.0, 1.0, 0.0]); "
         "print(*(n for n in dir(s) if not n.startswith('__') or n == '__version__'))"

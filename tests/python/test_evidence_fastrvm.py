@@ -1,4 +1,4 @@
-"""Evidence beside fastrvm, another implementation of the algorithm: poor optima have certificates too."""
+"""The evidence compared with fastrvm, another implementation: certificates hold at poor optima too."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ bindings = pytest.importorskip("fastrvm._sparsebayes_bindings")
 COMPARABLE = [
     name
     for name, problem in PROBLEMS.items()
-    # It knows no weights, and takes small targets for none at all.
+    # fastrvm has no weights, and finds no model of small targets.
     if problem.kind == "regression" and problem.sample_weight is None and name != "small-targets"
 ]
 
 
 def evidence_of_fastrvm(written_out):
-    """The exact log evidence at the hyperparameters it returns."""
+    """Return the exact log evidence at the hyperparameters of fastrvm."""
     fixed = written_out.noise == "fixed"
     Phi, t = np.asfortranarray(written_out.Phi), written_out.target
     solver = bindings.SparseBayes(
@@ -35,7 +35,7 @@ def evidence_of_fastrvm(written_out):
 
 def precisions(Phi, found):
     active = np.ravel(found["relevant_idx"]).astype(int)
-    # Its alphas belong to columns of unit length, divided by the squared length where that should multiply.
+    # Its alphas are for columns of unit length, and divided instead of multiplied by the squared length.
     return active, np.ravel(found["alpha"]) * np.sum(Phi[:, active] ** 2, axis=0) ** 2
 
 
@@ -52,21 +52,21 @@ def leads():
 
 
 @pytest.mark.parametrize("name", COMPARABLE)
-def test_no_fit_ends_more_than_a_nat_below(leads, name):
+def test_no_evidence_is_more_than_a_nat_below(leads, name):
     assert leads[name] > -1.0
 
 
-def test_fits_end_above_on_average(leads):
+def test_evidences_are_higher_on_average(leads):
     assert len(leads) >= 30
     assert np.mean(list(leads.values())) > 0.5
 
 
 def mixture(n, seed):
-    """Ripley's two classes, drawn as the benchmark draws them."""
+    """Draw Ripley's two classes as the benchmark does."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
-    spread = np.sqrt(0.03) * rng.normal(size=(n, 2))
-    return RIPLEY_CENTRES[y, rng.integers(0, 2, n)] + spread, y
+    noise = np.sqrt(0.03) * rng.normal(size=(n, 2))
+    return RIPLEY_CENTRES[y, rng.integers(0, 2, n)] + noise, y
 
 
 def lead_of_classification(seed):
@@ -77,7 +77,7 @@ def lead_of_classification(seed):
     return RVC(gamma=1.0).fit(X, y).log_marginal_likelihood_ - laplace_log_evidence(Phi[:, active], y, alpha)
 
 
-def test_classifications_end_no_more_than_half_a_nat_below():
+def test_evidences_of_classifications_are_at_most_half_a_nat_below():
     leads = [lead_of_classification(seed) for seed in range(10)]
     assert min(leads) > -0.5
     assert np.mean(leads) > 0.0

@@ -1,4 +1,4 @@
-"""The examples run, and show what they say they show."""
+"""The examples run and give the results they describe."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def run(name, *options):
     return done.stdout.splitlines()
 
 
-def test_log_odds_of_the_rvm_are_nearer_the_truth_than_those_of_the_svm(tmp_path):
+def test_log_odds_of_the_rvm_are_nearer_to_the_truth_than_those_of_the_svm(tmp_path):
     picture = tmp_path / "odds.svg"
     heading, rvm, svm, truth, *_ = run("log_odds.py", "--rows", "300", "--picture", picture)
     assert heading.split()[0] == "method"
@@ -24,12 +24,12 @@ def test_log_odds_of_the_rvm_are_nearer_the_truth_than_those_of_the_svm(tmp_path
     rvm, svm, truth = (row.split() for row in (rvm, svm, truth))
     assert int(rvm[-6]) < int(svm[-6]) / 5
     assert float(truth[-5]) == 0.0 < float(rvm[-5]) < float(svm[-5]) / 2
-    # Of log-loss half of ln 2 cannot be helped.
+    # The log-loss of the truth is half of ln 2.
     assert 0.33 < float(truth[-1]) < float(rvm[-1]) < float(svm[-1])
     assert "<svg" in picture.read_text()
 
 
-def test_healed_error_bars_are_less_surprised_in_a_gap(tmp_path):
+def test_healed_error_bars_have_a_smaller_loss_in_a_gap(tmp_path):
     picture = tmp_path / "healed.svg"
     _, among, gap, *_ = run("healing.py", "--draws", "6", "--picture", picture)
     (inside, inside_healed), (plain, healed) = (map(float, row[-18:].split()) for row in (among, gap))
@@ -38,7 +38,7 @@ def test_healed_error_bars_are_less_surprised_in_a_gap(tmp_path):
     assert "<svg" in picture.read_text()
 
 
-def test_digits_fit_a_chip_and_a_support_vector_machine_hardly(tmp_path):
+def test_digits_fit_a_chip_with_an_rvm_but_not_with_an_svm(tmp_path):
     header = tmp_path / "digits.h"
     _, rvc, mrvm, svm, *_ = run("digits_on_a_chip.py", "--splits", "1", "--header", header)
     # Functions, error, %, bytes; microseconds where there is a compiler.
@@ -50,7 +50,7 @@ def test_digits_fit_a_chip_and_a_support_vector_machine_hardly(tmp_path):
     assert f"Constant data: {mrvm[3]} bytes" in header.read_text()
 
 
-def test_probit_machines_keep_a_handful_of_rows(tmp_path):
+def test_probit_models_keep_few_rows(tmp_path):
     picture = tmp_path / "mrvm.svg"
     lines = run("mrvm.py", "--folds", "3", "--repeats", "1", "--picture", picture)
     _, *toy, blank, _, first, second = lines[:7]
@@ -79,7 +79,7 @@ def test_the_model_of_the_service_knows_its_columns(tmp_path):
     assert 0.3 < float(quality.split("R2")[1].split(",")[0]) < 0.6
 
 
-def test_a_cluster_fits_both_models_to_rows_that_stay_there():
+def test_a_cluster_fits_both_models_where_the_rows_are():
     regression, classes, origin = run("dask_million.py", "--rows", "2000", "--centres", "25")
     for line, name in [(regression, "DaskRVR"), (classes, "DaskRVC")]:
         assert line.startswith(f"{name}: 2000 rows in ")

@@ -1,4 +1,4 @@
-"""What users and machines do to fits: signals, full disks, bad callables, little memory, forks."""
+"""Fits under signals, full disks, bad callables, little memory and forks."""
 
 import multiprocessing
 import os
@@ -20,14 +20,8 @@ from sparsebayes import RVC, RVR, SparseBayesRegressor, load
 from sparsebayes._data.checkpoint import Checkpoint
 from sparsebayes.kernels import Gaussian
 
-resource = pytest.importorskip("resource")  # what follows is about POSIX
+resource = pytest.importorskip("resource")  # the tests need POSIX
 FAULTS = Path(__file__).parents[1] / "faults"
-
-
-def run(script, *arguments):
-    """Run a script in a process of its own; return its end."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def run_fault(name, *arguments):
@@ -38,7 +32,7 @@ def run_fault(name, *arguments):
     return done.stdout.splitlines()
 
 
-def test_nothing_is_lost_when_fits_saves_and_checkpoints_are_struck():
+def test_signals_to_fits_saves_and_checkpoints_lose_no_file():
     lines = run_fault("run.py", "--times=6", "--patience=inf")
     assert len(lines) == 9
     told = "".join(lines)
@@ -46,42 +40,43 @@ def test_nothing_is_lost_when_fits_saves_and_checkpoints_are_struck():
     assert "interrupted" in told
 
 
-def test_bits_stay_memory_is_flat_and_threads_agree():
+def test_repeated_fits_keep_bits_and_memory_and_threads_agree():
     lines = run_fault("endure.py", "--repeats=3", "--cycles=600", "--threads=32", "--seconds=2")
     assert len(lines) == 3
 
 
 @contextmanager
 def small_files():
-    """Let no file grow beyond 300 bytes, as on a disk that is all but full."""
+    """Limit files to 300 bytes, as on a disk that is nearly full."""
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
     try:
         yield
     finally:
-        # Before the test ends: its outcome may be written to a file as well.
+        # pytest may write the outcome of the test to a file.
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_leaves_the_model_and_the_state_that_were_there(surface, tmp_path):
+def test_a_full_disk_keeps_the_earlier_model_and_state(surface, tmp_path):
     model, state = RVR().fit(*surface), Checkpoint(tmp_path / "state", "p")
     model.save(tmp_path / "model")
     state.save(a=np.arange(3))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with small_files():
-        with pytest.raises(OSError, match=r"(?i)file"):
-            model.save(tmp_path / "model")
-        with pytest.raises(OSError, match=r"(?i)file"):
-            model.save(tmp_path / "other")
-        with pytest.raises(OSError, match=r"(?i)file"):
-            state.save(a=np.arange(300))
+        for save in (
+            lambda: model.save(tmp_path / "model"),
+            lambda: model.save(tmp_path / "other"),
+            lambda: state.save(a=np.arange(300)),
+        ):
+            with pytest.raises(OSError, match=r"(?i)file"):
+                save()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert load(tmp_path / "model").to_bytes() == model.to_predictor().to_bytes()
 
 
-def test_a_target_that_cannot_be_written_to_is_an_error_of_the_system(surface, tmp_path):
+def test_a_file_that_cannot_be_written_raises_oserror(surface, tmp_path):
     model = RVR().fit(*surface)
     folder = tmp_path / "closed"
     folder.mkdir()
@@ -89,7 +84,7 @@ def test_a_target_that_cannot_be_written_to_is_an_error_of_the_system(surface, t
     before = (folder / "model").read_bytes()
     folder.chmod(0o500)
     try:
-        # The superuser may write anywhere but where nobody can.
+        # The superuser may write to any folder except /proc.
         target = folder / "model" if os.geteuid() else Path("/proc/model")
         with pytest.raises(OSError, match=r"(?i)model|denied|no such|not found|permitted"):
             model.save(target)
@@ -108,9 +103,8 @@ def test_a_callback_may_return_anything(surface, answer):
     try:
         model.fit(*surface)
     except (TypeError, ValueError) as error:
-        # An array is neither true nor false, and Python says so.
-        said = str(error)
-        assert re.search("truth value|callback", said)
+        message = str(error)
+        assert re.search("truth value|callback", message)  # an array is neither true nor false
         assert not hasattr(model, "mu_")
         return
     assert model.status_ in {"converged", "stopped"}
@@ -118,7 +112,7 @@ def test_a_callback_may_return_anything(surface, answer):
 
 def test_a_callback_may_fit_and_predict(surface):
     X, y = surface
-    expected, inner = RVR().fit(X, y), []
+    expected, inner, depth = RVR().fit(X, y), [], []
 
     def reenter(record):
         if len(inner) < 3:
@@ -129,22 +123,17 @@ def test_a_callback_may_fit_and_predict(surface):
     for mu in [model.mu_, *inner]:
         np.testing.assert_array_equal(mu, expected.mu_)
 
-
-def test_a_callback_that_fits_its_own_estimator_ends(surface):
-    X, y = surface
-    depth = []
-
-    def reenter(record):
+    def refit(record):
         if len(depth) < 5:
             depth.append(record.iteration)
-            model.fit(X, y)
+            own.fit(X, y)
 
-    model = RVR(callback=reenter)
-    np.testing.assert_array_equal(model.fit(X, y).mu_, RVR().fit(X, y).mu_)
+    own = RVR(callback=refit)
+    np.testing.assert_array_equal(own.fit(X, y).mu_, expected.mu_)
 
 
 @pytest.mark.parametrize("make", [RVR, SparseBayesRegressor], ids=["kernel", "columns"])
-def test_changing_the_data_during_a_fit_breaks_nothing_but_that_fit(make, surface):
+def test_changing_the_data_during_a_fit_affects_at_most_that_fit(make, surface):
     X, y = (np.array(part) for part in surface)
 
     def scribble(record):
@@ -155,13 +144,13 @@ def test_changing_the_data_during_a_fit_breaks_nothing_but_that_fit(make, surfac
         model = make(callback=scribble).fit(X, y)
     except (ValueError, ArithmeticError):
         return
-    # A fit has copies of what it needs; what a model keeps of the rows may be what stands there now.
+    # A fit copies the rows it needs, but relevance vectors may be the changed rows.
     assert np.all(np.isfinite(model.mu_))
     try:
         assert np.all(np.isfinite(model.predict(surface[0])))
     except ValueError as error:
-        text = str(error)
-        assert "finite" in text
+        message = str(error)
+        assert "finite" in message
 
 
 def bad_kernel(what):
@@ -198,35 +187,20 @@ def test_a_kernel_that_misbehaves_is_an_error_or_harmless(make, what, surface):
         try:
             model.fit(X, y)
         except ValueError:
-            # A kernel that writes over its arguments may be told that these are not its own.
+            # The arguments of a kernel may be read-only.
             np.testing.assert_array_equal(X, before)
     if not hasattr(model, "mu_"):
         assert not hasattr(model, "status_")
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/statm").exists(), reason="this system does not tell how much memory a process has"
-)
-@pytest.mark.parametrize(
-    "what",
-    [
-        "kernel",
-        "columns",
-        "classes",
-        "softmax",
-        "em",
-        "outputs",
-        "provider",
-        "sums",
-        "chunks",
-        "probit",
-        "top_down",
-        "eigen",
-    ],
-)
-def test_little_memory_is_a_memory_error(what):
+CASES = "kernel columns classes softmax em outputs provider sums chunks probit top_down eigen"
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs the memory of a process in /proc")
+@pytest.mark.parametrize("what", CASES.split())
+def test_little_memory_raises_memory_error(what):
     (line,) = run_fault("little.py", "--cases", what, "--mebibytes", "10", "100")
-    # With 10 MiB nothing fits: what does would say that the limit is none.
+    # No fit succeeds with 10 MiB.
     assert "MemoryError" in line
 
 
@@ -299,7 +273,7 @@ def test_threads_wait_for_the_next_fit_and_are_few(surface):
     before = {task.name for task in tasks.iterdir()}
     for _ in range(5):
         model.fit(X, y)
-    # Those of pools that were given up before may still be on their way out.
+    # Threads of abandoned pools may still be ending.
     assert {task.name for task in tasks.iterdir()} <= before
 
 

@@ -1,4 +1,4 @@
-"""The examples of the gallery run, without a warning, and draw something."""
+"""The examples of the gallery run without a warning and draw figures."""
 
 import runpy
 from pathlib import Path

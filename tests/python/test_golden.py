@@ -1,4 +1,4 @@
-"""Models of every format that was ever written load, and predict what they did."""
+"""Model files of every format still give their predictions, and fits their evidences."""
 
 import json
 from importlib.util import module_from_spec, spec_from_file_location
@@ -25,12 +25,12 @@ def expected_of(path):
     return labels, tables
 
 
-def test_there_are_some():
+def test_there_are_golden_models():
     assert len(GOLDEN) >= 5
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_model_of_any_format_predicts_what_it_did(path):
+def test_models_of_every_format_give_their_predictions(path):
     model, (labels, tables) = load(path), expected_of(path)
     X = tables["x"]
     if labels:
@@ -54,7 +54,7 @@ def golden_module(name):
     return module
 
 
-def test_evidences_are_the_frozen_ones():
+def test_evidences_are_those_of_the_last_release():
     golden = golden_module("evidences")
     frozen = json.loads(golden.PATH.read_text(encoding="utf-8"))
     found = {name: golden.numbers(model) for name, model in golden.fitted()}

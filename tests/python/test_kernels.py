@@ -1,4 +1,4 @@
-"""Kernel objects: values, algebra, arguments, and what ``kernel=`` makes of names."""
+"""Kernel objects: values, algebra, parameters, names for ``kernel=``."""
 
 import copy
 import pickle
@@ -19,7 +19,6 @@ from sparsebayes._checks.numbers import column_means
 from sparsebayes.kernels import (
     Custom,
     Gaussian,
-    Kernel,
     Laplacian,
     Linear,
     LinearSpline,
@@ -65,13 +64,7 @@ def spline_by_the_paper(x, z):
         (Polynomial(3, 0.5, 1.0), pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.5, coef0=1.0)),
         (Linear(), X @ Z.T),
         (Sigmoid(0.2, -0.1), pairwise.sigmoid_kernel(X, Z, gamma=0.2, coef0=-0.1)),
-        (
-            LinearSpline(),
-            [
-                [np.prod([spline_by_the_paper(*pair) for pair in zip(x, z, strict=True)]) for z in Z]
-                for x in X
-            ],
-        ),
+        (LinearSpline(), [[np.prod(list(map(spline_by_the_paper, x, z))) for z in Z] for x in X]),
     ],
 )
 def test_kernels_have_the_values_of_their_formulas(kernel, expected):
@@ -86,43 +79,37 @@ def test_the_core_and_numpy_agree(kernel, x, z):
     np.testing.assert_allclose(core, ours, rtol=1e-11, atol=1e-11 * max(1.0, abs(ours).max()))
 
 
-@pytest.mark.parametrize("kernel", [*STANDARD, *COMBINED])
-def test_the_core_gives_the_same_bits_on_any_number_of_threads(kernel):
-    core = kernel.to_core()
-    np.testing.assert_array_equal(core.matrix(X, Z, n_threads=1), core.matrix(X, Z, n_threads=2))
+@pytest.mark.parametrize("kernel", [*STANDARD, *COMBINED, Custom(np.dot)])
+def test_kernels_are_values_and_give_the_same_bits_on_any_number_of_threads(kernel):
+    for twin in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert twin == kernel
+        assert hash(twin) == hash(kernel)
+    with pytest.raises((AttributeError, TypeError)):
+        kernel.width = 3.0
+    if not isinstance(kernel, Custom):
+        core = kernel.to_core()
+        np.testing.assert_array_equal(core.matrix(X, Z, n_threads=1), core.matrix(X, Z, n_threads=2))
 
 
-def test_sums_and_products_combine_values():
+def test_sums_and_products_combine_values_and_are_flattened():
     a, b, c = Gaussian(1.0), Linear(), Sigmoid(0.1)
     np.testing.assert_allclose((a + b + c)(X, Z), a(X, Z) + b(X, Z) + c(X, Z), rtol=1e-14)
     np.testing.assert_allclose((a * b * c)(X, Z), a(X, Z) * b(X, Z) * c(X, Z), rtol=1e-14)
     np.testing.assert_allclose((a * (b + c))(X, Z), a(X, Z) * (b(X, Z) + c(X, Z)), rtol=1e-14)
-
-
-def test_nested_sums_and_products_are_flattened():
-    a, b, c = Gaussian(1.0), Linear(), Sigmoid(0.1)
     assert a + (b + c) == (a + b) + c == Sum([a, b, c])
     assert a * (b * c) == (a * b) * c == Product([a, b, c])
     assert repr(a * (b + c)) == "Gaussian(width=1.0) * (Linear() + Sigmoid(gamma=0.1, coef0=0.0))"
 
 
-@pytest.mark.parametrize("kernel", [*STANDARD, *COMBINED, Custom(np.dot)])
-def test_kernels_are_values(kernel):
-    for twin in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
-        assert twin == kernel
-        assert hash(twin) == hash(kernel)
-    assert kernel != LinearSpline() or kernel == LinearSpline()
-    with pytest.raises((AttributeError, TypeError)):
-        kernel.width = 3.0
-
-
-def test_kernels_that_differ_are_unequal():
+def test_kernels_are_equal_if_their_parameters_are():
     assert len({*STANDARD, *COMBINED, *STANDARD}) == len(STANDARD) + len(COMBINED)
-    assert Gaussian(1) == Gaussian(1.0)
     assert Gaussian(1.0) != Gaussian([1.0])
+    assert Gaussian(np.float32(2)) == Gaussian(np.int64(2)) == Gaussian(2) == Gaussian(2.0)
+    assert Gaussian(np.array([1, 2])) == Gaussian((1.0, 2.0))
+    assert Polynomial(np.int8(2), 1) == Polynomial(2, 1.0)
 
 
-def test_far_from_the_origin_nothing_cancels():
+def test_distances_far_from_the_origin_are_exact():
     shift = 1e8
     np.testing.assert_array_equal(Gaussian(1.0)([[shift]], [[shift + 1.0]]), np.exp([[-1.0]]))
 
@@ -130,15 +117,8 @@ def test_far_from_the_origin_nothing_cancels():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: Gaussian(0), "width"),
-        (lambda: Gaussian(-1.0), "width"),
-        (lambda: Gaussian(np.nan), "width"),
-        (lambda: Gaussian("wide"), "width"),
-        (lambda: Gaussian([1.0, -1.0]), "width"),
-        (lambda: Gaussian([]), "width"),
-        (lambda: Gaussian([[1.0]]), "width"),
-        (lambda: Gaussian(1e-200), "width"),
-        (lambda: Gaussian(True), "width"),
+        *(((lambda w=w: Gaussian(w)), "width") for w in (0, -1.0, np.nan)),
+        *(((lambda w=w: Gaussian(w)), "width") for w in ("wide", [1.0, -1.0], [], [[1.0]], 1e-200, True)),
         (lambda: Laplacian(0.0), "gamma"),
         (lambda: Polynomial(0), "degree"),
         (lambda: Polynomial(1.5), "degree"),
@@ -162,12 +142,6 @@ def test_bad_arguments_are_refused_by_name(make, name):
         make()
 
 
-def test_integers_and_numpy_scalars_are_numbers():
-    assert Gaussian(np.float32(2)) == Gaussian(np.int64(2)) == Gaussian(2)
-    assert Gaussian(np.array([1, 2])) == Gaussian((1.0, 2.0))
-    assert Polynomial(np.int8(2), 1) == Polynomial(2, 1.0)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -179,17 +153,13 @@ def test_integers_and_numpy_scalars_are_numbers():
         ("linear_spline", LinearSpline()),
     ],
 )
-def test_names_stand_for_kernels(name, expected):
+def test_names_and_lists_resolve_to_kernels(name, expected):
     assert resolve(name, X=X, gamma=0.25, degree=2, coef0=1) == [expected]
+    mixed = resolve([name, Linear(), np.dot], X=X, gamma=0.25, degree=2, coef0=1)
+    assert mixed == [expected, Linear(), Custom(np.dot)]
 
 
-def test_lists_may_mix_everything():
-    kernels = resolve(["rbf", Linear(), np.dot], X=X, gamma=1)
-    assert kernels == [Gaussian(1.0), Linear(), Custom(np.dot)]
-    assert all(isinstance(kernel, Kernel) for kernel in kernels)
-
-
-def test_gamma_means_what_it_does_in_scikit_learn():
+def test_gamma_is_that_of_scikit_learn():
     assert resolve("laplacian", X=X, gamma="auto") == [Laplacian(1 / 3)]
     (scaled,) = resolve("laplacian", X=X)
     np.testing.assert_allclose(scaled.gamma, 1 / (3 * X.var()), rtol=1e-14)
@@ -236,24 +206,24 @@ NESTED = Gaussian([1.0, 2.0]) + Linear() * OnColumns(Laplacian(0.5), [0])
         ),
     ],
 )
-def test_parameters_have_names(kernel, names):
+def test_parameters_can_be_read_and_set_by_name(kernel, names):
     params = kernel.get_params()
     assert set(params) == names
     twin = clone(kernel)
     assert twin == kernel
     assert twin is not kernel
-    for name, value in params.items():  # each to the value that it has
+    for name, value in params.items():  # set each to its value
         assert twin.set_params(**{name: value}) is twin
         assert twin == kernel
     assert hash(twin) == hash(kernel)
-    with pytest.raises(ValueError, match="'nothing' is no parameter"):
+    with pytest.raises(ValueError, match="'nothing' is not a parameter"):
         twin.set_params(nothing=1.0)
-    with pytest.raises(ValueError, match="'k9__width' is no parameter"):
+    with pytest.raises(ValueError, match="'k9__width' is not a parameter"):
         twin.set_params(k9__width=1.0)
     assert twin == kernel
 
 
-def test_set_params_changes_a_kernel_and_no_other():
+def test_set_params_changes_only_its_kernel():
     inner = Gaussian(1.0)
     kernel = inner + inner
     twin = clone(kernel)
@@ -291,7 +261,7 @@ def test_estimators_take_the_parameters_of_their_kernel(kind):
 
 @pytest.mark.parametrize("kernel", ["rbf", np.inner, [Gaussian(1.0)]])
 @pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, GREVM])
-def test_a_kernel_that_is_no_object_has_no_parameters(kind, kernel):
+def test_parameters_of_names_lists_and_callables_are_refused(kind, kernel):
     with pytest.raises(ValueError, match=r"'kernel__width' is a parameter of a kernel object.*or set gamma"):
         kind(kernel).set_params(kernel__width=1.0)
     assert kind(kernel).set_params(kernel=Gaussian(1.0), kernel__width=2.0).kernel == Gaussian(2.0)
@@ -318,8 +288,5 @@ def test_a_grid_search_finds_a_width(surface):
     assert search.best_params_ == {"rvr__kernel__width": 2.0}
     assert search.best_estimator_[-1].kernel_ == Gaussian(2.0)
     assert kernel == Gaussian(100.0)
-    scores = [
-        cross_val_score(pipeline.set_params(rvr__kernel=Gaussian(width)), X, y, cv=3).mean()
-        for width in (0.02, 2.0, 1000.0)
-    ]
-    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], scores)
+    score = cross_val_score(pipeline.set_params(rvr__kernel=Gaussian(2.0)), X, y, cv=3).mean()
+    assert search.best_score_ == score

@@ -334,7 +334,7 @@ def test_samples_are_uniform_and_do_not_depend_on_order_or_borders():
     kept = []
     for seed in range(40):
         whole = RowSample(300, 2, seed)
-        whole.take(X, w, 0)
+        whole.add(X, w, 0)
         sample = whole.training(5000)
         assert len(sample.rows) == 300
         assert (w[sample.rows] > 0).all()
@@ -342,12 +342,12 @@ def test_samples_are_uniform_and_do_not_depend_on_order_or_borders():
         assert len(np.unique(sample.X, axis=0)) == 300
         parts, start = RowSample(300, 2, seed), 0
         for rows in np.split(np.arange(5000), np.sort(rng.integers(0, 5000, 9))):
-            parts.take(X[rows], w[rows], start)
+            parts.add(X[rows], w[rows], start)
             start += len(rows)
         np.testing.assert_array_equal(parts.training(5000).rows, sample.rows)
         order = rng.permutation(5000)
         shuffled = RowSample(300, 2, seed)
-        shuffled.take(X[order], w[order], 0)
+        shuffled.add(X[order], w[order], 0)
         found = {tuple(x) for x in shuffled.training(5000).X}
         assert found == {tuple(x) for x in sample.X}
         kept.append(np.isin(np.arange(5000), sample.rows))
@@ -365,12 +365,12 @@ def test_moments_add_up():
     X, w = rng.normal(size=(1000, 3)) * [1, 5, 0.1] + [0, 3, -2], rng.uniform(0, 2, 1000)
     moments = Moments(3)
     for rows in np.split(np.arange(1000), [0, 1, 300]):
-        moments.take(X[rows], w[rows])
-    stand_in = moments.stand_in()
+        moments.add(X[rows], w[rows])
+    rows = moments.rows()
     for columns in ([0], [1, 2], [0, 1, 2]):
         mean = np.average(X[:, columns].mean(axis=1), weights=w)
         variance = np.average(((X[:, columns] - mean) ** 2).mean(axis=1), weights=w)
-        assert np.var(stand_in[:, columns]) == pytest.approx(variance, rel=1e-13)
+        assert np.var(rows[:, columns]) == pytest.approx(variance, rel=1e-13)
 
 
 def test_blocks_are_of_one_size_wherever_chunks_end(data):

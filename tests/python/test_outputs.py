@@ -481,7 +481,7 @@ def test_the_certificate_sees_what_is_wrong(basis):
         ({"noise_variance": [1.0, 2.0]}, "one for each of the 3 columns"),
         ({"noise_variance": [1.0, 2.0, -1.0]}, "noise_variance must be a positive"),
         ({"noise_variance": [1.0, 2.0, 3.0], "shared_noise": True}, "one number with shared_noise"),
-        ({"noise_variance": [1.0, 2.0, 3.0], "Y": np.ones(50)}, "one number where y has one column"),
+        ({"noise_variance": [1.0, 2.0, 3.0], "Y": np.ones(50)}, "one number if y has one column"),
         ({"shared_noise": "yes"}, "shared_noise must be True or False"),
         ({"shared_noise": "yes", "Y": np.ones(50)}, "shared_noise must be True or False"),
     ],

@@ -502,7 +502,7 @@ def test_what_parts_refuse():
     for parts in ([], iter([part]), np.array(0.5), None):
         with pytest.raises((ValueError, TypeError), match="parts must"):
             SummedStatistics(parts)
-    with pytest.raises(ValueError, match="parts must answer alike"):
+    with pytest.raises(ValueError, match="parts must return results of one shape"):
         SparseBayesRegressor(fit_intercept=False).fit_provider(
             SummedStatistics([part, RowPart(Phi[:, :5], t)])
         )

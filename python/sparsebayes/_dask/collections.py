@@ -15,14 +15,14 @@ from dask.utils import is_dataframe_like, is_series_like
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks.targets import Training, check_X, naming
-from .engine import Engine, brought_together, on_each, shared
+from .engine import Engine, combined, on_each, shared
 from .parts import checked
 
 if TYPE_CHECKING:
     from .._types import FloatArray
 
 _UNKNOWN = (
-    "{name} has chunks of unknown size, so that its rows cannot be told to be those of others; call "
+    "{name} has chunks of unknown size, so that its rows cannot be matched with other arrays; call "
     "{name}.compute_chunk_sizes() first"
 )
 
@@ -42,10 +42,7 @@ def _is_series(X: Any) -> bool:
 
 
 def check_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check number, names and types of the columns of X without a look at its rows.
-
-    Returns X with all its columns in each chunk.
-    """
+    """Check number, names and types of the columns of X; return X with all columns in each chunk."""
     if is_array(X):
         if X.ndim != 2:
             raise ValueError(f"X must have 2 dimensions, (n_samples, n_features), got {X.ndim}")
@@ -65,10 +62,7 @@ def check_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
 def partitions(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, labels: bool, reset: bool
 ) -> list[Delayed]:
-    """Return tasks that check the rows of each partition.
-
-    Raises what can be told without a look at the rows: kinds, dimensions, chunks and partitions that differ.
-    """
+    """Return tasks that check the rows of each partition, after checks of types, dimensions and chunks."""
     X = check_columns(estimator, X, reset=reset)
     if y is None:
         name = type(estimator).__name__
@@ -99,7 +93,7 @@ def _check_column(name: str, values: Any) -> None:
         )
     if values.ndim != 1:
         raise ValueError(
-            f"{name} must have one dimension, got {values.ndim}: fit each column of its own, {name}[:, 0]"
+            f"{name} must have one dimension, got {values.ndim}: fit each column separately, {name}[:, 0]"
         )
     with naming(name):
         _check_chunks(name, values)
@@ -111,7 +105,7 @@ def _check_chunks(name: str, values: Any) -> None:
 
 
 def _check_alike(X: Any, name: str, values: Any) -> None:
-    """Check that partitions are the same as far as can be told; the rest is seen where the rows are."""
+    """Check that partitions match as far as is known here; the workers compare their lengths."""
     remedy = f"rechunk or repartition, as in {name}.rechunk(X.chunks[0])"
     if is_array(X) and is_array(values):
         if X.shape[0] != values.shape[0]:
@@ -143,15 +137,15 @@ def _blocks(values: Any) -> list[Delayed]:
     return list(np.ravel(values.to_delayed()))
 
 
-#: Returns predictions for rows in memory, of which there is at least one.
+#: Returns predictions for one or more rows in memory.
 Predict = Callable[[Any], Any]
 
 
 def lazily(estimator: Any, X: Any, predict: Predict, dtype: Any, columns: Any = None) -> Any:
-    """Return what ``predict`` says of each row of X: a collection of the kind of X with its partitions.
+    """Return the predictions for X as a lazy collection with the partitions of X.
 
-    ``columns``: names of the columns where a row has several values. Arrays become arrays, data frames
-    series or data frames with the index of X.
+    Arrays become arrays; data frames become series, or data frames with these ``columns`` if a prediction has
+    several values, with the index of X.
     """
     check_is_fitted(estimator)
     X = check_columns(estimator, X, reset=False)
@@ -159,30 +153,30 @@ def lazily(estimator: Any, X: Any, predict: Predict, dtype: Any, columns: Any = 
     if is_array(X):
         meta = np.empty((0,) if n_columns is None else (0, n_columns), dtype)
         shape = {"drop_axis": 1} if n_columns is None else {"chunks": (X.chunks[0], (n_columns,))}
-        return X.map_blocks(_of_array, predict, meta, dtype=meta.dtype, meta=meta, **shape)
+        return X.map_blocks(_predict_array, predict, meta, dtype=meta.dtype, meta=meta, **shape)
     empty = np.empty((0,) if n_columns is None else (0, n_columns), dtype)
     frame = _as_frame(empty, columns, X._meta.index)
-    return X.map_partitions(_of_frame, predict, empty, columns, meta=frame)
+    return X.map_partitions(_predict_frame, predict, empty, columns, meta=frame)
 
 
-def _of_array(X: Any, predict: Predict, empty: Any) -> Any:
-    # Dask tries functions with no rows, and partitions may have none.
+def _predict_array(X: Any, predict: Predict, empty: Any) -> Any:
+    # Partitions may be empty, and Dask calls functions with no rows to find their type.
     return predict(X) if len(X) > 0 else empty
 
 
-def _of_frame(X: Any, predict: Predict, empty: Any, columns: Any) -> Any:
-    return _as_frame(_of_array(X.to_numpy(), predict, empty), columns, X.index)
+def _predict_frame(X: Any, predict: Predict, empty: Any, columns: Any) -> Any:
+    return _as_frame(_predict_array(X.to_numpy(), predict, empty), columns, X.index)
 
 
 def _as_frame(values: Any, columns: Any, index: Any) -> Any:
     if columns is None:
-        # Labels that are objects stay such: pandas would look at them, and find nothing where there are none.
+        # With dtype=None pandas would infer another type from labels that are objects.
         return pd.Series(values, index=index, dtype=object if values.dtype == object else None)
     return pd.DataFrame(values, index=index, columns=columns)
 
 
 class Moments:
-    """Mean and standard deviation side by side, so that both come of one pass over the functions."""
+    """Mean and standard deviation as two columns, from one evaluation of the basis functions."""
 
     def __init__(self, local: Any) -> None:
         self._local = local
@@ -192,7 +186,7 @@ class Moments:
 
 
 class Squares:
-    """What R^2 is made of, of some rows: weight, mean of y, squares about it, squares of what is left."""
+    """The sums in R^2: weight, mean of y, squares about the mean, squared residuals."""
 
     def __init__(self, local: Any) -> None:
         self._local = local
@@ -202,25 +196,25 @@ class Squares:
             return np.zeros(4)
         weights = np.ones(len(part.X)) if part.weights is None else part.weights
         mean = float(np.average(part.y, weights=weights))
-        left = part.y - self._local.predict(part.X)
-        return np.array([weights.sum(), mean, weights @ (part.y - mean) ** 2, weights @ left**2])
+        residual = part.y - self._local.predict(part.X)
+        return np.array([weights.sum(), mean, weights @ (part.y - mean) ** 2, weights @ residual**2])
 
 
-def joined_squares(parts: Sequence[FloatArray]) -> FloatArray:
-    """Return what R^2 is made of for all rows of these."""
-    weight, mean, squares, left = parts[0]
+def added_squares(parts: Sequence[FloatArray]) -> FloatArray:
+    """Return the sums in R^2 over all these rows."""
+    weight, mean, squares, residuals = parts[0]
     for other in parts[1:]:
         if other[0] == 0.0:
             continue
         total = weight + other[0]
         squares += other[2] + (other[1] - mean) ** 2 * weight * other[0] / total
         mean += (other[1] - mean) * other[0] / total
-        weight, left = total, left + other[3]
-    return np.array([weight, mean, squares, left])
+        weight, residuals = total, residuals + other[3]
+    return np.array([weight, mean, squares, residuals])
 
 
 class Hits:
-    """Weight of some rows, and of those whose label is predicted."""
+    """Weight of some rows, and of those whose predicted label is right."""
 
     def __init__(self, local: Any) -> None:
         self._local = local
@@ -238,14 +232,14 @@ def added(parts: Sequence[FloatArray]) -> FloatArray:
     return total
 
 
-def of_all_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, measure: Any, together: Callable[..., Any]
+def measure_all(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, measure: Any, combine: Callable[..., Any]
 ) -> FloatArray:
-    """Return what ``measure`` says of the rows of each partition, brought together."""
+    """Return ``measure`` of the rows of each partition, put together by ``combine``."""
     check_is_fitted(estimator)
     parts = partitions(estimator, X, y, sample_weight, labels=estimator._labels, reset=False)
-    answers = on_each(_apply, parts, shared(measure))
-    values: FloatArray = Engine(estimator.client).result(brought_together(together, answers))
+    results = on_each(_apply, parts, shared(measure))
+    values: FloatArray = Engine(estimator.client).result(combined(combine, results))
     if values[0] == 0.0:
         raise ValueError("X has no row of positive weight in any partition")
     return values

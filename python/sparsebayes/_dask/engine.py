@@ -1,26 +1,32 @@
-"""How work gets to the partitions and its results back: the only file that talks to Dask's schedulers."""
+"""Running tasks on partitions: the only module that calls Dask's schedulers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
+import numpy as np
 from dask.base import compute, get_scheduler, persist
 from dask.delayed import Delayed, delayed
 from distributed import Client, TimeoutError
 
-#: Results that are brought together by one task.
+from .._checks.numbers import PLAIN
+from .._types import Likelihood
+from ..providers import Call, PartsStatistics, add
+
+#: Results combined by one task.
 _FAN_IN = 8
-#: Seconds between two looks whether anybody waits for a result.
+#: Seconds between two checks for cancellation.
 _INTERVAL = 0.5
 
 
 class Engine:
-    """Runs tasks with a client, or where Dask runs things if there is none.
+    """Runs tasks with a client, or with Dask's configured scheduler if there is none.
 
-    What is added up is added up in the order of the partitions, in a tree whose form depends on their number
-    alone, and never in the order in which workers get done. So a task that runs again because its worker was
-    lost has the same result, and so has what comes of it.
+    Results are combined in the order of the partitions, in a tree whose shape depends only on their number,
+    and not in the order in which workers finish. A task that runs again because its worker was lost therefore
+    leaves the combined result unchanged.
     """
 
     def __init__(self, client: Any) -> None:
@@ -29,16 +35,16 @@ class Engine:
                 "client must be a dask.distributed.Client that is not asynchronous, or None for the current "
                 f"one; got {client!r}"
             )
-        # Looked up now: questions are asked on another thread, where the current client is not current.
+        # Found now, because the fit calls `result` from another thread, which has no current client.
         self._client: Any = _current_client() if client is None else client
 
     def keep(self, tasks: Sequence[Delayed]) -> list[Delayed]:
-        """Begin with these tasks and keep their results there; how they are made is not forgotten."""
+        """Start these tasks and keep their results on the workers, which can still recompute them."""
         kept = persist(*tasks) if self._client is None else self._client.persist(list(tasks))  # type: ignore[no-untyped-call] # Dask's
         return list(kept)
 
     def result(self, task: Delayed, cancelled: Callable[[], bool] | None = None) -> Any:
-        """Return the result of a task, here; KeyboardInterrupt once ``cancelled`` says so."""
+        """Return the result of a task; KeyboardInterrupt if ``cancelled`` returns True meanwhile."""
         if self._client is None:
             return compute(task)[0]  # type: ignore[no-untyped-call] # Dask's
         future = self._client.compute(task)
@@ -47,18 +53,18 @@ class Engine:
                 return future.result(timeout=_INTERVAL)
             except TimeoutError:
                 if cancelled():
-                    raise KeyboardInterrupt from None  # and with the future goes the work on it
+                    raise KeyboardInterrupt from None  # releasing the future stops its tasks
         return future.result()
 
 
 def _current_client() -> Client | None:
-    """Return the client that Dask would run things with, None if that is none."""
+    """Return the client that Dask would run tasks with, if any."""
     owner = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call] # Dask's
     return owner if isinstance(owner, Client) else None
 
 
 def shared(value: Any) -> Delayed:
-    """Return a task that hands out ``value``, which then goes to each worker once and not with each task."""
+    """Return a task with the result ``value``, sent once to each worker instead of with each task."""
     task: Delayed = delayed(value, pure=False, traverse=False)
     return task
 
@@ -69,10 +75,43 @@ def on_each(function: Callable[..., Any], parts: Sequence[Delayed], *arguments: 
     return [task(part, *arguments) for part in parts]
 
 
-def brought_together(function: Callable[[Sequence[Any]], Any], tasks: Sequence[Delayed]) -> Delayed:
-    """Return one task with all results, neighbours brought together by ``function``, and again."""
+def combined(function: Callable[[Sequence[Any]], Any], tasks: Sequence[Delayed]) -> Delayed:
+    """Return one task that combines all results with ``function``, in a tree."""
     task, level = delayed(function, pure=False), list(tasks)
     while True:
         level = [task(level[start : start + _FAN_IN]) for start in range(0, len(level), _FAN_IN)]
         if len(level) == 1:
             return level[0]
+
+
+class Partitions(PartsStatistics):
+    """The providers of all partitions as one: each call is one round trip to the workers.
+
+    Parameters
+    ----------
+    engine : Engine
+    parts : list of tasks
+        Their results are providers, kept by the engine.
+    n_basis, likelihood
+        Attributes that the parts share.
+    """
+
+    def __init__(
+        self, engine: Engine, parts: Sequence[Delayed], n_basis: int, likelihood: Likelihood
+    ) -> None:
+        self._engine, self._parts = engine, parts
+        self.n_basis, self.likelihood = n_basis, likelihood
+
+    def _sum(self, method: str, *arguments: Any) -> Any:
+        results = on_each(_call, self._parts, shared(Call(method, arguments)))
+        return self._engine.result(combined(_total, results), self._cancelled)
+
+
+def _call(part: Any, call: Call) -> Any:
+    # An array unpickled from a message may be misaligned.
+    arguments = (np.require(a, a.dtype, PLAIN) if isinstance(a, np.ndarray) else a for a in call.arguments)
+    return Call(call.method, tuple(arguments))(part)
+
+
+def _total(results: Sequence[Any]) -> Any:
+    return reduce(add, results)

@@ -1,9 +1,8 @@
-"""What `DaskRVR` and `DaskRVC` share: what they refuse, what is set up before rows are asked about."""
+"""The common base of `DaskRVR` and `DaskRVC`: checks, and the set-up of a model before its fit."""
 
 from __future__ import annotations
 
 import inspect
-import numbers
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
@@ -19,14 +18,14 @@ from .._checks.arguments import check_flag, check_n_jobs, check_settings, learni
 from .._checks.targets import Training, naming
 from .._data import candidates as _candidates
 from .._data.candidates import seed_of
-from .._data.design import check_extra_basis, columns_at, fitted_extra, is_transformer, middle_of_extra
+from .._data.design import check_extra_basis, columns_at, extra_offset, fitted_extra, is_transformer
 from .._estimators.basis import KernelBasis
 from .._estimators.status import RowSummary
 from .._estimators.variational import check_variational
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels._resolve import is_precomputed
 from .collections import partitions
-from .engine import Engine, brought_together, on_each
+from .engine import Engine, combined, on_each
 from .parts import Facts, Functions, combined_facts, facts, joined_samples, sample
 
 if TYPE_CHECKING:
@@ -36,18 +35,17 @@ Class = TypeVar("Class", bound="type[OnDask]")
 
 
 def with_client(cls: Class) -> Class:
-    """Give the constructor the signature of the estimator in memory, and ``client`` beside it."""
+    """Give the constructor the signature of the estimator in memory, with ``client`` added."""
     constructor: Any = vars(cls)["__init__"]
     own = inspect.signature(vars(cls._local)["__init__"])
     client = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
-    cls.__module__ = "sparsebayes.dask"  # where users find it, and pickles
     constructor.__signature__ = own.replace(parameters=[*own.parameters.values(), client])
     return cls
 
 
 @dataclass(frozen=True)
-class SetUp:
-    """A model before its first question to the rows."""
+class Setup:
+    """What the fit of a model starts from."""
 
     engine: Engine
     #: Tasks whose results are checked rows.
@@ -60,7 +58,7 @@ class SetUp:
 
 
 class OnDask(KernelBasis):
-    """A kernel estimator whose rows are in the partitions of Dask collections."""
+    """Base of kernel estimators whose rows are in the partitions of Dask collections."""
 
     if TYPE_CHECKING:
         client: Any
@@ -70,12 +68,12 @@ class OnDask(KernelBasis):
     _local: ClassVar[type]
 
     def to_local(self) -> Any:
-        """Return the fitted model as an estimator that knows nothing of Dask.
+        """Return the fitted model as an estimator without Dask.
 
         Returns
         -------
         RVR or RVC
-            With the same parameters but ``client``, and the same attributes.
+            With the same parameters except ``client``, and the same attributes.
 
         Raises
         ------
@@ -90,14 +88,14 @@ class OnDask(KernelBasis):
         local.__dict__.update({name: value for name, value in vars(self).items() if name not in given})
         return local
 
-    def _nameless(self) -> Any:
-        """Return the fitted model for rows whose columns have been compared with its own."""
+    def _local_without_names(self) -> Any:
+        """Return the fitted model for rows whose column names have been checked already."""
         local = self.to_local()
         local.__dict__.pop("feature_names_in_", None)
         return local
 
     def __sklearn_clone__(self) -> Any:
-        """Return an unfitted copy with the same client, of which there can be no copy."""
+        """Return an unfitted copy with the same client, which cannot be copied."""
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
         twin = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
@@ -107,11 +105,11 @@ class OnDask(KernelBasis):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: everything but the client, which belongs to this process."""
+        """Return the state without the client, which belongs to this process."""
         return {**super().__getstate__(), "client": None}
 
     @abstractmethod
-    def _fit_partitions(self, setup: SetUp) -> list[Any]:
+    def _fit_partitions(self, setup: Setup) -> list[Any]:
         """Fit each model of these partitions, and return the posteriors."""
 
     def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
@@ -123,7 +121,7 @@ class OnDask(KernelBasis):
         settings = check_settings(self)
         _check_supported(self)
         for name in ("feature_names_in_", "_statistics"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # from an earlier fit
         engine = Engine(self.client)
         parts = self._held_parts(
             engine, partitions(self, X, y, sample_weight, labels=self._labels, reset=True)
@@ -132,12 +130,13 @@ class OnDask(KernelBasis):
         self._learn_from_facts(known)
         likelihood = self._check_likelihood()
         check_variational(settings, likelihood, learning=False)
-        rows = _placeholder_training(_alike(known), np.arange(2), int(known.n_samples.sum()))
+        rows = _inputs_only(_moment_rows(known), np.arange(2), int(known.n_samples.sum()))
         _candidates.place(
-            self, self._sample_of_workers(engine, parts, known) if _is_number(self.candidates) else rows
+            self,
+            self._sample_of_workers(engine, parts, known) if _candidates.is_number(self.candidates) else rows,
         )
         layout, functions = self._layout(rows), self._worker_functions(rows, known)
-        setup = SetUp(engine, parts, known, functions, layout, settings, likelihood)
+        setup = Setup(engine, parts, known, functions, layout, settings, likelihood)
         posteriors = self._fit_partitions(setup)
         n_basis = int(layout.bias) + functions.n_basis
         seen = RowSummary(int(known.n_rows.sum()), known.weight)
@@ -145,14 +144,14 @@ class OnDask(KernelBasis):
         self._publish_basis(rows)
 
     def _held_parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
-        """Return the partitions as questions are going to find them."""
+        """Return the partitions to use, kept on the workers if they are needed more than once."""
         return parts
 
     def _learn_from_facts(self, known: Facts) -> None:
-        """Learn from the facts what the kind of target needs."""
+        """Take the attributes that depend on the targets from the facts."""
 
     def _sample_of_workers(self, engine: Engine, parts: list[Delayed], known: Facts) -> Training:
-        """Return the rows that centres are chosen from, as `_candidates` takes them from rows in memory."""
+        """Return the same rows to choose centres from as `candidates.place` draws from rows in memory."""
         size = _candidates.sample_size(self.candidates)
         with naming("random_state"):
             seed = seed_of(check_random_state(self.random_state))
@@ -161,60 +160,56 @@ class OnDask(KernelBasis):
             on_each(sample, [part], int(start), size, seed)[0]
             for part, start in zip(parts, starts, strict=True)
         ]
-        found = engine.result(brought_together(partial(joined_samples, size=size), tasks))
+        found = engine.result(combined(partial(joined_samples, size=size), tasks))
         order = np.argsort(found.rows)
-        return _placeholder_training(found.X[order], found.rows[order], int(known.n_samples.sum()))
+        return _inputs_only(found.X[order], found.rows[order], int(known.n_samples.sum()))
 
     def _worker_functions(self, rows: Training, known: Facts) -> Functions:
-        """Return all functions but the bias, and publish what they are made of."""
+        """Return all functions but the bias, and set the attributes that describe them."""
         kernels = self._resolve(rows)
         self.kernel_ = self._as_given(kernels)
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, rows.X)
         self._n_extra = columns_at(self.extra_basis_, known.example).shape[1]
         centres = _candidates.points(self, rows, self._layout(rows).kept)
-        # One thread for a task: a worker runs as many tasks at once as it is meant to use threads.
+        # One thread per task: a worker runs as many tasks at once as it has threads.
         n_threads = check_n_jobs(self.n_jobs) or 1
         bias = check_flag("fit_intercept", self.fit_intercept)
-        shift = middle_of_extra(self.extra_basis_, centres, self._n_extra, bias=bias)
+        shift = extra_offset(self.extra_basis_, centres, self._n_extra, bias=bias)
         return Functions(kernels, centres, self.extra_basis_, self._n_extra, n_threads, shift)
 
 
-def _placeholder_training(X: FloatArray, rows: IntArray, n_samples: int) -> Training:
-    """Return training data where nobody asks for targets and weights."""
+def _inputs_only(X: FloatArray, rows: IntArray, n_samples: int) -> Training:
+    """Return training data without targets and weights."""
     return Training(X, np.zeros(len(X)), None, rows, n_samples)
 
 
 def _ask_facts(engine: Engine, parts: list[Delayed], labels: bool) -> Facts:
-    known: Facts = engine.result(brought_together(combined_facts, on_each(facts, parts, labels)))
+    known: Facts = engine.result(combined(combined_facts, on_each(facts, parts, labels)))
     if known.n_samples.sum() == 0:
         raise ValueError("X has no rows: all its partitions are empty")
     if known.weight == 0.0:
-        # The words in parentheses are scikit-learn's.
+        # The words in parentheses are required by scikit-learn's checks.
         raise ValueError("sample_weight is zero in every row (it must contain at least one non-zero number)")
     return known
 
 
-def _alike(known: Facts) -> FloatArray:
-    """Return two rows whose columns have the means and variances of the data, and are as far apart.
+def _moment_rows(known: Facts) -> FloatArray:
+    """Return two rows with the variances of the columns and their common mean, which kernels depend on.
 
-    All that a kernel needs to know of the rows is their variance about their common mean.
+    The mean over all columns is subtracted: ``gamma="scale"`` depends on differences only.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.sqrt(known.squares / known.weight)
+        std = np.sqrt(known.squares / known.weight)
         middle = known.mean - known.mean.mean()
-        return np.stack([middle - spread, middle + spread])
-
-
-def _is_number(candidates: Any) -> bool:
-    return isinstance(candidates, numbers.Integral) and not isinstance(candidates, bool)
+        return np.stack([middle - std, middle + std])
 
 
 def _check_supported(estimator: Any) -> None:
-    """Refuse what would need all rows in one place."""
+    """Raise ValueError for arguments that need all rows in one place."""
     local = estimator._local.__name__
     if is_precomputed(estimator.kernel):
         raise ValueError(
-            "kernel='precomputed' is not for Dask: its columns are as many as there are rows; give the "
+            "kernel='precomputed' is not for Dask: X would have a column for every row; give the "
             f"kernel as an object or a callable, or use {local}"
         )
     if estimator.candidates is None:
@@ -229,12 +224,12 @@ def _check_supported(estimator: Any) -> None:
         )
     for name in ("memory_limit", "checkpoint"):
         if getattr(estimator, name, None) is not None:
-            raise ValueError(f"{name} is not for Dask: memory and lost work are the business of its workers")
+            raise ValueError(f"{name} is not for Dask, whose workers manage memory and lost work")
     if check_flag("keep_rows", getattr(estimator, "keep_rows", False)):
         raise ValueError("keep_rows=True is not for Dask, whose rows stay where they are")
     check_extra_basis(estimator.extra_basis, estimator.kernel)
     if is_transformer(estimator.extra_basis):
         raise ValueError(
-            "extra_basis cannot be fitted to rows in several places; fit the transformer to some rows and "
+            "extra_basis cannot be fitted to distributed rows; fit the transformer to some rows and "
             "give extra_basis=transformer.transform"
         )

@@ -21,11 +21,15 @@ from .._data.candidates import keys
 from .._data.design import columns_at, evaluate
 from .._data.statistics import Kernels, SufficientStatistics
 from .._types import FloatArray, IntArray
+from ..providers import RowPart
+
+#: Bytes that the core stores for each row and active function, and an upper estimate of the active functions.
+_BYTES_PER_ACTIVE, _MAX_ACTIVE = 24, 100
 
 
 @contextmanager
-def of_partition(number: int) -> Iterator[None]:
-    """See to it that a complaint says which partition it is about."""
+def naming_partition(number: int) -> Iterator[None]:
+    """Add the number of the partition to errors."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -34,7 +38,7 @@ def of_partition(number: int) -> Iterator[None]:
 
 
 class Part(Training):
-    """The rows of a partition. Dask asks how large they are before it moves them."""
+    """The rows of a partition, with their size for Dask's scheduler."""
 
     def __sizeof__(self) -> int:
         return sum(
@@ -43,10 +47,9 @@ class Part(Training):
 
 
 def checked(number: int, n_features: int, labels: bool, X: Any, y: Any, weights: Any) -> Part:
-    """Check the rows of a partition, of which there may be none, and leave out those of no weight."""
-    # Frames and series were looked at as such when the tasks were made.
+    """Check the rows of a partition, which may have none, and drop those of zero weight."""
     X, y, weights = np.asarray(X), np.asarray(y), None if weights is None else np.asarray(weights)
-    with of_partition(number):
+    with naming_partition(number):
         values = np.ascontiguousarray(check_chunk("X", X, n_features))
         n = len(values)
         if len(y) != n:
@@ -80,7 +83,7 @@ def _labels(y: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to know of some partitions in sequence before a model can be set up."""
+    """Facts about successive partitions that the set-up of a model needs."""
 
     #: Rows of each partition, and those of positive weight.
     n_samples: IntArray
@@ -89,14 +92,14 @@ class Facts:
     weight: float
     mean: FloatArray
     squares: FloatArray
-    #: Different labels of positive weight, sorted; empty for numbers.
+    #: Distinct labels of rows of positive weight, sorted; empty for numbers.
     classes: NDArray[Any]
-    #: Some row, (1, d); there may be none, (0, d).
+    #: One row, (1, d), or none, (0, d).
     example: FloatArray
 
 
 def facts(part: Training, labels: bool) -> Facts:
-    """Return what there is to know of one partition."""
+    """Return the facts about one partition."""
     X = part.X
     weights = np.ones(len(X)) if part.weights is None else part.weights
     weight, mean = float(weights.sum()), np.zeros(X.shape[1])
@@ -110,10 +113,7 @@ def facts(part: Training, labels: bool) -> Facts:
 
 
 def combined_facts(facts: Sequence[Facts]) -> Facts:
-    """Return what there is to know of these together, in their order.
-
-    Means and squares by the rule of Chan, Golub & LeVeque (1983), which subtracts no large squares.
-    """
+    """Return the facts about these partitions together, by the update of Chan, Golub & LeVeque (1983)."""
     weight, mean, squares = 0.0, np.zeros_like(facts[0].mean), np.zeros_like(facts[0].squares)
     for one in facts:
         if one.weight == 0.0:
@@ -140,7 +140,7 @@ def combined_facts(facts: Sequence[Facts]) -> Facts:
 
 @dataclass(frozen=True)
 class Sample:
-    """Distinct rows of positive weight with their keys, ascending, and where they are among all rows."""
+    """Distinct rows of positive weight with their keys, ascending, and their numbers among all rows."""
 
     keys: NDArray[np.uint64]
     rows: IntArray
@@ -148,12 +148,12 @@ class Sample:
 
 
 def sample(part: Training, first: int, size: int, seed: int) -> Sample:
-    """Return ``size`` rows of a partition with the smallest keys; ``first``: number of its first row."""
+    """Return the ``size`` rows with the smallest keys; ``first`` is the number of the first row."""
     return joined_samples([Sample(keys(part.X, seed), first + part.rows, part.X)], size)
 
 
 def joined_samples(samples: Sequence[Sample], size: int) -> Sample:
-    """Return the ``size`` rows with the smallest keys of these, which are in the order of their rows."""
+    """Return the ``size`` rows with the smallest keys of these samples, given in the order of their rows."""
     found, at = np.unique(np.concatenate([one.keys for one in samples]), return_index=True)
     found, at = found[:size], at[:size]
     rows = np.concatenate([one.rows for one in samples])[at]
@@ -162,9 +162,9 @@ def joined_samples(samples: Sequence[Sample], size: int) -> Sample:
 
 @dataclass(frozen=True)
 class Functions(Kernels):
-    """The basis functions but for the bias: kernels about centres, one kernel after another, then columns."""
+    """The basis functions without the bias: kernels about centres, one kernel after another, then columns."""
 
-    #: What values of the extra columns are given less of, so that sums of them do not cancel.
+    #: Subtracted from the extra columns, so that their sums do not cancel.
     shift: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def at(self, X: FloatArray) -> FloatArray:
@@ -173,8 +173,8 @@ class Functions(Kernels):
         return np.hstack([*blocks, columns_at(self.extra, X, self.n_extra) - self.shift])
 
 
-def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]:
-    """Return both as the core can read them: what came from another process may lie anywhere."""
+def aligned(part: Training, functions: Functions) -> tuple[Training, Functions]:
+    """Return both as the core can read them: an array unpickled from a message may be misaligned."""
     y = part.y if part.y.dtype != np.float64 else np.require(part.y, np.float64, PLAIN)
     weights = None if part.weights is None else np.require(part.weights, np.float64, PLAIN)
     rows = replace(part, X=np.require(part.X, np.float64, PLAIN), y=y, weights=weights)
@@ -183,7 +183,7 @@ def in_place(part: Training, functions: Functions) -> tuple[Training, Functions]
 
 def sums(part: Training, functions: Functions) -> SufficientStatistics:
     """Return the sums of a regression over the rows of a partition."""
-    part, functions = in_place(part, functions)
+    part, functions = aligned(part, functions)
     statistics = SufficientStatistics(functions.n_basis, n_jobs=functions.n_threads)
     if len(part.X) > 0:
         functions.add(statistics, part.X, part.y, part.weights)
@@ -191,8 +191,34 @@ def sums(part: Training, functions: Functions) -> SufficientStatistics:
 
 
 def merged_sums(parts: Sequence[SufficientStatistics]) -> SufficientStatistics:
-    """Return the sums of all of these, added in their order."""
+    """Return the sum of these, added in their order."""
     total = SufficientStatistics(parts[0].n_basis, n_jobs=1)
     for one in parts:
         total.merge(one)
     return total
+
+
+class WorkerRows(RowPart):
+    """A provider on a worker, with its size for Dask's scheduler.
+
+    The size includes what the core stores between calls: moving the rows to another worker loses that.
+    """
+
+    def __sizeof__(self) -> int:
+        given = sum(values.nbytes for values in self._rows if values is not None)
+        return 2 * given + self.n_samples * _BYTES_PER_ACTIVE * min(self.n_basis, _MAX_ACTIVE)
+
+
+def one_against_the_rest(part: Training, functions: Functions, bias: bool, label: Any) -> WorkerRows:
+    """Return the provider of a partition's rows, with target 1 for rows of this label and 0 for others."""
+    part, functions = aligned(part, functions)
+    target = (part.y == label).astype(np.float64)
+    options: dict[str, Any] = {
+        "fit_intercept": bias,
+        "likelihood": "bernoulli",
+        "n_jobs": functions.n_threads,
+    }
+    if functions.n_extra > 0:
+        return WorkerRows(functions.at(part.X), target, part.weights, **options)
+    options |= {"kernels": functions.kernels, "centres": functions.centres}
+    return WorkerRows(part.X, target, part.weights, **options)

@@ -1,8 +1,8 @@
-"""Where the kernel functions of a dictionary stand: what `candidates=` takes, and how centres are numbered.
+"""The centres of the kernel functions: what `candidates=` takes, and how ``active_`` numbers centres.
 
-All rows (None): nothing is published, and functions are training rows. Some rows (an int): `candidate_rows_`
-and, where rows are points, `candidates_`; functions still are training rows. Given centres: `candidates_`
-alone, and functions are its rows.
+None, all rows: functions are numbered as training rows. An int, some rows: `candidate_rows_` and, unless the
+kernel is precomputed, `candidates_`; functions are numbered as training rows. An array of centres:
+`candidates_`; functions are numbered as its rows.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ _KINDS: Final = (
     "None (every training row), an integer of at least 1 (that many training rows), or an array of centres, "
     "(n_candidates, n_features)"
 )
-#: How many rows the choice looks at: at least so many, and so many for each centre. Measured:
+#: Sample that centres are chosen from: at least so many rows, and so many for each centre. Measured:
 #: docs/notebook/large-data.md.
 _ROWS: Final = 1 << 15
 _ROWS_PER_CENTRE: Final = 20
 
 
 def place(estimator: Any, training: Training) -> None:
-    """Find the centres of a fit and publish them."""
+    """Determine the centres of a fit and set the attributes that describe them."""
     for name in ("candidates_", "candidate_rows_"):
-        estimator.__dict__.pop(name, None)  # of an earlier fit
-    asked, precomputed = estimator.candidates, is_precomputed(estimator.kernel)
+        estimator.__dict__.pop(name, None)  # from an earlier fit
+    given, precomputed = estimator.candidates, is_precomputed(estimator.kernel)
     with naming("random_state"):
         random_state = check_random_state(estimator.random_state)
-    if asked is None:
+    if given is None:
         return
-    if is_number(asked):
+    if is_number(given):
         if precomputed:
             check_square(training)
-        estimator.candidate_rows_ = _choose(training, _number(asked), random_state, precomputed=precomputed)
+        estimator.candidate_rows_ = _choose(training, _number(given), random_state, precomputed=precomputed)
         if not precomputed:
             estimator.candidates_ = training.at(estimator.candidate_rows_)
         return
-    estimator.candidates_ = _check_centres(estimator, asked, training.X.shape[1], precomputed=precomputed)
+    estimator.candidates_ = _check_centres(estimator, given, training.X.shape[1], precomputed=precomputed)
 
 
-def is_number(asked: Any) -> bool:
-    """Tell whether a number of training rows is asked for."""
-    return isinstance(asked, numbers.Integral) and not isinstance(asked, bool)
+def is_number(given: Any) -> bool:
+    """Tell whether ``candidates`` is a number of training rows."""
+    return isinstance(given, numbers.Integral) and not isinstance(given, bool)
 
 
-def number(asked: Any, n_samples: int) -> int:
-    """Return how many centres are asked for, for estimates: nothing is checked."""
-    if is_number(asked):
-        return min(int(asked), n_samples)
-    if isinstance(asked, (list, tuple)):
-        return len(asked)
-    shape = getattr(asked, "shape", None)
+def number(given: Any, n_samples: int) -> int:
+    """Return the number of centres, for estimates, without checks."""
+    if is_number(given):
+        return min(int(given), n_samples)
+    if isinstance(given, (list, tuple)):
+        return len(given)
+    shape = getattr(given, "shape", None)
     return int(shape[0]) if isinstance(shape, tuple) and shape else n_samples
 
 
-def sample_size(asked: Any) -> int:
-    """Return how many rows the choice of so many centres looks at."""
-    return max(_ROWS, _ROWS_PER_CENTRE * _number(asked))
+def sample_size(given: Any) -> int:
+    """Return the size of the sample from which so many centres are chosen."""
+    return max(_ROWS, _ROWS_PER_CENTRE * _number(given))
 
 
 def block_size(estimator: Any, training: Training) -> int:
-    """Return how many functions a kernel has by the count of ``active_``, in use or not."""
+    """Return the number of names in ``active_`` for each kernel."""
     return len(estimator.candidates_) if are_given(estimator) else training.n_samples
 
 
 def in_use(estimator: Any, training: Training) -> IntArray:
-    """Return the functions of a kernel that the dictionary holds, counted as in ``active_``, ascending.
+    """Return the functions of a kernel in the dictionary, numbered as in ``active_``, ascending.
 
-    Equal centres have equal functions; the first stands for all.
+    Of equal centres, which have equal functions, only the first is in the dictionary.
     """
     if are_given(estimator):
         return first_of_equal(estimator.candidates_)
@@ -91,7 +91,7 @@ def in_use(estimator: Any, training: Training) -> IntArray:
 
 
 def points(estimator: Any, training: Training, functions: IntArray) -> FloatArray:
-    """Return the centres of these functions of a kernel, counted as in ``active_``."""
+    """Return the centres of these functions of a kernel, numbered as in ``active_``."""
     if not hasattr(estimator, "candidates_"):
         return training.at(functions)
     at = functions if are_given(estimator) else np.searchsorted(estimator.candidate_rows_, functions)
@@ -100,23 +100,21 @@ def points(estimator: Any, training: Training, functions: IntArray) -> FloatArra
 
 
 def are_given(fitted: Any) -> bool:
-    """Tell whether the centres were given as an array, so that functions are not training rows."""
+    """Tell whether the centres were given as an array."""
     return hasattr(fitted, "candidates_") and not hasattr(fitted, "candidate_rows_")
 
 
 def _every_row(training: Training, *, precomputed: bool) -> IntArray:
-    """Return the rows with functions of their own; precomputed values say nothing of equal rows."""
+    """Return the distinct rows, or all rows of a precomputed kernel."""
     return training.rows if precomputed else distinct_rows(training)
 
 
 def _choose(
     training: Training, n: int, random_state: np.random.RandomState, *, precomputed: bool
 ) -> IntArray:
-    """Choose ``n`` rows that cover the inputs, ascending; all of them where there are no more than that.
+    """Choose ``n`` rows by k-means++ (Arthur & Vassilvitskii 2007), ascending; all if there are fewer.
 
-    By k-means++ (Arthur & Vassilvitskii 2007): each row with a probability in proportion to its squared
-    distance from the nearest one chosen before, the best of several drawn. Distinct rows count once each,
-    so that a weight of 2 remains the row twice.
+    Distinct rows count once each, so that a weight of 2 is equivalent to the row twice.
     """
     rows = _every_row(training, precomputed=precomputed)
     if n >= len(rows):
@@ -126,23 +124,23 @@ def _choose(
         if precomputed:
             sample = random_state.choice(len(rows), size, replace=False)
         else:
-            # By keys: rows read part by part have the same sample.
+            # With keys, rows that are read in parts have the same sample.
             sample = np.argpartition(keys(training.at(rows), seed_of(random_state)), size)[:size]
         rows = rows[np.sort(sample)]
-    X = _in_own_units(training.at(rows)[:, training.rows] if precomputed else training.at(rows))
+    X = _standardised(training.at(rows)[:, training.rows] if precomputed else training.at(rows))
     with one_blas_thread():
         _, found = kmeans_plusplus(X, n, random_state=random_state)
     chosen = np.unique(found)
     if len(chosen) < n:
-        # Where rows are closer to one another than rounding lets distances see, some are found twice.
+        # Rows that round-off cannot distinguish may be chosen twice.
         others = np.setdiff1d(np.arange(len(rows)), chosen)
         chosen = np.union1d(chosen, random_state.choice(others, n - len(chosen), replace=False))
     picked: IntArray = rows[chosen]
     return picked
 
 
-def _in_own_units(X: FloatArray) -> FloatArray:
-    """Return X about its mean, the largest entry being 1 or so: squares neither overflow nor cancel."""
+def _standardised(X: FloatArray) -> FloatArray:
+    """Return X minus its mean, with a largest entry near 1: squares neither overflow nor cancel."""
     largest = float(np.abs(X).max())
     X = X / largest if largest > 0.0 else X
     X = X - X.mean(axis=0)
@@ -150,11 +148,11 @@ def _in_own_units(X: FloatArray) -> FloatArray:
     return X / largest if largest > 0.0 else X
 
 
-def _number(asked: Any) -> int:
+def _number(given: Any) -> int:
     try:
-        return check_integer("candidates", asked, least=1)
+        return check_integer("candidates", given, least=1)
     except ValueError:
-        raise ValueError(f"candidates must be {_KINDS}; got {asked!r}") from None
+        raise ValueError(f"candidates must be {_KINDS}; got {given!r}") from None
 
 
 def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, precomputed: bool) -> FloatArray:
@@ -164,8 +162,8 @@ def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, preco
         raise TypeError(f"candidates must be {_KINDS}; got {centres!r}")
     if precomputed:
         raise ValueError(
-            "candidates must be None or an integer with kernel='precomputed', which has no values about "
-            "others; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier"
+            "candidates must be None or an integer with kernel='precomputed', which has no values for other "
+            "centres; give K(X, candidates) to SparseBayesRegressor or SparseBayesClassifier"
         )
     if n_dimensions != 2:
         raise ValueError(
@@ -187,24 +185,24 @@ def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, preco
     return np.array(values, order="C")
 
 
-#: Constants of splitmix64 (Steele, Lea & Flood 2014), a bijection of 64 bits that mixes well.
+#: Constants of splitmix64 (Steele, Lea & Flood 2014), a bijection of 64 bits.
 _STEP, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 def seed_of(random_state: np.random.RandomState) -> int:
-    """Return a seed for `keys` from a generator, which is left as it is."""
+    """Return a seed for `keys` from a generator, whose state does not change."""
     return int(copy.deepcopy(random_state).randint(0, 2**63 - 1, dtype=np.int64))
 
 
 def keys(X: FloatArray, seed: int) -> NDArray[np.uint64]:
-    """Return a number for each row that looks random, and is the same for equal rows.
+    """Return a pseudo-random number for each row, the same for equal rows.
 
     The rows with the smallest numbers are a uniform sample of the distinct rows, in whatever order and parts
-    they come.
+    they are read.
     """
     state = np.full(len(X), seed, dtype=np.uint64)
     for column in X.T:
-        state ^= (column + 0.0).view(np.uint64)  # the zero of either sign is one number
+        state ^= (column + 0.0).view(np.uint64)  # -0.0 equals 0.0
         state += _STEP
         state = (state ^ (state >> np.uint64(30))) * _FIRST
         state = (state ^ (state >> np.uint64(27))) * _SECOND
@@ -213,33 +211,33 @@ def keys(X: FloatArray, seed: int) -> NDArray[np.uint64]:
 
 
 class RowSample:
-    """A uniform sample of the distinct rows that count, as they pass by: those with the smallest keys."""
+    """A uniform sample of the distinct rows of positive weight: the rows with the smallest keys."""
 
     def __init__(self, size: int, n_features: int, seed: int) -> None:
         self._size, self._seed = size, seed
         self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.intp)
         self._X = np.empty((0, n_features))
-        #: Keys of this size and more are those of rows left out.
+        #: Rows with this key or a larger one are not in the sample.
         self._bound: np.uint64 | None = None
 
-    def take(self, X: FloatArray, weights: FloatArray | None, first: int) -> None:
-        """Look at rows of which ``first`` is the number of the first; those of zero weight do not count."""
+    def add(self, X: FloatArray, weights: FloatArray | None, first: int) -> None:
+        """Add rows; ``first`` is the number of the first."""
         numbers = keys(X, self._seed)
-        wanted = np.ones(len(X), bool) if weights is None else weights > 0.0
+        usable = np.ones(len(X), bool) if weights is None else weights > 0.0
         if self._bound is not None:
-            wanted &= numbers < self._bound
-        new = np.flatnonzero(wanted)
+            usable &= numbers < self._bound
+        new = np.flatnonzero(usable)
         if len(new) == 0:
             return
         self._keys = np.concatenate([self._keys, numbers[new]])
         self._rows = np.concatenate([self._rows, first + new])
         self._X = np.concatenate([self._X, X[new]])
         if len(self._keys) > self._size:
-            self._tidy()
+            self._trim()
 
-    def _tidy(self) -> None:
+    def _trim(self) -> None:
         """Keep the first row of each key, and the smallest keys."""
-        # Of equal keys `unique` finds the first, which came earlier.
+        # Of equal keys `unique` returns the first, which was added earlier.
         found, at = np.unique(self._keys, return_index=True)
         found, at = found[: self._size], at[: self._size]
         self._keys, self._rows, self._X = found, self._rows[at], self._X[at]
@@ -247,8 +245,8 @@ class RowSample:
             self._bound = found[-1]
 
     def training(self, n_samples: int) -> Training:
-        """Return the sample as if it were the rows that count, out of ``n_samples``."""
-        self._tidy()
+        """Return the sample as training data out of ``n_samples`` rows."""
+        self._trim()
         order = np.argsort(self._rows)
         rows: IntArray = self._rows[order]
         return Training(self._X[order], np.zeros(len(rows)), None, rows, n_samples)

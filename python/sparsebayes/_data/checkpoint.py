@@ -1,8 +1,8 @@
-"""State of a fit in a file, from which a fit that was killed goes on.
+"""The state of a fit in a file, from which an interrupted fit resumes.
 
-Layout: a line that says what the file is; the length of the header, 8 bytes, little-endian; the header, JSON
+Layout: a line that identifies the format; the length of the header, 8 bytes, little-endian; the header, JSON
 (format version, digest of the problem, names, types and shapes of the arrays); the arrays; and a BLAKE2b
-digest of all before.
+digest of all of it.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _VERSION: Final = 1
 #: Bytes of a digest.
 _DIGEST: Final = 32
 #: Bytes hashed and written at a time.
-_PART: Final = 1 << 22
-#: Seconds of work between two saves, at least; and so many times what a save takes.
+_CHUNK: Final = 1 << 22
+#: Least time between two saves: in seconds, and as a multiple of the time that a save takes.
 _INTERVAL: Final = 3.0
 _PATIENCE: Final = 20.0
-#: Arguments of an estimator that do not show in its model, or only in how its fit goes on from sums.
+#: Arguments of an estimator that its sums or working sets do not depend on.
 _IRRELEVANT: Final = frozenset({"n_jobs", "verbose", "callback", "checkpoint", "memory_limit", "keep_rows"})
 
 
 class Checkpoint:
-    """Named arrays in a file that is there whole or not at all, and that belongs to one problem.
+    """Named arrays in a file that is replaced atomically and belongs to one problem.
 
     Parameters
     ----------
     path : str or path-like
-        The file. Beside it, while it is written, stands one of the same name between ``.`` and ``.part``.
+        The file. While it is written there is a second one, with ``.`` before and ``.part`` after the name.
     problem : str
-        What `digest` makes of all that the state depends on.
+        `digest` of all that the state depends on.
 
     Raises
     ------
     TypeError, ValueError
-        If ``path`` is no path, or there can be no file there.
+        If ``path`` is not a path, or no file can be written there.
     """
 
     def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
@@ -59,12 +59,12 @@ class Checkpoint:
         self._last_save, self._took = time.monotonic(), 0.0
 
     def load(self) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays last saved, None if there are none.
+        """Return the arrays last saved, None if there is no file.
 
         Raises
         ------
         ValueError
-            If the file is damaged, of another kind or version, or belongs to another problem.
+            If the file is damaged, has another format or version, or belongs to another problem.
         """
         try:
             with open(self._path, "rb") as file:
@@ -73,12 +73,12 @@ class Checkpoint:
             return None
 
     def save(self, **arrays: NDArray[Any]) -> None:
-        """Write the arrays in place of those saved before: all of them or, if it fails, none.
+        """Replace the saved arrays by these.
 
         Raises
         ------
         OSError
-            If the file cannot be written; what was there is then still there.
+            If the file cannot be written; the old one then remains.
         """
         began = time.monotonic()
         try:
@@ -95,11 +95,11 @@ class Checkpoint:
         self._took = self._last_save - began
 
     def is_due(self) -> bool:
-        """Tell whether a few seconds of work have gone by, and many times what a save takes."""
+        """Tell whether enough time has passed since the last save."""
         return time.monotonic() - self._last_save > max(_INTERVAL, _PATIENCE * self._took)
 
     def remove(self) -> None:
-        """Remove the file, for the work is done."""
+        """Remove the file."""
         for path in (self._path, self._part):
             path.unlink(missing_ok=True)
 
@@ -109,35 +109,35 @@ class Checkpoint:
             "problem": self._problem,
             "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
         }
-        text, seal = json.dumps(header).encode(), hashlib.blake2b(digest_size=_DIGEST)
+        text, state_digest = json.dumps(header).encode(), hashlib.blake2b(digest_size=_DIGEST)
         head = np.frombuffer(_MAGIC + len(text).to_bytes(8, "little") + text, np.uint8)
         for array in (head, *arrays.values()):
             values = array.reshape(-1).view(np.uint8)
-            for start in range(0, len(values), _PART):
-                part = values[start : start + _PART].data
-                seal.update(part)
+            for start in range(0, len(values), _CHUNK):
+                part = values[start : start + _CHUNK].data
+                state_digest.update(part)
                 file.write(part)
-        file.write(seal.digest())
+        file.write(state_digest.digest())
 
     def _read(self, file: BinaryIO) -> dict[str, NDArray[Any]]:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise self._refusal("is no checkpoint of a fit, or damaged")
-        if not _is_sealed(file):
+            raise self._refusal("is not a checkpoint of a fit, or damaged")
+        if not _has_valid_digest(file):
             raise self._refusal("is damaged")
         file.seek(len(_MAGIC))
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         if header["version"] != _VERSION:
-            raise self._refusal(f"has another format than {_VERSION}: another version wrote it")
+            raise self._refusal(f"has a format other than {_VERSION}: another version wrote it")
         if header["problem"] != self._problem:
-            raise self.belongs_elsewhere()
+            raise self.mismatch()
         arrays = {}
         for name, dtype, shape in header["arrays"]:
             array = np.empty(shape, dtype)
-            file.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined] # a file of the disk
+            file.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined] # a file on disk
             arrays[name] = array
         return arrays
 
-    def belongs_elsewhere(self) -> ValueError:
+    def mismatch(self) -> ValueError:
         """Return the error for a state of other data or another model."""
         return self._refusal("belongs to another fit: other data or arguments")
 
@@ -149,10 +149,10 @@ class Checkpoint:
 
 
 def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint | None:
-    """Return the checkpoint that an estimator's argument names, None if it names none.
+    """Return the checkpoint that an estimator's argument names, if any.
 
-    ``data``: what the state depends on beside the estimator's arguments (shapes, or arrays: these are read
-    whole). Arguments that do not show in a model do not count. ``suffix``: of the file's name.
+    ``data``: what the state depends on beside the estimator's arguments (shapes, or arrays, which are read in
+    full). ``suffix`` is appended to the file name.
     """
     path = estimator.checkpoint
     if path is None:
@@ -164,9 +164,9 @@ def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint 
 
 
 def digest(*values: Any) -> str:
-    """Return a digest of values: numbers, texts, arrays, kernels, and lists and dictionaries of these.
+    """Return a digest of values: numbers, strings, arrays, kernels, and lists and dictionaries of these.
 
-    Functions and objects of other kinds count by their names, generators of random numbers by their kind.
+    Functions and other objects enter with their names, random number generators with their type.
     """
     state = hashlib.blake2b(digest_size=_DIGEST)
     for value in values:
@@ -179,7 +179,7 @@ def _feed(state: Any, value: Any) -> None:
     state.update(f"{kind.__module__}.{kind.__qualname__}\0".encode())
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         state.update(f"{value.dtype.str}{value.shape}\0".encode())
-        rows = max(1, _PART // max(1, value[:1].nbytes)) if value.ndim else 1
+        rows = max(1, _CHUNK // max(1, value[:1].nbytes)) if value.ndim else 1
         for start in range(0, len(value), rows) if value.ndim else ():
             state.update(np.ascontiguousarray(value[start : start + rows]).view(np.uint8))
         state.update(value.tobytes() if not value.ndim else b"")
@@ -196,7 +196,7 @@ def _feed(state: Any, value: Any) -> None:
     elif isinstance(value, (str, bytes, int, float, complex, np.generic, type(None), slice)):
         state.update(repr(value).encode() + b"\0")
     else:
-        # Those of NumPy before 2 have no qualified name.
+        # The ufuncs of NumPy 1 have no __qualname__.
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
         state.update(f"{getattr(value, '__module__', '')}.{name}\0".encode())
 
@@ -207,19 +207,19 @@ def _feed_all(state: Any, values: list[Any]) -> None:
         _feed(state, value)
 
 
-def _is_sealed(file: BinaryIO) -> bool:
-    """Tell whether the digest at the end of a file is that of all before."""
+def _has_valid_digest(file: BinaryIO) -> bool:
+    """Tell whether the digest at the end of a file is the digest of its content."""
     left = file.seek(0, os.SEEK_END) - _DIGEST
     file.seek(0)
-    seal = hashlib.blake2b(digest_size=_DIGEST)
-    while left > 0 and (part := file.read(min(_PART, left))):
-        seal.update(part)
+    state_digest = hashlib.blake2b(digest_size=_DIGEST)
+    while left > 0 and (part := file.read(min(_CHUNK, left))):
+        state_digest.update(part)
         left -= len(part)
-    return left == 0 and file.read() == seal.digest()
+    return left == 0 and file.read() == state_digest.digest()
 
 
 def check_path(path: object) -> Path:
-    """Return the path of a checkpoint; TypeError if it is none, ValueError if there can be no file."""
+    """Return the path of a checkpoint; TypeError if it is not a path, ValueError if it cannot be written."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"checkpoint must be None or a path, got {path!r}")
     checked = Path(check_file("checkpoint", path))
@@ -231,7 +231,7 @@ def check_path(path: object) -> Path:
 
 
 def _sync_directory(path: Path) -> None:
-    """Have the new name of a file on the disk, where directories can be told so."""
+    """Write a new file name to the disk, where the system can sync directories."""
     if os.name == "posix":
         handle = os.open(path, os.O_RDONLY)
         try:

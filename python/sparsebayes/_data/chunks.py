@@ -28,7 +28,7 @@ from .._checks.numbers import called
 from .._checks.targets import check_chunk, check_chunk_targets, check_weights, naming
 from .._types import FloatArray
 
-__all__ = ["Chunks", "Rows", "are_chunks", "are_parts", "located", "open_chunks"]
+__all__ = ["Chunks", "Rows", "are_chunks", "located", "open_chunks"]
 
 _PASSES: Final = (
     "X can be read only once, and {why} takes more than one pass over it; give a list of chunks, an object "
@@ -40,15 +40,15 @@ _PASSES: Final = (
 class Rows:
     """Some checked rows of a data set."""
 
-    #: n x d, float64, C or Fortran order; maybe a view of a mapped file, valid until the next rows are read.
+    #: n x d, float64, C or Fortran order; may view a mapped file and is then valid until the next read.
     X: FloatArray
-    #: Length n: floats, or class labels as they are.
+    #: Length n: floats, or class labels as given.
     y: NDArray[Any]
-    #: Length n, none negative, zeros allowed; None where every row counts once.
+    #: Length n, >= 0; None if every row counts once.
     weights: FloatArray | None
-    #: Where the first of them stands in the data set.
+    #: Number of the first row in the data set.
     first: int
-    #: Number of the chunk that the last of them comes from, from 0.
+    #: Number of the chunk with the last row, from 0.
     chunk: int
 
     def __len__(self) -> int:
@@ -67,13 +67,13 @@ class Rows:
         )
 
     def copy(self) -> Rows:
-        """Return the same rows in memory of their own."""
+        """Return a copy."""
         w = self.weights
         return replace(self, X=self.X.copy(), y=self.y.copy(), weights=None if w is None else w.copy())
 
 
 class Chunks(ABC):
-    """A data set that is read part by part, from the start at each pass.
+    """A data set that is read in parts, from the start at each pass.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Chunks(ABC):
     names : ndarray of str, or None
         Their names, if all are strings.
     n_rows : int or None
-        Number of rows, if it is known before they are read.
+        Number of rows, if known before they are read.
     """
 
     n_features: int
@@ -101,18 +101,18 @@ class Chunks(ABC):
         return True
 
     def check_passes(self, why: str) -> None:
-        """Raise ValueError, naming the remedy, if there can be one pass only: ``why`` takes more."""
+        """Raise ValueError if there can be only one pass and ``why`` needs more."""
         if not self.can_repeat():
             raise ValueError(_PASSES.format(why=why))
 
     def blocks(self, size: int) -> Iterator[Rows]:
-        """Yield all rows, ``size`` at a time but for the last, wherever chunks begin and end.
+        """Yield all rows, ``size`` at a time except for the last block, across the borders of chunks.
 
         Raises
         ------
         TypeError, ValueError
-            For rows that are not finite numbers of one shape, naming the argument and the chunk; where there
-            are no rows at all; and for a second pass over what can be read but once.
+            For rows that are not finite numbers of one shape, naming the argument and the chunk; if there are
+            no rows; and for a second pass over data that can be read only once.
         """
         if self._begun:
             self.check_passes("this fit")
@@ -131,14 +131,14 @@ class Chunks(ABC):
                     yield _joined(held)
                     held, n_held = [], 0
             if held and start:
-                held[-1] = held[-1].copy()  # whoever makes the chunks may write the next into the same arrays
+                held[-1] = held[-1].copy()  # the next chunk may be written into the same arrays
         if n_seen == 0:
             raise ValueError("X holds no rows; a fit needs at least one")
         if held:
             yield _joined(held)
 
     def _checked(self, number: int, first: int, X: Any, y: Any, weights: Any) -> Rows:
-        """Return rows of chunk ``number`` as numbers; complaints say which rows they mean."""
+        """Return rows of chunk ``number`` as numbers; errors name the rows."""
         with located(number, first, _length(X)):
             values = check_chunk("X", X, self.n_features)
             if not self._labels:
@@ -153,7 +153,7 @@ class Chunks(ABC):
 
 
 class _Array(Chunks):
-    """Rows of an array, which may be a mapped file: no more than those asked for come to memory."""
+    """Rows of an array; a mapped file is loaded block by block."""
 
     def __init__(self, X: Any, y: Any, weights: Any, labels: bool) -> None:
         if X.ndim != 2:
@@ -179,21 +179,21 @@ class _Array(Chunks):
 
 
 class _Iterable(Chunks):
-    """Chunks (X, y) or (X, y, sample_weight) that come one after another."""
+    """Chunks (X, y) or (X, y, sample_weight) of an iterable."""
 
     def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], labels: bool) -> None:
         self._source, self._labels = source, labels
-        self._waiting: Iterator[Any] | None = None
+        self._pending: Iterator[Any] | None = None
         first = self._begin()
         if not self.can_repeat():
-            self._waiting = first
+            self._pending = first
         chunk = next(first, None)
         if chunk is None:
             raise ValueError("X holds no chunks; a fit needs at least one row")
         X, *_ = _unpacked(0, chunk)
         self.n_features, self.names = X.shape[1], _get_feature_names(X)
-        if self._waiting is not None:
-            self._waiting = chain([chunk], first)
+        if self._pending is not None:
+            self._pending = chain([chunk], first)
 
     def can_repeat(self) -> bool:
         return callable(self._source) or not isinstance(self._source, Iterator)
@@ -204,7 +204,7 @@ class _Iterable(Chunks):
             return iter(source)
 
     def _read(self, size: int) -> Iterator[Rows]:
-        chunks, self._waiting = self._begin() if self._waiting is None else self._waiting, None
+        chunks, self._pending = self._begin() if self._pending is None else self._pending, None
         first = 0
         for number, chunk in enumerate(chunks):
             X, y, weights = _unpacked(number, chunk)
@@ -227,19 +227,19 @@ class _Iterable(Chunks):
 
 
 def are_chunks(X: Any, y: Any) -> bool:
-    """Tell whether X is data to be read part by part by its kind: chunks, a path, or a data set of Arrow."""
-    if are_parts(X, y):
+    """Tell whether X is of a type that is read in parts: chunks, a path, or a data set of Arrow."""
+    if _is_path_or_arrow(X, y):
         return True
     if isinstance(X, (list, tuple)):
-        # A list of rows that are tuples has numbers in them.
+        # A list of tuples may also be a matrix, whose entries are numbers.
         return y is None and len(X) > 0 and all(_is_chunk(chunk) for chunk in X)
     if any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__", "__array_namespace__")):
         return False
     return (isinstance(X, Iterable) or callable(X)) and not isinstance(X, (dict, set, bytes))
 
 
-def are_parts(X: Any, y: Any) -> bool:
-    """Tell whether X is a path, or a data set, reader or (with y the name of a column) table of Arrow."""
+def _is_path_or_arrow(X: Any, y: Any) -> bool:
+    """Tell whether X is a path, or a data set, reader or (if y names a column) table of Arrow."""
     if isinstance(X, (str, os.PathLike)):
         return True
     kind = type(X)
@@ -249,35 +249,35 @@ def are_parts(X: Any, y: Any) -> bool:
 
 
 def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> Chunks:
-    """Return a data set to be read part by part.
+    """Return a data set to be read in parts.
 
     ``X`` is an array (mapped or not), with arrays ``y`` and ``sample_weight``; an iterable of chunks (X, y)
-    or (X, y, sample_weight), or a function that returns one, with neither; or a path or a data set of Arrow
-    with the names of two columns. ``labels``: y holds class labels, which are left as they are.
+    or (X, y, sample_weight), or a function that returns one, without the two; or a path or Arrow data set,
+    with the names of two columns. ``labels``: y holds class labels, which are not converted.
 
     Raises
     ------
     TypeError, ValueError
-        If it is something else.
+        If X is of another type, or the other arguments do not fit it.
     ModuleNotFoundError
         For data of Arrow without pyarrow.
     """
-    if are_parts(X, y):
-        return open_arrow(X, y, sample_weight, labels)
+    if _is_path_or_arrow(X, y):
+        return _open_arrow(X, y, sample_weight, labels)
     if isinstance(X, np.ndarray):
         if y is None:
             raise ValueError("y must hold the targets, as X is an array; got None")
         return _Array(X, y, sample_weight, labels)
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None:
-            raise ValueError(f"{name} must be None where X is an iterable of chunks, which bring theirs")
+            raise ValueError(f"{name} must be None where X is an iterable of chunks, which contain it")
     return _Iterable(X, labels)
 
 
 def release(array: Any) -> None:
-    """Have the pages of a mapped file leave this process's memory; they stay where the system caches files.
+    """Release the memory of a mapped file, whose pages remain in the system's file cache.
 
-    Pages written to a map in copy-on-write mode are there alone, and stay.
+    Not in copy-on-write mode, where changed pages exist in memory only.
     """
     mapped = getattr(array, "_mmap", None)
     if isinstance(array, np.memmap) and mapped is not None and array.mode != "c":
@@ -288,7 +288,7 @@ def release(array: Any) -> None:
 
 @contextmanager
 def located(chunk: int, first: int, n_rows: int) -> Iterator[None]:
-    """See to it that a complaint about rows says which: those from ``first`` on, of a chunk."""
+    """Name chunk and rows, from ``first`` on, in errors."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -325,7 +325,7 @@ def _sliced(values: Any, start: int, stop: int) -> Any:
 
 
 def _length(values: Any) -> int:
-    # Classes have a shape too, which is none.
+    # A class may have a `shape` that is not a tuple.
     shape = getattr(values, "shape", None)
     if isinstance(shape, tuple) and len(shape) > 0:
         return int(shape[0])
@@ -338,7 +338,7 @@ def _column(weights: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _joined(parts: list[Rows]) -> Rows:
-    """Return rows that follow one another as one."""
+    """Return successive rows as one."""
     if len(parts) == 1:
         return parts[0]
     weights = None
@@ -350,16 +350,16 @@ def _joined(parts: list[Rows]) -> Rows:
     return replace(parts[-1], X=X, y=y, weights=weights, first=parts[0].first)
 
 
-#: Formats by the ends of names; other files are taken for Parquet.
+#: Formats by suffix; all other files are read as Parquet.
 _FORMATS: Final = {".arrow": "arrow", ".ipc": "arrow", ".feather": "feather"}
 
 
-def open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
+def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
     """Return the rows of a path, data set, reader or table; ``y`` and ``sample_weight`` name columns."""
     dataset = _import_dataset()
     source = X
     if isinstance(X, (str, os.PathLike)):
-        with naming("X"):  # a file of another kind, for instance
+        with naming("X"):
             source = _open_path(dataset, check_file("X", X))
     elif type(X).__name__ == "Table":
         source = dataset.dataset(X)
@@ -372,7 +372,7 @@ def open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
 
 
 class _Arrow(Chunks):
-    """The rows of a data set, or of a reader, whose batches can be read but once."""
+    """The rows of an Arrow data set, or of a reader, which can be read only once."""
 
     def __init__(self, source: Any, y: str | None, weights: str | None, labels: bool) -> None:
         self._source, self._labels = source, labels
@@ -403,7 +403,7 @@ class _Arrow(Chunks):
             yield from self._source
             return
         columns = [*self._features, self._y, *([] if self._weights is None else [self._weights])]
-        # Little is read ahead, in the order of the files.
+        # Read ahead little, in the order of the files.
         scanner = self._source.scanner(
             columns=columns, batch_size=size, batch_readahead=1, fragment_readahead=1, use_threads=False
         )
@@ -429,7 +429,7 @@ def _import_dataset() -> Any:
         from pyarrow import dataset
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "X is a path or a data set of Arrow, which takes pyarrow: pip install sparsebayes[arrow]"
+            "X is a path or a data set of Arrow, which needs pyarrow: pip install sparsebayes[arrow]"
         ) from error
     return dataset
 
@@ -446,19 +446,17 @@ def _open_path(dataset: Any, path: str) -> Any:
 
 
 def _is_data(entry: Path, above: str) -> bool:
-    """Tell whether Arrow reads this file: names that begin with a dot or _ are for other ends."""
+    """Tell whether Arrow reads this file: it skips names that begin with a dot or an underscore."""
     return not any(part.startswith((".", "_")) for part in entry.relative_to(above).parts)
 
 
 def _format(path: str, files: list[Path]) -> str:
     if not files:
-        raise FileNotFoundError(
-            f"X: there is no file {path!r}; give a file, a directory or a pattern of such"
-        )
+        raise FileNotFoundError(f"X: there is no file {path!r}; give a file, a directory or a pattern")
     formats = {_FORMATS.get(file.suffix.lower(), "parquet") for file in files}
     if len(formats) > 1:
         raise ValueError(
-            f"X: {path!r} has files of {' and '.join(sorted(formats))}; give those of one format"
+            f"X: {path!r} has files of {' and '.join(sorted(formats))}; give files of one format"
         )
     return formats.pop()
 
@@ -475,38 +473,32 @@ def _named(argument: str, column: Any) -> str | None:
 def _check_numeric(column: str, kind: Any) -> None:
     from pyarrow import types
 
-    if not any(
-        is_kind(kind)
-        for is_kind in (
-            types.is_integer,
-            types.is_floating,
-            types.is_boolean,
-            types.is_decimal,
-            types.is_null,
-        )
-    ):
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    if not any(is_kind(kind) for is_kind in numeric):
         raise TypeError(
-            f"X: column {column!r} holds {kind}, and has to hold numbers; encode it, or give a data set "
-            "without it"
+            f"X: column {column!r} must hold numbers, got {kind}; encode it, or give a data set without it"
         )
 
 
-def _numbers(batch: Any, argument: str, column: str, where: str) -> FloatArray:
-    import pyarrow as pa
-
+def _column_values(batch: Any, argument: str, column: str, where: str) -> Any:
     values = batch.column(column)
     if values.null_count > 0:
         raise ValueError(
             f"{where}: {argument} holds nulls in column {column!r}; leave such rows out, or fill them in"
         )
-    numbers: FloatArray = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _numbers(batch: Any, argument: str, column: str, where: str) -> FloatArray:
+    import pyarrow as pa
+
+    values = _column_values(batch, argument, column, where).cast(pa.float64(), safe=False)
+    numbers: FloatArray = values.to_numpy(zero_copy_only=False)
     return numbers
 
 
 def _labels(batch: Any, column: str, where: str) -> NDArray[Any]:
-    values = batch.column(column)
-    if values.null_count > 0:
-        raise ValueError(f"{where}: y holds nulls in column {column!r}; leave such rows out")
+    values = _column_values(batch, "y", column, where)
     if hasattr(values, "dictionary_decode"):
         values = values.dictionary_decode()
     labels: NDArray[Any] = values.to_numpy(zero_copy_only=False)

@@ -1,11 +1,12 @@
-"""Dictionaries of basis functions, evaluated at the training rows, and the calls of the core that fit them."""
+"""Dictionaries of basis functions, evaluated at the training rows, and their fits by the core."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import Any, Final, Literal, Protocol
+from functools import cached_property, partial, reduce
+from typing import Any, Final, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -18,19 +19,25 @@ from ..kernels import Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
 from .checkpoint import Checkpoint, digest, open_checkpoint
 
-#: Iteration, action, column (-1: none), gain, log evidence, number of active functions, noise precision; in a
-#: sweep also how many candidates have been looked at, and of how many.
+#: Called with iteration, action, column (-1: none), gain, log evidence, number of active functions and noise
+#: precision; in a pass over the candidates also with how many were evaluated, and of how many.
 CoreCallback = Callable[..., bool]
+#: Larger dictionaries are fitted in blocks. Measured: docs/notebook/large-data.md.
+_MAX_UNBLOCKED: Final = 30_000
+#: Sizes of the first working set, of later ones, of additions after a pass and of blocks of candidates, and
+#: the number of rounds with a search; None: the defaults of the core.
+_BLOCK_SIZES: Final[tuple[int, int, int, int, int] | None] = None
+_EXTRA_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each function of the dictionary stands: its column, and its name in ``active_``.
+    """The order of the functions in the dictionary: the column of each, and its name in ``active_``.
 
-    Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second, and so
-    on, and after ``blocks`` of these the extra columns. A block is a kernel and its functions are training
-    rows or other centres, or the block is X and they are its columns. Names count all ``size`` functions of a
-    block, kept or not, and go on with the extra columns; the bias is -1.
+    Columns: the bias if there is one, then the functions ``kept`` of the first block, of the second and so on
+    for ``blocks`` blocks, and then the extra columns. A block is a kernel, with training rows or centres as
+    functions; or it is X, with columns as functions. Names count all ``size`` functions of a block,
+    kept or not, and continue with the extra columns; the name of the bias is -1.
     """
 
     bias: bool
@@ -44,9 +51,9 @@ class Layout:
         return int(self.bias) + self.blocks * len(self.kept)
 
     def names(self, columns: IntArray) -> IntArray:
-        """Return what ``active_`` calls these columns."""
+        """Return the names of these columns in ``active_``."""
         function = columns - int(self.bias)
-        # The bias, and extra columns, get theirs below.
+        # The names of the bias and the extra columns are set below.
         names = self.kept.take(function, mode="wrap")
         if self.blocks > 1:
             names += function // len(self.kept) * self.size
@@ -56,27 +63,32 @@ class Layout:
         return names
 
     def name(self, column: int) -> int:
-        """Return what ``active_`` calls one column."""
+        """Return the name of one column in ``active_``."""
         return int(self.names(np.array([column]))[0])
 
     def columns(self, names: IntArray) -> IntArray:
-        """Return the columns of functions named as in ``active_``."""
+        """Return the columns of functions with these names."""
         block, function = np.divmod(names, self.size)
         inside = int(self.bias) + block * len(self.kept) + np.searchsorted(self.kept, function)
         extra = names - self.blocks * self.size
         return np.where(names < 0, 0, np.where(extra < 0, inside, self._border + extra))
 
 
-class Design(Protocol):
+class Design(ABC):
     """A dictionary of basis functions, evaluated at the training rows."""
 
-    @property
-    def layout(self) -> Layout:
-        """Which column is which function."""
+    layout: Layout
 
     @property
+    @abstractmethod
     def n_basis(self) -> int:
         """Number of functions."""
+
+    @abstractmethod
+    def _core_fits(
+        self,
+    ) -> tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]:
+        """Return the core's functions that fit one target and several, bound to this dictionary."""
 
     def fit(
         self,
@@ -87,6 +99,8 @@ class Design(Protocol):
         callback: CoreCallback | None,
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
+        fit, _ = self._core_fits()
+        return fit(target, weights, likelihood=likelihood, callback=callback, **settings.of_one_target())
 
     def fit_outputs(
         self,
@@ -98,22 +112,33 @@ class Design(Protocol):
         callback: CoreCallback | None,
     ) -> _core.OutputPosterior:
         """Fit one model to all columns of ``targets``."""
+        _, fit = self._core_fits()
+        return fit(
+            targets,
+            weights,
+            noise_variance=noise_variance,
+            shared_noise=shared_noise,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            n_threads=settings.n_threads,
+            callback=callback,
+        )
 
 
 @dataclass(frozen=True)
-class DenseDesign:
+class DenseDesign(Design):
     """Functions given by their values: blocks of columns side by side, after the bias."""
 
     blocks: list[FloatArray]
     layout: Layout
-    #: What is subtracted from each column of the last block; None: nothing.
+    #: Subtracted from the columns of the last block; None: nothing.
     offset: FloatArray | None = None
 
     @cached_property
     def Phi(self) -> FloatArray:
-        """N x K matrix of all values, in C order if the columns of X are its heart, else in Fortran order.
+        """N x K matrix of all values, in C order if its last block is centred, else in Fortran order.
 
-        The core turns rows into columns itself, on several threads.
+        The core transposes it on several threads.
         """
         n_rows = len(self.blocks[0])
         blocks = [*([np.ones((n_rows, 1))] if self.layout.bias else []), *self.blocks]
@@ -124,61 +149,22 @@ class DenseDesign:
         return Phi
 
     @property
-    def values(self) -> FloatArray:
-        """The same for the core, which turns rows into columns itself, on several threads."""
-        block = self.blocks[0]
-        is_all = len(self.blocks) == 1 and not self.layout.bias and self.offset is None
-        return block if is_all and block.dtype == np.float64 and block.flags.forc else self.Phi
-
-    @property
     def n_basis(self) -> int:
         """Number of functions."""
         return int(self.layout.bias) + sum(int(block.shape[1]) for block in self.blocks)
 
-    def fit(
+    def _core_fits(
         self,
-        target: FloatArray,
-        weights: FloatArray | None,
-        likelihood: Likelihood,
-        settings: Settings,
-        callback: CoreCallback | None,
-    ) -> _core.Posterior:
-        """Fit the model of these functions to ``target``."""
-        return _core.fit_dense(
-            self.values,
-            target,
-            weights,
-            likelihood=likelihood,
-            callback=callback,
-            **settings.of_one_target(),
-        )
-
-    def fit_outputs(
-        self,
-        targets: FloatArray,
-        weights: FloatArray | None,
-        noise_variance: list[float] | None,
-        shared_noise: bool,
-        settings: Settings,
-        callback: CoreCallback | None,
-    ) -> _core.OutputPosterior:
-        """Fit one model to all columns of ``targets``."""
-        return _core.fit_dense_outputs(
-            self.values,
-            targets,
-            weights,
-            noise_variance=noise_variance,
-            shared_noise=shared_noise,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            n_threads=settings.n_threads,
-            callback=callback,
-        )
+    ) -> tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]:
+        block = self.blocks[0]
+        is_all = len(self.blocks) == 1 and not self.layout.bias and self.offset is None
+        values = block if is_all and block.dtype == np.float64 and block.flags.forc else self.Phi
+        return partial(_core.fit_dense, values), partial(_core.fit_dense_outputs, values)
 
 
 @dataclass(frozen=True)
-class KernelDesign:
-    """Kernel functions about some centres, all of them kernels of the core, before any extra columns."""
+class KernelDesign(Design):
+    """Functions of the core's kernels about some centres, before any extra columns."""
 
     X: FloatArray
     centres: FloatArray
@@ -186,7 +172,7 @@ class KernelDesign:
     layout: Layout
     #: Columns beside the kernels, N x p.
     extra: FloatArray
-    #: The estimator whose checkpoint a fit in blocks is to keep, if any.
+    #: The estimator whose ``checkpoint`` a fit in blocks writes, if any.
     owner: Any = None
 
     @property
@@ -195,9 +181,18 @@ class KernelDesign:
         kernels = len(self.kernels) * len(self.centres)
         return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
-    def columns_beside(self) -> FloatArray | None:
-        """Return the extra columns as the core takes them, None if there are none."""
-        return np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None
+    def _core_fits(
+        self,
+    ) -> tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]:
+        functions, options = self._arguments()
+        return (
+            partial(_core.fit_kernel, *functions, **options),
+            partial(_core.fit_kernel_outputs, *functions, **options),
+        )
+
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        extra = np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None
+        return (self.X, self.centres, self.kernels), {"bias": self.layout.bias, "extra": extra}
 
     def fit(
         self,
@@ -207,63 +202,51 @@ class KernelDesign:
         settings: Settings,
         callback: CoreCallback | None,
     ) -> _core.Posterior:
-        """Fit the model of these functions to ``target``."""
-        if _is_large(self.n_basis, likelihood, settings):
-            return _fit_in_blocks(self, target, weights, likelihood, settings, callback)
-        return _core.fit_kernel(
-            self.X,
-            self.centres,
-            self.kernels,
+        """Fit the model of these functions to ``target``, in blocks if there are many."""
+        greedy = settings.scheme == "sequential" and settings.search == "greedy"
+        has_blocks = greedy and likelihood in ("gaussian", "bernoulli")
+        if not has_blocks or self.n_basis <= _MAX_UNBLOCKED:
+            return super().fit(target, weights, likelihood, settings, callback)
+        checkpoint = self._checkpoint(target, weights)
+        functions, options = self._arguments()
+        posterior = _core.fit_kernel_in_blocks(
+            *functions,
             target,
             weights,
-            bias=self.layout.bias,
-            extra=self.columns_beside(),
             likelihood=likelihood,
+            sizes=_BLOCK_SIZES,
+            resume=None if checkpoint is None else checkpoint.load(),
+            keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
             callback=callback,
+            **options,
             **settings.of_one_target(),
         )
+        if checkpoint is not None:
+            checkpoint.remove()
+        return posterior
 
-    def fit_outputs(
-        self,
-        targets: FloatArray,
-        weights: FloatArray | None,
-        noise_variance: list[float] | None,
-        shared_noise: bool,
-        settings: Settings,
-        callback: CoreCallback | None,
-    ) -> _core.OutputPosterior:
-        """Fit one model to all columns of ``targets``."""
-        return _core.fit_kernel_outputs(
-            self.X,
-            self.centres,
-            self.kernels,
-            targets,
-            weights,
-            bias=self.layout.bias,
-            extra=self.columns_beside(),
-            noise_variance=noise_variance,
-            shared_noise=shared_noise,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            n_threads=settings.n_threads,
-            callback=callback,
-        )
+    def _checkpoint(self, target: FloatArray, weights: FloatArray | None) -> Checkpoint | None:
+        """Return the checkpoint named by the owner, if any; with several classes each has its own file."""
+        owner = self.owner
+        if owner is None or getattr(owner, "checkpoint", None) is None:
+            return None
+        suffix = f".{digest(target)[:8]}" if len(getattr(owner, "classes_", ())) > 2 else ""
+        return open_checkpoint(owner, self.X, self.centres, self.extra, target, weights, suffix=suffix)
 
 
 def centring(columns: FloatArray, weights: FloatArray | None, *, bias: bool) -> FloatArray:
-    """Return what to subtract from columns beside a constant function: their weighted means.
+    """Return the weighted means of the columns if there is a constant function, else zeros.
 
-    A constant added to a column then changes nothing but the constant of the model. Without a constant
-    function nothing is subtracted.
+    With centred columns a constant added to a column changes only the bias of the model.
     """
     return column_means(columns, weights) if bias and len(columns) > 0 else np.zeros(columns.shape[1])
 
 
 def centre(columns: FloatArray, offset: FloatArray) -> FloatArray:
-    """Subtract the offset from columns in place; of constant columns no rounding is left."""
-    with np.errstate(over="ignore", invalid="ignore"):  # said where the columns are used
+    """Subtract the offset from columns in place; constant columns become exactly 0."""
+    with np.errstate(over="ignore", invalid="ignore"):  # checked where the columns are used
         columns -= offset
-        # As a rule a few rows tell that a column is not constant.
+        # A few rows show that most columns are not constant.
         rounding, few = 1e-13 * np.abs(offset), np.abs(columns[:8]).max(axis=0, initial=0.0)
         suspects = np.flatnonzero(few <= rounding)
         constant = np.abs(columns[:, suspects]).max(axis=0, initial=0.0) <= rounding[suspects]
@@ -272,12 +255,12 @@ def centre(columns: FloatArray, offset: FloatArray) -> FloatArray:
 
 
 def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None) -> FloatArray:
-    """Return k(X, Z), from the core as far as it knows the kernel."""
+    """Return k(X, Z), computed by the core where it has the kernel."""
     if len(X) == 0 or len(Z) == 0:
         return np.empty((len(X), len(Z)))  # a model without kernel functions
     core = kernel.to_core()
     if core is not None:
-        # What came from another process may lie anywhere in its message.
+        # An array unpickled from a message may be misaligned.
         X, Z = np.require(X, np.float64, PLAIN), np.require(Z, np.float64, PLAIN)
         return core.matrix(X, Z, n_threads=n_threads)
     if isinstance(kernel, OnColumns):
@@ -289,69 +272,13 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
     return kernel(X, Z)
 
 
-#: Dictionaries of more functions go in blocks. Measured: docs/notebook/large-data.md.
-_MOST_WHOLE: Final = 30_000
-#: Functions of the first working set, of later ones, let in after a sweep, looked at together, and rounds
-#: that search; None: those of the core.
-_SIZES: Final[tuple[int, int, int, int, int] | None] = None
-
-
-def _is_large(n_basis: int, likelihood: Likelihood, settings: Settings) -> bool:
-    """Tell whether a fit is to go in blocks."""
-    plain = settings.scheme == "sequential" and settings.search == "greedy"
-    possible = plain and likelihood in ("gaussian", "bernoulli")
-    return possible and n_basis > _MOST_WHOLE
-
-
-def _fit_in_blocks(
-    design: KernelDesign,
-    target: FloatArray,
-    weights: FloatArray | None,
-    likelihood: Likelihood,
-    settings: Settings,
-    callback: CoreCallback | None,
-) -> _core.Posterior:
-    """Fit the model of these functions to ``target``, in blocks; go on from a checkpoint if there is one."""
-    checkpoint = _checkpoint(design, target, weights)
-    posterior = _core.fit_kernel_in_blocks(
-        design.X,
-        design.centres,
-        design.kernels,
-        target,
-        weights,
-        bias=design.layout.bias,
-        extra=design.columns_beside(),
-        likelihood=likelihood,
-        sizes=_SIZES,
-        resume=None if checkpoint is None else checkpoint.load(),
-        keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
-        callback=callback,
-        **settings.of_one_target(),
-    )
-    if checkpoint is not None:
-        checkpoint.remove()
-    return posterior
-
-
-def _checkpoint(design: KernelDesign, target: FloatArray, weights: FloatArray | None) -> Checkpoint | None:
-    """Return the checkpoint that the dictionary's owner asks for; one against the rest, each has a file."""
-    owner = design.owner
-    if owner is None or getattr(owner, "checkpoint", None) is None:
-        return None
-    suffix = f".{digest(target)[:8]}" if len(getattr(owner, "classes_", ())) > 2 else ""
-    return open_checkpoint(owner, design.X, design.centres, design.extra, target, weights, suffix=suffix)
-
-
-_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
-
-
 def check_extra_basis(extra_basis: Any, kernel: object) -> None:
-    """Raise TypeError or ValueError unless ``extra_basis`` can compute columns from X."""
+    """Raise TypeError or ValueError if ``extra_basis`` cannot compute columns from X."""
     if extra_basis is None or is_transformer(extra_basis):
         return
     if isinstance(extra_basis, str):
         if extra_basis != "linear":
-            raise ValueError(f"extra_basis must be {_KINDS}; got {extra_basis!r}")
+            raise ValueError(f"extra_basis must be {_EXTRA_KINDS}; got {extra_basis!r}")
         if is_precomputed(kernel):
             raise ValueError(
                 "extra_basis='linear' takes the columns of X, which with kernel='precomputed' are kernel "
@@ -359,48 +286,48 @@ def check_extra_basis(extra_basis: Any, kernel: object) -> None:
             )
     elif isinstance(extra_basis, Kernel):
         raise TypeError(
-            f"extra_basis must be {_KINDS}; put kernels into a list, kernel=[..., {extra_basis!r}]"
+            f"extra_basis must be {_EXTRA_KINDS}; put kernels into a list, kernel=[..., {extra_basis!r}]"
         )
     elif isinstance(extra_basis, type):
         raise TypeError(
-            f"extra_basis must be {_KINDS}; got the class {extra_basis.__name__}, not an instance"
+            f"extra_basis must be {_EXTRA_KINDS}; got the class {extra_basis.__name__}, not an instance"
         )
     elif not callable(extra_basis):
         raise TypeError(
-            f"extra_basis must be {_KINDS}; got {type(extra_basis).__name__}. If no function of X gives the "
-            "columns, append them to X, give a callable that returns them, and put the kernels on the other "
-            "columns with kernels.OnColumns"
+            f"extra_basis must be {_EXTRA_KINDS}; got {type(extra_basis).__name__}. If no function of X "
+            "gives the columns, append them to X, give a callable that returns them, and put the kernels on "
+            "the other columns with kernels.OnColumns"
         )
 
 
 def is_transformer(extra_basis: Any) -> bool:
-    """Tell whether ``extra_basis`` is an instance that has to be fitted to rows."""
-    # Data frames have a transform too.
+    """Tell whether ``extra_basis`` is a transformer to be fitted to rows."""
+    # Data frames also have a method transform, but no fit.
     fits = hasattr(extra_basis, "transform") and hasattr(extra_basis, "fit")
     return fits and not isinstance(extra_basis, type)
 
 
 def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray) -> Any:
-    """Return ``extra_basis_``: a transformer fitted to the training rows ``X``, or what needs no fitting."""
+    """Return ``extra_basis_``: a transformer fitted to the training rows ``X``, or ``extra_basis`` itself."""
     check_extra_basis(extra_basis, kernel)
-    # A copy: it may write to what it is given.
+    # A copy, because a transformer may write to its argument.
     return clone(extra_basis).fit(X.copy()) if is_transformer(extra_basis) else extra_basis
 
 
 def columns_at(fitted: Any, X: FloatArray, n_columns: int | None = None) -> FloatArray:
-    """Return the extra columns at the rows ``X``, (n, p); ``n_columns``: the p that there has to be."""
+    """Return the extra columns at the rows ``X``, (n, p); ``n_columns`` is the required p."""
     if fitted is None:
         return np.empty((len(X), 0))
     if isinstance(fitted, str):  # "linear"
         return X
-    own = X.copy()  # compiled code may want a buffer that can be written to, and write to it
+    own = X.copy()  # the function may need a writable buffer, and write to it
     values = fitted.transform(own) if hasattr(fitted, "transform") else called("extra_basis", fitted, own)
     return check_columns("extra_basis", values, len(X), n_columns)
 
 
-def middle_of_extra(fitted: Any, points: FloatArray, n_columns: int, *, bias: bool) -> FloatArray:
-    """Return the mean of the extra columns over some points: where to sum them about, beside a bias."""
+def extra_offset(fitted: Any, points: FloatArray, n_columns: int, *, bias: bool) -> FloatArray:
+    """Return the mean of the extra columns over some points, to be subtracted before sums; 0 without bias."""
     if not bias or n_columns == 0:
         return np.zeros(n_columns)
-    middle: FloatArray = columns_at(fitted, points, n_columns).mean(axis=0)
-    return middle
+    mean: FloatArray = columns_at(fitted, points, n_columns).mean(axis=0)
+    return mean

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
     from .._estimators.chunked import ChunkedEstimator, SumsRegression
 
-#: What a first pass found, by name, as a checkpoint keeps it.
+#: Results of a first pass by name, as a checkpoint stores them.
 Facts = dict[str, NDArray[Any]]
 
 
 class Gathering:
-    """Sums over all rows of a data set for an estimator, which may learn its functions from a first pass.
+    """Sums over all rows of a data set, after a first pass if the basis functions depend on the rows.
 
     Attributes
     ----------
     stats : SufficientStatistics
-        The sums, after `run`.
+        The sums, set by `run`.
     reading : Reading
-        The passes over the rows; tells whether the callback has asked to stop.
+        Reports on the passes; tells whether the callback stopped them.
     """
 
     stats: SufficientStatistics
@@ -45,7 +45,7 @@ class Gathering:
         self._digest: RowDigest | None = None if self._checkpoint is None else RowDigest()
 
     def run(self) -> None:
-        """Settle the estimator's functions and sum over all rows, or until the callback asks to stop."""
+        """Determine the basis functions and sum over all rows, or until the callback stops it."""
         estimator, d = self._estimator, self._chunks.n_features
         state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
         if state is None:
@@ -58,8 +58,8 @@ class Gathering:
         check_room(functions, d, check_memory_limit(estimator.memory_limit))
         self._sum(functions, state)
 
-    def forget(self) -> None:
-        """Remove the checkpoint: the model is there."""
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint after the fit."""
         if self._checkpoint is not None:
             self._checkpoint.remove()
 
@@ -71,11 +71,11 @@ class Gathering:
         digest = None if self._checkpoint is None else RowDigest()
         blocks = self._chunks.blocks(block_rows(self._chunks.n_features))
         if digest is not None:
-            blocks = _written(blocks, digest)
+            blocks = _digested(blocks, digest)
         what = "looking for centres" if size is not None else "measuring X"
-        facts = look(self._estimator, self.reading.passing(what, blocks), self._chunks.n_features)
+        facts = first_pass(self._estimator, self.reading.passing(what, blocks), self._chunks.n_features)
         if self.reading.stopped:
-            # Nothing to go on from: a fit of all rows has other centres.
+            # No checkpoint: a fit of all rows would have other centres.
             self._checkpoint = self._digest = None
         elif digest is not None:
             facts["whole"] = digest.digest()
@@ -103,18 +103,18 @@ class Gathering:
         if self._checkpoint is None:
             return
         if rows < done and not self.reading.stopped:
-            raise self._checkpoint.belongs_elsewhere()
+            raise self._checkpoint.mismatch()
         if not self.reading.stopped and "whole" in state:
             self._compare("whole", state)
         if n > done:
             self._save(n, known)
 
     def _compare(self, name: str, state: Facts) -> None:
-        """Raise ValueError if rows read are not those that a digest was taken of."""
+        """Raise ValueError if the rows read differ from the rows of a stored digest."""
         assert self._digest is not None
         assert self._checkpoint is not None
         if not np.array_equal(self._digest.digest(), state[name]):
-            raise self._checkpoint.belongs_elsewhere()
+            raise self._checkpoint.mismatch()
 
     def _save(self, rows: int, known: Facts) -> None:
         assert self._digest is not None
@@ -130,7 +130,7 @@ class RowDigest:
         self._state = hashlib.blake2b(digest_size=32)
 
     def write(self, rows: Rows) -> None:
-        """Take in rows that follow those before."""
+        """Add the next rows."""
         weights = np.ones(len(rows)) if rows.weights is None else rows.weights
         for values in (rows.X, rows.y, weights):
             self._state.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
@@ -140,29 +140,29 @@ class RowDigest:
         return np.frombuffer(self._state.digest(), np.uint8)
 
 
-def _written(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
+def _digested(blocks: Iterable[Rows], digest: RowDigest) -> Iterator[Rows]:
     for block in blocks:
         digest.write(block)
         yield block
 
 
-def look(estimator: ChunkedEstimator, blocks: Iterable[Rows], n_features: int) -> Facts:
-    """Return what rows say about the functions of an estimator; they are passed over if it needs to know."""
-    size, spread = estimator._first_pass_needs(n_features)
+def first_pass(estimator: ChunkedEstimator, blocks: Iterable[Rows], n_features: int) -> Facts:
+    """Read the rows and return the facts that the basis functions of an estimator depend on."""
+    size, needs_moments = estimator._first_pass_needs(n_features)
     sample = None if size is None else RowSample(size, n_features, estimator._sampling_seed())
-    moments = Moments(n_features) if spread else None
+    moments = Moments(n_features) if needs_moments else None
     n_samples = 0
     for rows in blocks:
         if sample is not None:
-            sample.take(rows.X, rows.weights, rows.first)
+            sample.add(rows.X, rows.weights, rows.first)
         if moments is not None:
-            moments.take(rows.X, rows.weights)
+            moments.add(rows.X, rows.weights)
         n_samples += len(rows)
     facts: Facts = {}
     if sample is not None:
         facts.update(estimator._choose_centres(sample.training(n_samples)))
     if moments is not None:
-        facts["inputs"] = moments.stand_in()
+        facts["inputs"] = moments.rows()
     return facts
 
 
@@ -174,14 +174,14 @@ def _restored(n_basis: int, n_jobs: int | None, rows: int, state: Facts) -> Suff
 
 
 class Moments:
-    """Weighted mean and variance of each column of rows that pass by (Chan, Golub & LeVeque 1983)."""
+    """Running weighted mean and variance of each column (Chan, Golub & LeVeque 1983)."""
 
     def __init__(self, n_features: int) -> None:
         self._weight = 0.0
         self._mean, self._squares = np.zeros(n_features), np.zeros(n_features)
 
-    def take(self, X: FloatArray, weights: FloatArray | None) -> None:
-        """Take in rows."""
+    def add(self, X: FloatArray, weights: FloatArray | None) -> None:
+        """Add rows."""
         if weights is not None and not weights.all():
             X, weights = X[weights > 0.0], weights[weights > 0.0]
         w = np.ones(len(X)) if weights is None else weights
@@ -190,16 +190,16 @@ class Moments:
             return
         mean = w @ X / total
         squares = w @ (X - mean) ** 2
-        apart, weight = mean - self._mean, self._weight + total
-        self._squares += squares + apart**2 * (self._weight * total / weight)
-        self._mean += apart * (total / weight)
+        difference, weight = mean - self._mean, self._weight + total
+        self._squares += squares + difference**2 * (self._weight * total / weight)
+        self._mean += difference * (total / weight)
         self._weight = weight
 
-    def stand_in(self) -> FloatArray:
-        """Return two rows whose columns have the means and variances of all: what `resolve` asks of rows."""
+    def rows(self) -> FloatArray:
+        """Return two rows with the means and variances of all rows, which is all that `resolve` uses."""
         if self._weight == 0.0:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
-        spread = np.sqrt(self._squares / self._weight)
-        return np.stack([self._mean - spread, self._mean + spread])
+        std = np.sqrt(self._squares / self._weight)
+        return np.stack([self._mean - std, self._mean + std])

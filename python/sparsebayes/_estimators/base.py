@@ -1,7 +1,7 @@
-"""What all estimators share: validate, build the design, fit in the core, publish attributes.
+"""Base classes of all estimators: validate, build the design, fit in the core, publish attributes.
 
-Two axes, free of one another: the *basis* (`KernelBasis`: one function per candidate; `ColumnBasis`: the
-columns of X) and the *task* (regression, classification; see their modules).
+Estimators combine a *basis* (`KernelBasis`: one function per candidate; `ColumnBasis`: the columns of X) with
+a *task* (regression or classification; see their modules).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .variational import check_variational
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
 
-#: Rows predicted at a time, so that memory does not grow with their number.
+#: Rows predicted at a time, to bound the memory.
 _PREDICT_ROWS = 8192
 
 
@@ -45,10 +45,10 @@ class _WholeValues:
     _cell = re.compile(r'(?<=<td class="value">).*?(?=</td>)', re.DOTALL)
 
     def _html_repr(self) -> str:
-        table: str = super()._html_repr()  # type: ignore[misc] # of scikit-learn's class, beside this one
-        texts = [html.escape(repr(value)) for value in self.values()]  # type: ignore[attr-defined] # likewise
+        table: str = super()._html_repr()  # type: ignore[misc] # scikit-learn's class, the other base
+        texts = [html.escape(repr(value)) for value in self.values()]  # type: ignore[attr-defined] # a dict
         if len(self._cell.findall(table)) != len(texts):
-            return table  # another form than is known here
+            return table  # an unknown version of the table
         whole = iter(texts)
         return self._cell.sub(lambda cell: next(whole), table)
 
@@ -58,10 +58,10 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
 
     if TYPE_CHECKING:
         status_: str
-        #: What a fit that has come to its end knows of its rows; only until that is said.
+        #: Facts about the rows of a fit, from its end to its warning.
         _row_summary: RowSummary
 
-    #: How a fit may end, and what to do about it.
+    #: The remedy for each status.
     _remedies: ClassVar[dict[str, str]] = REMEDIES
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -130,15 +130,15 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         try:
             train()
         except BaseException:
-            # A fit that fails, or is interrupted, leaves the model that was there, and all of it.
+            # A fit that fails or is interrupted keeps the previous model.
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        seen = self.__dict__.pop("_row_summary")
-        if self.status_ == "converged" and (self._is_empty() or is_constant(self, seen)):
+        summary = self.__dict__.pop("_row_summary")
+        if self.status_ == "converged" and (self._is_empty() or is_constant(self, summary)):
             self.status_ = "empty"
-        self._is_saturated = is_saturated(seen)
-        if warning := warning_of(self, seen):
+        self._is_saturated = is_saturated(summary)
+        if warning := warning_of(self, summary):
             category, message = warning
             warnings.warn(message, category, stacklevel=4)
 
@@ -182,8 +182,8 @@ class SparseBayesEstimator(Trainable):
     _y_variance: float | None = None
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
-    #: Whether fits hand X to the core as it is, which sees what is not finite: to look for that first is one
-    #: more pass over all of X.
+    #: Whether the core receives X unchanged. It rejects values that are not finite, so a separate check,
+    #: another pass over X, is not needed.
     _core_reads_X: ClassVar[bool] = False
 
     @abstractmethod
@@ -232,7 +232,7 @@ class SparseBayesEstimator(Trainable):
         return False
 
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
-        """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and what belongs to the likelihood."""
+        """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and the attributes of the likelihood."""
         (posterior,) = posteriors
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
@@ -260,17 +260,24 @@ class SparseBayesEstimator(Trainable):
                 )
             settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=bool(learning_argument(self)))
-        seen = RowSummary.of(training)
+        summary = RowSummary.of(training)
         offset = self._offset_of(training, likelihood, settings)
         if np.any(offset):
             centred = replace(training, y=training.y - offset)
             design, posteriors = self._infer(centred, [centred.y], likelihood, settings)
-            if 0 not in posteriors[0].active:  # other functions make the intercept, and offset has no place
+            if 0 not in posteriors[0].active:  # the bias was pruned, so the offset cannot be added to it
                 offset = 0.0
         if not np.any(offset):
             design, posteriors = self._infer(training, targets, likelihood, settings)
         self._publish_fit(
-            settings, likelihood, training.n_samples, design.n_basis, design.layout, posteriors, seen, offset
+            settings,
+            likelihood,
+            training.n_samples,
+            design.n_basis,
+            design.layout,
+            posteriors,
+            summary,
+            offset,
         )
         if training.noise is not None:
             self._publish_known_noise(training.noise)
@@ -281,9 +288,9 @@ class SparseBayesEstimator(Trainable):
     ) -> FloatArray | float:
         """Return what to subtract from y before the fit and add to the intercept after it, mostly 0.
 
-        The further y is from 0 the smaller is the precision of the intercept, 1 / mean(y)^2, which has a
-        floor at 1e-15 sum(weights) / var(y). A y so far away that it comes within three decades of it is
-        moved to where it has that distance: all that changes in the model is the intercept.
+        The larger the mean of y, the smaller the precision of the intercept, 1 / mean(y)^2, which has a lower
+        bound at 1e-15 sum(weights) / var(y). If it would come within three decades of that bound, y is
+        shifted towards 0 to keep that distance. In the model this changes only the intercept.
         """
         if likelihood != "gaussian" or settings.alpha_prior != (0.0, 0.0):
             return 0.0
@@ -299,10 +306,10 @@ class SparseBayesEstimator(Trainable):
         n_basis: int,
         layout: Layout,
         posteriors: list[Any],
-        seen: RowSummary,
+        summary: RowSummary,
         offset: FloatArray | float = 0.0,
     ) -> None:
-        """Publish all that does not depend on the kind of basis.
+        """Publish all attributes that do not depend on the kind of basis.
 
         ``offset``: what was subtracted from y, of each output.
         """
@@ -313,7 +320,9 @@ class SparseBayesEstimator(Trainable):
         self._publish_posteriors(posteriors, layout)
         self._offset = offset
         self.mu_[self.active_ == -1] += offset
-        self._row_summary = replace(seen, n_effective=_effective_parameters(posteriors, likelihood, n_basis))
+        self._row_summary = replace(
+            summary, n_effective=_effective_parameters(posteriors, likelihood, n_basis)
+        )
 
     def _publish_known_noise(self, noise: KnownNoise) -> None:
         """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
@@ -325,7 +334,7 @@ class SparseBayesEstimator(Trainable):
         self.log_marginal_likelihood_ += noise.log_evidence
 
     def _noise_of(self, y_std: ArrayLike | None, n_rows: int) -> Any:
-        """Return the noise variance of rows whose targets have these standard deviations."""
+        """Return the noise variance of rows with these standard deviations of their targets."""
         if self._y_variance is None:
             if y_std is not None:
                 raise ValueError(
@@ -336,10 +345,23 @@ class SparseBayesEstimator(Trainable):
             return self.noise_variance_ * self._y_variance
         return self.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
+    def _predict(
+        self, X: ArrayLike, return_std: bool, y_std: ArrayLike | None
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return mean and, if asked for, standard deviation of Gaussian targets.
+
+        The mean is mu^T phi(x), the variance 1 / beta + phi(x)^T Sigma phi(x) (Tipping 2001, equations 21
+        and 22).
+        """
+        mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
+        if self.mu_.ndim == 1:
+            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
+        return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
+
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
     ) -> tuple[Design, list[Any]]:
-        """Build the dictionary and fit the model of it to each target."""
+        """Build the dictionary and fit a model of it to each target."""
         design = self._design(training)
         return design, self._fit_design(design, training, targets, likelihood, settings)
 
@@ -377,7 +399,7 @@ class SparseBayesEstimator(Trainable):
     def _publish_record(self, posteriors: list[AnyPosterior]) -> None:
         self._log_evidences = [posterior.log_evidence for posterior in posteriors]
         self.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
-        # With priors the path holds the log posterior; that of the variational scheme ends at the bound.
+        # With priors the path holds the log posterior; the variational path ends at the bound.
         priors = sum(posterior.trace[-1] - posterior.log_evidence for posterior in posteriors)
         self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
@@ -387,11 +409,11 @@ class SparseBayesEstimator(Trainable):
         return not (self.active_ >= 0).any()
 
     def _output_weights(self) -> FloatArray:
-        """Posterior means, (n_outputs, n_active)."""
+        """Return the posterior means, (n_outputs, n_active)."""
         return np.atleast_2d(self.mu_.T)
 
     def _bias_weights(self) -> FloatArray:
-        """Posterior mean of the bias for each output; 0 where it is not in the model."""
+        """Return the posterior mean of the bias for each output, 0 if it is not in the model."""
         bias: FloatArray = self._output_weights()[:, self.active_ == -1].sum(axis=1)
         return bias
 
@@ -412,7 +434,7 @@ class SparseBayesEstimator(Trainable):
                 means[part] = phi @ weights.T
                 if variances is not None:
                     for output, sigma in enumerate(sigmas):
-                        # Rounding can leave a tiny negative where there is next to no variance.
+                        # By rounding a variance close to 0 may be negative.
                         variances[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
                     # Outputs with the same noise have the same covariance.
                     variances[part, len(sigmas) :] = variances[part, :1]
@@ -420,7 +442,7 @@ class SparseBayesEstimator(Trainable):
         return means, variances
 
     def _moments_of_memmap(self, X: Any, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
-        """Return the moments at the rows of a mapped file, of which a few at a time come to memory."""
+        """Return the moments at the rows of a memory-mapped file, reading a few rows at a time."""
         parts = []
         for number, start in enumerate(range(0, len(X), _PREDICT_ROWS)):
             rows = X[start : start + _PREDICT_ROWS]
@@ -437,7 +459,7 @@ class SparseBayesEstimator(Trainable):
         sample_weight: ArrayLike | None = None,
         y_std: ArrayLike | None = None,
     ) -> Iterator[Problem | OutputsProblem]:
-        """Yield each fit of this estimator as arrays; give it the data it was fitted to."""
+        """Yield each fit of this estimator as arrays, given the training data."""
         check_is_fitted(self)
         training = check_training(
             self,
@@ -453,7 +475,7 @@ class SparseBayesEstimator(Trainable):
             raise ValueError(
                 f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}"
             )
-        # A provider need not know how many rows it answers for.
+        # A provider may not know its number of rows.
         if self._n_samples is not None and training.n_samples != self._n_samples:
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
@@ -464,7 +486,6 @@ class SparseBayesEstimator(Trainable):
                 raise ValueError(
                     f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}"
                 )
-        # As it was in the fit.
         training = replace(training, y=training.y - self._offset) if np.any(self._offset) else training
         likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
@@ -497,7 +518,7 @@ class SparseBayesEstimator(Trainable):
             )
 
     def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the functions of one fit, as the core counts them, with their alpha and mu."""
+        """Return the columns of one fit in the dictionary, with their alpha and mu."""
         one = self.alpha_.ndim == 1
         centred = self._centred_mu()
         alpha, mu = (self.alpha_, centred) if one else (self.alpha_[:, output], centred[:, output])
@@ -505,7 +526,7 @@ class SparseBayesEstimator(Trainable):
         return columns[used], alpha[used], mu[used]
 
     def _centred_mu(self) -> FloatArray:
-        """Return the posterior mean of the weights for the y of the fit, without what was subtracted."""
+        """Return the posterior mean of the weights for the shifted y of the fit."""
         if not np.any(self._offset):
             return self.mu_
         mu = self.mu_.copy()
@@ -521,7 +542,7 @@ class SparseBayesEstimator(Trainable):
 
 
 def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:
-    """Return sum_j gamma_j = sum_j (1 - alpha_j Sigma_jj) of the output where it is largest."""
+    """Return sum_j gamma_j = sum_j (1 - alpha_j Sigma_jj), the maximum over the outputs."""
     sums = [0.0]
     for posterior in posteriors:
         if isinstance(posterior, _core.OutputPosterior):
@@ -534,7 +555,7 @@ def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis
 
 
 def _joint_path(traces: list[FloatArray]) -> FloatArray:
-    """Sum of the log evidences of fits made one after another: those still to come stand at their start."""
+    """Return the summed log evidence of consecutive fits; fits yet to begin count with their start value."""
     if len(traces) == 1:
         return traces[0]
     starts, ends = [trace[:1] for trace in traces], [trace[-1:] for trace in traces]

@@ -6,12 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
 
 from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import column_means
-from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows
+from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows, naming
 from .._data import candidates as _candidates
+from .._data.candidates import seed_of
+from .._data.chunks import Chunks
 from .._data.design import (
     DenseDesign,
     Design,
@@ -19,15 +22,19 @@ from .._data.design import (
     Layout,
     centre,
     centring,
+    check_extra_basis,
     columns_at,
     evaluate,
     fitted_extra,
+    is_transformer,
 )
+from .._data.out_of_core import Facts
+from .._data.statistics import Kernels, check_memory_limit, check_room
 from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Linear
 from ..kernels._parameters import weighted_spreads
-from ..kernels._resolve import is_precomputed, resolve
+from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from .base import SparseBayesEstimator, Trainable
 from .status import MAX_CONSTANT_FUNCTIONS
 
@@ -49,9 +56,13 @@ class KernelEstimator(Trainable):
         fit_intercept: bool
         # After a fit.
         kernel_: Kernel | list[Kernel] | str
+        relevance_: IntArray
+        relevance_vectors_: FloatArray
+        dual_coef_: FloatArray
+        intercept_: FloatArray
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn is to know about this estimator."""
+        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags
@@ -84,7 +95,7 @@ class KernelEstimator(Trainable):
         return self
 
     def _resolve(self, training: Training) -> list[Kernel]:
-        """Return the kernels asked for, with every parameter known."""
+        """Return the kernels with every parameter known."""
         centred = check_flag("fit_intercept", self.fit_intercept)
         return resolve(
             self.kernel,
@@ -99,7 +110,7 @@ class KernelEstimator(Trainable):
         )
 
     def _middle(self, training: Training) -> FloatArray:
-        """Return the mean of the centres: what linear kernels subtract beside an intercept.
+        """Return the mean of the centres, which linear kernels subtract if there is an intercept.
 
         So a constant added to a column of X, and of the centres, does not change the model.
         """
@@ -109,22 +120,34 @@ class KernelEstimator(Trainable):
         return column_means(centres, None)
 
     def _as_given(self, kernels: list[Kernel]) -> Kernel | list[Kernel]:
-        """Return the kernels as ``kernel_`` has them: a list if ``kernel`` is one."""
+        """Return the kernels in the form of ``kernel_``: a list if ``kernel`` is one."""
         return kernels if isinstance(self.kernel, (list, tuple)) else kernels[0]
+
+    def _n_kernels(self) -> int:
+        return len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
 
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
 
+    def _publish_linear(self, bias: FloatArray) -> None:
+        """Publish ``intercept_`` and, for a linear kernel, ``coef_``."""
+        self.intercept_ = bias
+        self.__dict__.pop("coef_", None)  # left by an earlier fit with another kernel
+        if isinstance(self.kernel_, Linear):
+            self.coef_ = self.dual_coef_ @ self.kernel_.centred(self.relevance_vectors_)
+            if self.kernel_.offset is not None:
+                self.intercept_ = bias - self.coef_ @ np.asarray(self.kernel_.offset)
 
-def linear_in_x(
-    kernel: Linear, dual_coef: FloatArray, points: FloatArray, bias: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return weights of the columns of x and what is added to them, of sums of linear kernels and a bias."""
-    coef = dual_coef @ kernel.centred(points)
-    return coef, bias if kernel.offset is None else bias - coef @ np.asarray(kernel.offset)
 
-
-#: How many of the best kernels learned are tried before one is taken whose fit does not converge.
+#: The rules of the core: kernels of at most so many inputs are not stored, nor are designs of more values.
+_MAX_UNSTORED_FEATURES: Final = 8
+_MAX_STORED_VALUES: Final = 1 << 26
+#: Bytes of a row for each function in a model, and the number of functions to expect.
+_ACTIVE_BYTES: Final = 24
+_TYPICAL_ACTIVE: Final = 100
+#: Bytes per number of the sample that centres are chosen from, with its copies.
+_SAMPLE_BYTES: Final = 64
+#: Learned kernels that are tried, best first, until a fit converges.
 _MAX_KERNELS_TRIED: Final = 3
 
 
@@ -144,8 +167,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
 
     def _layout(self, training: Training) -> Layout:
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
-        n_kernels = len(self.kernel) if isinstance(self.kernel, (list, tuple)) else 1
-        return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept, n_kernels)
+        return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept, self._n_kernels())
 
     def _design(self, training: Training) -> Design:
         extra = self._fit_extra(training)
@@ -160,11 +182,11 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
         layout, X = self._layout(training), training.X
         self.kernel_ = self._as_given(kernels)
-        # Nobody writes to either: the core and callables have copies of their own.
+        # X may be passed without a copy: the core and callables copy it.
         centres = X if layout.kept is training.rows else _candidates.points(self, training, layout.kept)
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if len(cores) == len(kernels):
-            # Of the many fits that learn a kernel none is long, and a file is of one.
+            # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
             owner = None if learning_argument(self) else self
             return KernelDesign(X, centres, cores, layout, extra, owner)
         n_threads = check_n_jobs(self.n_jobs)
@@ -226,7 +248,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
 
     def _fit_extra(self, training: Training) -> FloatArray:
-        """Return the extra columns at the training rows, N x p; publishes what makes them."""
+        """Return the extra columns at the training rows, N x p; publishes ``extra_basis_``."""
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, training.X)
         columns = columns_at(self.extra_basis_, training.X)
         self._n_extra = columns.shape[1]
@@ -262,36 +284,29 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         columns = self._active_extra()
         kernels = (self.active_ >= 0) & (columns < 0)
         functions = self.active_[kernels] % self._block_size
-        # Of several kernels a row may have functions of more than one.
+        # A row may have functions of several kernels.
         self.relevance_: IntArray = (np.unique if isinstance(self.kernel_, list) else np.sort)(functions)
-        self.intercept_ = self._bias_weights()
         weights = self._output_weights()
-        for name in ("relevance_vectors_", "dual_coef_", "coef_", "extra_coef_", "inputs_"):
-            self.__dict__.pop(name, None)  # of an earlier fit with another kernel
+        for name in ("relevance_vectors_", "dual_coef_", "extra_coef_", "inputs_"):
+            self.__dict__.pop(name, None)  # left by an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         if not isinstance(self.kernel_, list):
             self.dual_coef_ = weights[:, kernels]
-            if isinstance(self.kernel_, Linear):
-                self.coef_, self.intercept_ = linear_in_x(
-                    self.kernel_, self.dual_coef_, self.relevance_vectors_, self.intercept_
-                )
-            if (
-                isinstance(self.kernel_, Gaussian)
-                and isinstance(self.kernel_.width, tuple)
-                and len(training.X)
-            ):
-                self.inputs_ = self._input_relevances(training, self.kernel_)
+        self._publish_linear(self._bias_weights())
+        if isinstance(self.kernel_, Gaussian) and isinstance(self.kernel_.width, tuple) and len(training.X):
+            self.inputs_ = self._input_relevances(training, self.kernel_)
         if self.extra_basis_ is not None:
             self.extra_coef_ = np.zeros((len(weights), self._n_extra))
             self.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
             self.intercept_ = self.intercept_ - self.extra_coef_ @ self._extra_offset
 
     def _input_relevances(self, training: Training, kernel: Gaussian) -> dict[str | int, float]:
-        r"""Return how much the prediction changes with each input, the most important first.
+        """Return how much the prediction changes with each input, the most important first.
 
         The root mean square over rows and outputs of the slope of the kernel functions,
-        df/dx_d = -2 sum_m w_m k(x, c_m) (x_d - c_md) / width_d^2, times the input's spread, by the largest.
+        df/dx_d = -2 sum_m w_m k(x, c_m) (x_d - c_md) / width_d^2, times the standard deviation of the input,
+        relative to the largest.
         """
         X, centres = training.X, self.relevance_vectors_
         K = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
@@ -324,9 +339,84 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
                 phi[:, columns] = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
         return phi
 
+    def _check_fixed(self, doing: str) -> None:
+        """Raise ValueError, naming the remedy, if the functions depend on all rows, for ``doing`` this."""
+        if is_precomputed(self.kernel):
+            raise ValueError(
+                f"kernel='precomputed' has a column for each row and is not possible for {doing}"
+            )
+        if self.candidates is None:
+            raise ValueError(
+                f"candidates must be an integer or an array for {doing}: with None each row adds a function; "
+                "an integer chooses that many rows"
+            )
+        if argument := learning_argument(self):
+            raise ValueError(
+                f"{argument} needs the rows in memory and is not possible for {doing}; learn on a "
+                "sample, and give its kernel_ as kernel"
+            )
+        check_extra_basis(self.extra_basis, self.kernel)
+        if is_transformer(self.extra_basis):
+            raise ValueError(
+                f"extra_basis must be None, 'linear' or a callable for {doing}: a transformer is fitted to "
+                "all rows; fit it beforehand and give extra_basis=transformer.transform"
+            )
+
+    def _usual_bytes(self, X: NDArray[Any]) -> float:
+        n, d = X.shape
+        k = self._n_kernels() * _candidates.number(self.candidates, n)
+        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * d
+        stored = n * k if (d > _MAX_UNSTORED_FEATURES and n * k <= _MAX_STORED_VALUES) else 0
+        return float(8 * (copied + n * d + stored) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
+
+    def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
+        asked = self.candidates
+        scale = measures_inputs(self.kernel, self.gamma)
+        if not _candidates.is_number(asked):
+            return None, scale
+        room = check_memory_limit(self.memory_limit) // (_SAMPLE_BYTES * n_features)
+        size = _candidates.sample_size(asked)
+        return max(_candidates.number(asked, size) + 1, min(size, room)), scale
+
+    def _check_memory(self, chunks: Chunks) -> None:
+        if chunks.n_rows is not None and _candidates.is_number(self.candidates):
+            n, d = _candidates.number(self.candidates, chunks.n_rows), chunks.n_features
+            # A lower bound of the memory of the actual kernels and centres.
+            smallest = Kernels([Linear()] * self._n_kernels(), np.broadcast_to(0.0, (n, d)))
+            check_room(smallest, d, check_memory_limit(self.memory_limit))
+
+    def _sampling_seed(self) -> int:
+        with naming("random_state"):
+            return seed_of(check_random_state(self.random_state))
+
+    def _choose_centres(self, sample: Training) -> Facts:
+        if len(sample.rows) == 0:
+            raise ValueError(
+                "sample_weight is zero in every row (it must contain at least one non-zero number)"
+            )
+        _candidates.place(self, sample)
+        return {"candidate_rows": self.candidate_rows_, "candidates": self.candidates_}
+
+    def _publish_functions(self, facts: Facts, n_features: int) -> None:
+        empty = placeholder_training(np.empty((0, n_features)), 0)
+        if "candidates" in facts:
+            self.candidate_rows_, self.candidates_ = facts["candidate_rows"], facts["candidates"]
+        else:
+            _candidates.place(self, empty)
+        inputs = facts.get("inputs", np.zeros((2, n_features)))
+        self.kernel_ = self._as_given(self._resolve(placeholder_training(inputs, 2)))
+        self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, empty.X)
+        self._n_extra = columns_at(self.extra_basis_, self.candidates_[:1]).shape[1]
+
+    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
+        return self._layout(placeholder_training(np.empty((0, n_features)), n_samples))
+
+    def _publish_sums(self, n_samples: int) -> None:
+        self._publish_basis(placeholder_training(np.empty((0, self.n_features_in_)), n_samples))
+
 
 class ColumnBasis(SparseBayesEstimator):
-    """The columns of X as they are, after a bias if there is one."""
+    """The columns of X, after a bias if there is one."""
 
     _core_reads_X = True
 
@@ -359,11 +449,11 @@ class ColumnBasis(SparseBayesEstimator):
         except ValueError as error:
             failure = error
         try:
-            # Of what is not finite in X nothing has been said yet.
+            # If X is not finite, raise the error that says so instead.
             check_X(self, training.X, reset=False)
             raise failure
         finally:
-            del failure  # which holds this frame, and with it X
+            del failure  # it refers to this frame, and so to X
 
     def _dense(self, training: Training) -> FloatArray:
         return self._dense_design(training).Phi
@@ -389,3 +479,22 @@ class ColumnBasis(SparseBayesEstimator):
         columns = self.active_[self.active_ >= 0]
         phi[:, self.active_ >= 0] = X[:, columns] - self.X_offset_[columns]
         return phi
+
+    def _usual_bytes(self, X: NDArray[Any]) -> float:
+        n, k = X.shape
+        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
+        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
+
+    def _publish_functions(self, facts: Facts, n_features: int) -> None:
+        pass  # the columns are given
+
+    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
+        return self._column_layout(n_features)
+
+    def _publish_sums(self, n_samples: int) -> None:
+        self._publish_columns()
+
+
+def placeholder_training(X: FloatArray, n_samples: int) -> Training:
+    """Return training data with X and a number of rows, for functions that need nothing else."""
+    return Training(X, np.zeros(len(X)), None, np.arange(len(X)), n_samples)

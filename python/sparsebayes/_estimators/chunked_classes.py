@@ -1,4 +1,4 @@
-"""Classification of rows that are read part by part, from the start at each question of the fit."""
+"""Classification of rows that are read in chunks, again at each step of the fit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from .._checks.arguments import check_flag, check_n_jobs, check_settings
 from .._checks.targets import Training, learn_classes
 from .._data import candidates as _candidates
 from .._data.chunks import Chunks, Rows, located
-from .._data.design import DenseDesign, Layout, columns_at, evaluate, middle_of_extra
-from .._data.out_of_core import Facts, look
+from .._data.design import DenseDesign, Layout, columns_at, evaluate, extra_offset
+from .._data.out_of_core import Facts, first_pass
 from .._data.statistics import block_rows, check_memory_limit, in_words
 from .._progress import Reading
 from .._types import FloatArray, Settings
 from ..providers import RowPart, SummedStatistics
-from .chunked import CHUNKED_FIT, ChunkedColumnBasis, ChunkedEstimator, FixedCentresBasis
+from .basis import ColumnBasis, KernelBasis
+from .chunked import CHUNKED_FIT, ChunkedEstimator
 from .probabilities import check_multi_class
 from .provider_fit import offset_of, posteriors_of
 from .status import RowSummary
@@ -28,19 +29,19 @@ from .status import RowSummary
 if TYPE_CHECKING:
     from ..kernels import Kernel
 
-#: Functions that a model may well have: rows are kept where there is room for so many columns.
+#: Number of active functions to expect: rows are kept if there is memory for so many columns.
 _TYPICAL_ACTIVE: Final = 100
-#: Values of a block of rows, at most, unless it is a short one: the core copies what it asks about, and the
-#: allocator keeps the memory of some blocks that are done with.
-_VALUES: Final = 3 << 18
+#: Largest number of values in a block of rows (a block has a minimum number of rows): the core copies some of
+#: them, and the allocator does not return the memory of all blocks at once.
+_MAX_BLOCK_VALUES: Final = 3 << 18
 
 
 def _rows_at_a_time(width: int) -> int:
-    return block_rows(width, _VALUES)
+    return block_rows(width, _MAX_BLOCK_VALUES)
 
 
 class ChunkedClassification(ChunkedEstimator):
-    """A classification that can read its rows anew at each question."""
+    """A classification that can read its rows again at each step of the fit."""
 
     _takes_labels = True
 
@@ -50,7 +51,7 @@ class ChunkedClassification(ChunkedEstimator):
 
     @abstractmethod
     def _functions_of(self, layout: Layout) -> Functions:
-        """Return the functions as parts of the rows need them; they are settled."""
+        """Return the basis functions, after `_publish_functions`."""
 
     def _fit_parts(self, chunks: Chunks) -> None:
         settings = check_settings(self)
@@ -86,13 +87,15 @@ class ChunkedClassification(ChunkedEstimator):
             self, providers, "bernoulli", settings, layout, stopped=survey.reading.stopped
         )
         self._publish_offset(functions.shift + offset_of(posteriors, self._n_columns()))
-        seen = RowSummary(survey.n_rows, survey.weight)
-        self._publish_fit(settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, seen)
+        summary = RowSummary(survey.n_rows, survey.weight)
+        self._publish_fit(
+            settings, "bernoulli", survey.n_rows, functions.n_basis, layout, posteriors, summary
+        )
         self._publish_sums(survey.n_rows)
 
 
 class Survey:
-    """A first pass: the classes, and what the functions need to know."""
+    """A first pass over the rows: the classes, and the facts that the functions depend on."""
 
     facts: Facts
     n_rows: int
@@ -107,7 +110,7 @@ class Survey:
         """Read all rows once."""
         self._labels: list[NDArray[Any]] = []
         self.n_rows, self.weight = 0, 0.0
-        self.facts = look(self._estimator, self._passing(), self._chunks.n_features)
+        self.facts = first_pass(self._estimator, self._passing(), self._chunks.n_features)
         if not self._labels:
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
@@ -127,10 +130,10 @@ class Survey:
 
 @dataclass(frozen=True)
 class Functions:
-    """The basis functions: the constant one, and the columns of X, or kernels and what is beside them.
+    """The basis functions: the constant one, and the columns of X, or kernels and extra columns.
 
-    ``shift``: near the mean of the columns, of X or beside the kernels, which is subtracted before they are
-    summed: sums of numbers far from 0 would keep too few digits of their differences.
+    ``shift`` is close to the mean of the columns of X, or of the extra columns, and is subtracted before they
+    are summed: sums of numbers far from 0 keep too few digits of their differences.
     """
 
     bias: bool
@@ -157,20 +160,20 @@ class Functions:
 
     @property
     def width(self) -> int:
-        """Values that a row takes while it is asked."""
+        """Number of values per row in memory while its block is processed."""
         return max(self.n_features, self.n_basis if self.kernels is None or self._evaluated else 0)
 
     @property
     def bytes_of_block(self) -> float:
-        """About what a block of rows takes that is read, asked and forgotten."""
+        """Estimated bytes of a block of rows that is read, processed and discarded."""
         return 32.0 * _rows_at_a_time(self.width) * self.width
 
     def bytes_of(self, n_rows: int) -> float:
-        """Return about what rows take that are kept between questions."""
+        """Return the estimated bytes of rows that are kept between steps."""
         return 8.0 * n_rows * (self.n_features + self.width + 6 + 2 * min(self.n_basis, _TYPICAL_ACTIVE))
 
     def part(self, X: FloatArray, targets: FloatArray, weights: FloatArray | None) -> RowPart:
-        """Return rows that answer."""
+        """Return the statistics provider of these rows."""
         kernels, centres = self.kernels, self.centres
         options: Any = {"fit_intercept": self.bias, "likelihood": "bernoulli", "n_jobs": self.n_threads}
         if kernels is not None and centres is not None:
@@ -192,11 +195,11 @@ class RowBlocks:
         self._held: tuple[Any, list[RowPart]] | None = None
 
     def parts(self, label: Any) -> Iterable[RowPart]:
-        """Return the rows as parts whose targets are 1 for this label and 0 for others."""
+        """Return the rows as providers whose targets are 1 for this label and 0 for others."""
         if not self._kept:
             return self._read(label)
         if self._held is None or self._held[0] is not label:
-            self._held = None  # before those of the next are there
+            self._held = None  # free the rows of one class before reading those of the next
             self._held = (label, list(self._read(label)))
         return self._held[1]
 
@@ -209,18 +212,18 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class ClassRows:
-    """The rows with the targets of one class, read anew each time they are gone through."""
+    """The rows with the targets of one class, read again by each iteration."""
 
     blocks: RowBlocks
     label: Any
 
     def __iter__(self) -> Iterator[RowPart]:
-        """Yield all rows, part by part."""
+        """Yield all rows, block by block."""
         return iter(self.blocks.parts(self.label))
 
 
-class ChunkedKernelClassification(FixedCentresBasis, ChunkedClassification):
-    """Classes of kernels about centres that are settled after a first look at the rows."""
+class ChunkedKernelClassification(KernelBasis, ChunkedClassification):
+    """Classification on kernels whose centres are fixed after a first pass over the rows."""
 
     def _check_parts(self, y: Any = None) -> None:
         self._check_fixed(CHUNKED_FIT)
@@ -228,7 +231,7 @@ class ChunkedKernelClassification(FixedCentresBasis, ChunkedClassification):
     def _fit_parts(self, chunks: Chunks) -> None:
         if self.checkpoint is not None:
             raise ValueError(
-                "checkpoint must be None for a classification that reads its rows part by part: set "
+                "checkpoint must be None for a classification that reads its rows in chunks: set "
                 "checkpoint=None, or give the rows as arrays and raise memory_limit"
             )
         super()._fit_parts(chunks)
@@ -238,24 +241,24 @@ class ChunkedKernelClassification(FixedCentresBasis, ChunkedClassification):
         training = Training(nothing, nothing[:, 0], None, np.arange(0), layout.size)
         centres = _candidates.points(self, training, layout.kept)
         n_threads, kernels, extra = check_n_jobs(self.n_jobs), self._kernels(), self.extra_basis_
-        shift = middle_of_extra(extra, centres, self._n_extra, bias=layout.bias)
+        shift = extra_offset(extra, centres, self._n_extra, bias=layout.bias)
         return Functions(
             layout.bias, self.n_features_in_, n_threads, shift, kernels, centres, extra, self._n_extra
         )
 
 
-class ChunkedColumnClassification(ChunkedColumnBasis, ChunkedClassification):
-    """Classes of rows whose columns are the functions."""
+class ChunkedColumnClassification(ColumnBasis, ChunkedClassification):
+    """Classification on the columns of X."""
 
     def _check_parts(self, y: Any = None) -> None:
-        pass  # they always will do
+        pass  # columns can always be read in chunks
 
     def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
         return None, check_flag("fit_intercept", self.fit_intercept)
 
     def _publish_functions(self, facts: Facts, n_features: int) -> None:
         shift = facts["inputs"].mean(axis=0) if "inputs" in facts else np.zeros(n_features)
-        self._shift = np.where(np.isfinite(shift), shift, 0.0)  # what is too large is said where it is used
+        self._shift = np.where(np.isfinite(shift), shift, 0.0)  # others raise errors in the fit
 
     def _functions_of(self, layout: Layout) -> Functions:
         return Functions(

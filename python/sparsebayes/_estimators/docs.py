@@ -18,7 +18,8 @@ def documented(cls: _Class) -> _Class:
 
     def expand(line: re.Match[str]) -> str:
         indent, name = line.groups()
-        return "\n".join(f"{indent}{text}".rstrip() for text in TEXTS[name].strip("\n").split("\n"))
+        lines = _PLACEHOLDER.sub(expand, TEXTS[name]).strip("\n").split("\n")
+        return "\n".join(f"{indent}{text}".rstrip() for text in lines)
 
     for target in (cls, *vars(cls).values()):
         if isinstance(target, (type, FunctionType)) and target.__doc__:
@@ -27,13 +28,45 @@ def documented(cls: _Class) -> _Class:
 
 
 TEXTS: Final = {
+    # Groups of parameters.
+    "kernel_parameters": """{kernel}
+{learned_gamma}
+{degree}
+{coef0}
+{fit_intercept}
+{optimize_kernel}""",
+    "mrvm_kernel_parameters": """{composite_kernel}
+{gamma}
+{degree}
+{coef0}
+{fit_intercept}""",
+    "revm_kernel_parameters": """{kernel}
+{gamma}
+{degree}
+{coef0}
+fit_intercept : bool, default=True
+    Whether the dictionary includes a constant function, the bias.""",
+    "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "mrvm_run_parameters": "{mrvm_max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "revm_classifier_parameters": """{revm_kernel_parameters}
+{ridge}
+{revm_tol}
+{revm_max_iter}
+{revm_n_jobs}
+{verbose}""",
+    "revm_regressor_parameters": """{revm_kernel_parameters}
+{revm_noise_variance}
+{revm_n_jobs}
+{verbose}""",
     # Parameters of estimators.
     "kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
     ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
     `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
     A list makes a dictionary of every kernel centred at every training row.""",
     "composite_kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
-    As for `RVC`. A list makes one composite kernel, a convex combination whose weights are learned;
+    ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
+    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
+    A list makes one composite kernel, a convex combination whose weights are learned;
     `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
     Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
@@ -144,7 +177,7 @@ n_iter_ : int
     "relevance_": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.""",
+    The inputs of these rows; not with ``kernel="precomputed"``.""",
     "kernel_coef_": r"""coef_ : ndarray of shape (1 or n_classes, n_features)
     Weights of the columns of X; with a linear kernel only.""",
     "extra_coef_": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
@@ -187,7 +220,7 @@ coef_ : ndarray of shape (1 or n_classes, n_features)
 relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function: all distinct ones.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.
+    The inputs of these rows; not with ``kernel="precomputed"``.
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
 n_features_in_, feature_names_in_
@@ -200,7 +233,7 @@ status_ : str
     "mrvm_attributes": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    Those rows; not with ``kernel="precomputed"``.
+    The inputs of these rows; not with ``kernel="precomputed"``.
 dual_coef_ : ndarray of shape (n_classes, n_relevance)
     Weights of these functions.
 intercept_ : ndarray of shape (n_classes,)
@@ -231,6 +264,13 @@ kernels. One width per input finds out which inputs matter: the widths of the ot
 a coef0 is kept, and 0 stays 0; with more than two classes all share one kernel. The result does not depend on
 timing or threads. Learning takes about a second, or up to ten times as long as the fit with the chosen
 kernel, whose steps ``callback`` receives and whose attributes are published.""",
+    "variational_notes": r"""
+With ``scheme="variational"`` precisions (and noise) have a factorised posterior too, :math:`q(w) q(\alpha)
+q(\beta)`. ``alpha_`` (and ``beta_``) are expectations, ``mu_`` and ``sigma_`` belong to q(w), and
+``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
+model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends to
+infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, the constants of the improper
+priors are omitted: the bound is then on the likelihood at the expected precisions.""",
     "block_notes": r"""
 A dictionary of more than 30,000 kernel functions is processed in blocks: the scheme runs on a working
 set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep, over all

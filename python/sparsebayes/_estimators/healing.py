@@ -31,13 +31,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks.arguments import check_flag, check_n_jobs
 from .._checks.targets import Training
+from .._data import candidates as _candidates
 from .._data.design import evaluate
+from .._data.statistics import Kernels, Summed
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
-from .basis import KernelBasis
+from .basis import KernelBasis, placeholder_training
+from .chunked import SumsRegression
+from .docs import documented
 
-#: Kernel values held at a time, and rows at a time where only k(x, x) is wanted of k(X, X).
+#: Kernel values in memory at a time, and rows at a time for computing k(x, x) from k(X, X).
 _MAX_KERNEL_VALUES = 1 << 20
 _DIAGONAL_ROWS = 64
 
@@ -49,7 +53,7 @@ class FittedRegression:
     #: Training rows, N x d, and their weights.
     X: FloatArray
     weights: FloatArray
-    #: Active functions there, N x m, with the kernel that each is of; -1 for none.
+    #: Active functions at these rows, N x m, and the number of the kernel of each; -1 for none.
     Phi: FloatArray
     block: IntArray
     target: FloatArray
@@ -62,9 +66,9 @@ class FittedRegression:
     def prior_variances(self) -> FloatArray:
         """Return the prior variance v of the weight of a new function, for each kernel.
 
-        Such that on the training rows each function has, at its own centre, the mean square of what its
-        kernel contributes to the fitted model: a kernel that explains deviations of size 1 is expected to
-        have deviations of that size elsewhere too, and one that is not in the model none.
+        With it, each new function has at its own centre the mean square that its kernel contributes to the
+        fitted model on the training rows: a kernel that explains deviations of size 1 is expected to explain
+        such deviations elsewhere too, and one that is not in the model none.
         """
         total = self.weights.sum()
         variances = np.zeros(len(self.kernels))
@@ -80,10 +84,10 @@ class FittedRegression:
 def changes(
     model: FittedRegression, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what the functions centred at the rows ``X`` add to mean and variance there, each (n,).
+    """Return what the functions centred at the rows ``X`` add to mean and variance at X, each (n,).
 
-    ``phi``: the active functions at these rows, (n, m). A list of kernels puts one function of each there.
-    Takes N (m + d) operations for a row, kernel and kernel alike.
+    ``phi``: the active functions at these rows, (n, m). A list of kernels adds one function of each per row.
+    Takes N (m + d) operations for a row and a pair of kernels.
     """
     mean, variance = np.empty(len(X)), np.empty(len(X))
     roots = np.sqrt(model.prior_variances())
@@ -97,10 +101,10 @@ def changes(
 def _changes(
     model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Do what `changes` does for rows few enough to hold all their functions.
+    """Compute `changes` for rows few enough to store all their functions.
 
-    In units in which the new weights have prior variance 1: the matrix of 1 / v + s for P kernels is then
-    1 + s, without a v to divide by.
+    Units are such that the new weights have prior variance 1: the matrix of 1 / v + s for P kernels is then
+    1 + s, and v = 0 needs no special case.
     """
     residual = model.target - model.Phi @ model.mu
     weighted = model.weights[:, np.newaxis] * model.Phi
@@ -128,8 +132,9 @@ def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
     return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
 
 
-class KernelRegression(KernelBasis):
-    """Regression on kernels, whose error bars can be healed."""
+@documented
+class KernelRegression(KernelBasis, SumsRegression):
+    """Regression on kernels, with optional healed error bars; also of rows that are read in chunks."""
 
     if TYPE_CHECKING:
         keep_rows: bool
@@ -137,6 +142,17 @@ class KernelRegression(KernelBasis):
         _kept: Training | None
         beta_: float
         noise_variance_: float
+
+    def _check_sums(self, doing: str) -> None:
+        self._check_fixed(doing)
+        if check_flag("keep_rows", self.keep_rows):
+            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
+
+    def _summed(self, n_features: int) -> Summed:
+        layout = self._layout_of(0, n_features)
+        centres = _candidates.points(self, placeholder_training(np.empty((0, n_features)), 0), layout.kept)
+        n_threads = check_n_jobs(self.n_jobs)
+        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
     def _publish_basis(self, training: Training) -> None:
         super()._publish_basis(training)
@@ -168,34 +184,29 @@ class KernelRegression(KernelBasis):
         y_std: ArrayLike | None = None,
         healed: bool = False,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, with error bars if wanted.
+        r"""Predict targets, optionally with error bars.
 
         The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
         :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
-        that variance falls to the noise far from the data (appendix D). ``healed=True`` is the remedy of
-        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, its
-        weight with the prior variance that gives it the mean square of what its kernel contributes on the
-        training rows. The mean changes too, most between training rows that the model could not fit.
+        that variance falls to the noise far from the data (appendix D). ``healed=True`` corrects this as in
+        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, with
+        the prior variance of its weight chosen such that it has the mean square of what its kernel
+        contributes on the training rows. The mean changes too, most between training rows that the model
+        could not fit.
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
-            Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n,
-            n_samples).
-        return_std : bool, default=False
-            Whether to return the predictive standard deviation too.
-        y_std : positive float or array-like of shape (n,), optional
-            Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the
-            variance is ``noise_variance_ * y_std**2``. None: that of the typical training row, ``y_std**2``
-            being the harmonic mean of its squares.
+        {X}
+        {return_std}
+        {y_std}
         healed : bool, default=False
-            Whether to add a function at each row. Takes about N (n_active + n_features) operations for a row,
+            Whether to add a function at each row. Takes about N (n_active + n_features) operations per row,
             and needs a model that was fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,)
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
             Only if ``return_std``.
 
         Raises
@@ -203,13 +214,11 @@ class KernelRegression(KernelBasis):
         NotFittedError
             Before ``fit``.
         TypeError, ValueError
-            If X is no finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the model
-            has no training rows.
+            If X is not a finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the
+            model has no training rows.
         """
         if not check_flag("healed", healed):
-            plain: FloatArray | tuple[FloatArray, FloatArray]
-            plain = super().predict(X, return_std, y_std=y_std)
-            return plain
+            return self._predict(X, return_std, y_std)
         mean, variance = self._healed_moments(X)
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
@@ -258,8 +267,8 @@ class KernelRegression(KernelBasis):
     def _training_rows(self) -> Training:
         if is_precomputed(self.kernel_):
             raise ValueError(
-                "healed=True puts a kernel function at each row of X, which takes kernel values that "
-                "kernel='precomputed' has not; give the kernel as an object or a callable"
+                "healed=True adds a kernel function at each row of X, which needs kernel values that "
+                "kernel='precomputed' lacks; give the kernel as an object or a callable"
             )
         if self._kept is None:
             raise ValueError(

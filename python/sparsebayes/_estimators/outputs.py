@@ -1,4 +1,4 @@
-"""Several outputs of one regression model: what their noise may be, and what a fit of them publishes."""
+"""Regressions with several outputs: checks of their settings, the fit, and the attributes it publishes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fit(
     settings: Settings,
     callback: CoreCallback | None,
 ) -> _core.OutputPosterior:
-    """Fit one model to all columns of y, as ``estimator`` is set."""
+    """Fit one model to all columns of y, with the settings of ``estimator``."""
     _check_plain(settings)
     shared = check_flag("shared_noise", estimator.shared_noise)
     noise = _noise_variances(settings, training.y.shape[1], shared=shared)
@@ -43,24 +43,24 @@ def are_possible(estimator: Any) -> bool:
 
 
 def _check_plain(settings: Settings) -> None:
-    """Check that nothing is asked for that several outputs do not have."""
+    """Raise ValueError if a setting is not available for several outputs."""
     if settings.search != "greedy":
         raise ValueError(
-            f"search must be 'greedy' where y has several columns, got {settings.search!r}; with another "
+            f"search must be 'greedy' if y has several columns, got {settings.search!r}; with another "
             "search fit the columns one by one"
         )
     if settings.scheme != "sequential":
-        raise ValueError(f"scheme must be 'sequential' where y has several columns, got {settings.scheme!r}")
+        raise ValueError(f"scheme must be 'sequential' if y has several columns, got {settings.scheme!r}")
     for name, prior in (("alpha_prior", settings.alpha_prior), ("noise_prior", settings.noise_prior)):
         if prior != (0.0, 0.0):
             raise ValueError(
-                f"{name} must be (0, 0) where y has several columns, got {prior!r}; with another prior fit "
+                f"{name} must be (0, 0) if y has several columns, got {prior!r}; with another prior fit "
                 "the columns one by one"
             )
 
 
 def _noise_variances(settings: Settings, n_outputs: int, *, shared: bool) -> list[float] | None:
-    """Return a variance for each noise level, None where they are estimated."""
+    """Return a variance for each noise level, or None if they are estimated."""
     if settings.noise_variance is not None:
         return [settings.noise_variance] * (1 if shared else n_outputs)
     given = settings.noise_variances
@@ -77,11 +77,11 @@ def _noise_variances(settings: Settings, n_outputs: int, *, shared: bool) -> lis
 
 
 def check_single(estimator: Any, settings: Settings) -> None:
-    """Check that the settings suit a y of one column."""
+    """Raise ValueError if a setting needs several outputs."""
     check_flag("shared_noise", getattr(estimator, "shared_noise", False))
     if settings.noise_variances is not None:
         raise ValueError(
-            "noise_variance must be one number where y has one column, got an array of "
+            "noise_variance must be one number if y has one column, got an array of "
             f"{len(settings.noise_variances)}"
         )
 
@@ -98,7 +98,7 @@ def publish(estimator: Any, posterior: _core.OutputPosterior, layout: Layout) ->
 
 
 def problem(estimator: Any, training: Training, Phi: FloatArray, columns: IntArray) -> OutputsProblem:
-    """Write the fit out with dense arrays; ``columns`` are those of the active functions."""
+    """Return the fit as dense arrays; ``columns`` are those of the active functions."""
     return OutputsProblem(
         Phi=Phi,
         targets=training.y,

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from .base import SparseBayesEstimator
 
 
-#: Rows predicted at a time, so that memory does not grow with their number.
+#: Rows predicted at a time, to bound the memory.
 _ROWS = 2048
 
 
 def check_multi_class(value: object) -> bool:
-    """Tell whether ``multi_class`` asks for the softmax; ValueError if it is none of the names."""
+    """Return whether ``multi_class`` is the softmax; raise TypeError or ValueError if it is unknown."""
     if not isinstance(value, str) or value not in ("ovr", "softmax"):
         kind = ValueError if isinstance(value, str) else TypeError
         raise kind(
@@ -46,8 +46,8 @@ def publish(
     est.alpha_ = np.full((len(columns), n_classes), np.inf)
     est.mu_ = np.zeros((len(columns), n_classes))
     est.alpha_[at, classes], est.mu_[at, classes] = posterior.alpha, posterior.mu
-    # Of the weights in the model alone, class by class: most functions serve one class, and the matrix of all
-    # n_active * n_classes would be zero almost everywhere.
+    # For the weights in the model only, class by class: most functions belong to one class, so the matrix of
+    # all n_active * n_classes weights would be almost all zeros.
     est.sigma_ = posterior.sigma
 
 
@@ -83,19 +83,19 @@ def variances_of_differences(phi: FloatArray, est: SparseBayesEstimator) -> Floa
         covariance[:, c] = (expanded[:, mine] @ est.sigma_[mine] * expanded) @ of_class
     own = np.einsum("ncc->nc", covariance)
     both = own[:, :, np.newaxis] + own[:, np.newaxis]
-    # Rounding can leave a tiny negative where there is next to no variance.
-    spread: FloatArray = np.maximum(both - covariance - covariance.transpose(0, 2, 1), 0.0)
-    return spread
+    # By rounding a variance close to 0 may be negative.
+    variances: FloatArray = np.maximum(both - covariance - covariance.transpose(0, 2, 1), 0.0)
+    return variances
 
 
 def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
-    r"""Return the log of the mean softmax over Gaussian logits, approximately.
+    r"""Return the approximate log of the mean softmax over Gaussian logits.
 
     :math:`1 / p_c = \sum_d e^{-(\eta_c - \eta_d)}`, and the mean of each
     :math:`\sigma(\eta_c - \eta_d)` is about :math:`\sigma(\kappa_{cd} (m_c - m_d))`, MacKay's
     :math:`\kappa_{cd} = (1 + \pi v_{cd} / 8)^{-1/2}` with the variance of that difference. So :math:`p_c
     \propto 1 / \sum_d e^{-\kappa_{cd} (m_c - m_d)}` (Daunizeau 2017), which for two classes is MacKay's
-    formula itself.
+    formula.
     """
     kappa = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * variances)
     log_p = -logsumexp(kappa * (means[:, np.newaxis] - means[:, :, np.newaxis]), axis=2)
@@ -104,13 +104,13 @@ def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
 
 
 def log_normalised(logits: FloatArray) -> FloatArray:
-    """Return the log sigmoids of the logits, (n, n_classes), of each row less the log of their sum.
+    """Return the log of normalised sigmoids of the logits, (n, n_classes).
 
     One column is the logit of the second of two classes.
     """
     if logits.shape[1] == 1:
         logits = np.hstack([-logits, logits])
-    # Through logarithms: the ratios survive where every probability is too small for a float.
+    # In logarithms, so that the ratios survive if every probability underflows.
     log_p = -np.logaddexp(0.0, -logits)
     log_p -= log_p.max(axis=1, keepdims=True)
     log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
@@ -118,6 +118,6 @@ def log_normalised(logits: FloatArray) -> FloatArray:
 
 
 def normalised(logits: FloatArray) -> FloatArray:
-    """Return the sigmoids of the logits, (n, n_classes), each row divided by its sum."""
+    """Return the sigmoids of the logits, (n, n_classes), with each row divided by its sum."""
     p: FloatArray = np.exp(log_normalised(logits))
     return p

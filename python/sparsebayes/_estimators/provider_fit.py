@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .. import _core
 from .._checks.arguments import check_flag, check_integer, check_settings, learning_argument
-from .._checks.numbers import any_array
 from .._checks.targets import Training, first_of_equal, learn_classes, naming
 from .._data import candidates as _candidates
 from .._data.design import Layout
@@ -19,16 +17,12 @@ from .._types import FloatArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from . import outputs as _outputs
-from .base import SparseBayesEstimator
 from .basis import KernelBasis
-from .docs import documented
 from .probabilities import check_multi_class
 from .status import RowSummary
 from .variational import check_variational
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from .._types import Likelihood, Settings
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
@@ -36,72 +30,9 @@ _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
 _ROW_ATTRIBUTES: Final = ("feature_names_in_", "_statistics")
 
 
-@documented
-class ProviderRegression(SparseBayesEstimator):
-    """A regression that can be fitted to the statistics of a provider."""
-
-    def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
-        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
-
-        Parameters
-        ----------
-        provider : PyStatistics
-            Computes statistics over all rows, for the functions of this estimator in order: the constant one
-            if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
-            each of ``candidates``, which must be an array of distinct centres.
-        n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-            ``n_samples``, if it has that.
-
-        Returns
-        -------
-        self
-            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
-
-        {provider_raises}
-        """
-        _train(self, [provider], n_samples)
-        return self
-
-
-@documented
-class ProviderClassification(SparseBayesEstimator):
-    """A classification that can be fitted to the statistics of providers."""
-
-    if TYPE_CHECKING:
-        multi_class: str
-        classes_: Any
-
-    def fit_provider(self, provider: Any, *, classes: ArrayLike, n_samples: int | None = None) -> Self:
-        """Fit the model to statistics of rows that may be on other computers or devices, or in files.
-
-        Parameters
-        ----------
-        provider : PyStatistics, or list of these
-            For two classes one provider, whose targets are 1 for rows of the second class and 0 for the
-            others. For more a list, one for each class in turn, with targets 1 for its rows: the classes are
-            fitted one against the rest. Functions are those of this estimator in order: the constant one if
-            ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at each
-            of ``candidates``, which must be an array of distinct centres.
-        classes : array-like of shape (n_classes,)
-            The labels, sorted.
-        n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-            ``n_samples``, if it has that.
-
-        Returns
-        -------
-        self
-            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
-
-        {provider_raises}
-        """
-        providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
-        _train(self, providers, n_samples, any_array("classes", classes))
-        return self
-
-
-def _train(estimator: Any, providers: list[Any], n_samples: int | None, classes: Any = None) -> None:
+def train_on_providers(
+    estimator: Any, providers: list[Any], n_samples: int | None, classes: Any = None
+) -> None:
     def train() -> None:
         if classes is not None:
             _learn_classes(estimator, classes, len(providers))

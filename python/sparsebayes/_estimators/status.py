@@ -1,7 +1,7 @@
-"""How fits end: statuses and their remedies, and what is said of models without functions or with too many.
+"""Statuses of fits and their warnings, also about models with no functions or too many.
 
-A fit warns at most once. The warning says what is wrong with the data or the kernel, as far as they are at
-hand, and what to do about it.
+A fit warns at most once. The warning names the problem with the data or the kernel, if they are known, and
+the remedy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ..kernels import (
     Sum,
 )
 
-#: How a fit may end, best first; several fits end as the worst of them. With it, what to do about it.
+#: Statuses, best first, with their remedies. Several fits have the worst status of them.
 REMEDIES: Final = {
     "converged": "",
-    "empty": "",  # said by `_cause_of_emptiness`
+    "empty": "",  # see `_cause_of_emptiness`
     "stopped": "",
     "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
     "can tell y is free of noise. Set noise_variance to the noise you expect",
@@ -46,33 +46,33 @@ REMEDIES: Final = {
     "strong alpha_prior. Scale X, change the kernel width, weaken the prior, or raise tol",
 }
 
-#: Statuses of models to be judged by the number of their functions.
+#: Statuses of models that can be overfitted.
 _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 
-#: A ratio of standard deviations beyond which one width cannot suit two inputs.
+#: Largest ratio of the standard deviations of two inputs that one width can suit.
 _MAX_STD_RATIO: Final = 1e3
-_CONSTANT: Final = "y is constant, and so is the model; its error bars say next to nothing"
+_CONSTANT: Final = "y is constant, and so is the model; its error bars are meaningless"
 
-#: Rows from which stds are measured, and rows between which kernel values are looked at.
+#: Number of rows for standard deviations, and for kernel values.
 _STD_ROWS: Final = 1000
 _KERNEL_ROWS: Final = 50
-#: Kernel values, as a fraction of those on the diagonal, of a kernel too wide and of one too narrow.
+#: Kernel values, relative to the diagonal, above which a kernel is too wide and below which it is too narrow.
 _WIDE_KERNEL_VALUE: Final = 0.99
 _NARROW_KERNEL_VALUE: Final = 0.01
-#: Weights that sum to less than this, and to less than half of the rows, are unlikely to count rows.
+#: Weights with a sum below this and below half of the rows are unlikely to count rows.
 _MIN_TOTAL_WEIGHT: Final = 20.0
-#: A y is far from 0 where its mean has so many standard errors.
+#: The mean of y is far from 0 if it exceeds so many standard errors.
 _MAX_STANDARD_ERRORS: Final = 1e6
 
 
-#: Functions that may all be constant; more constant ones would repeat one another.
+#: Largest number of functions that may all be constant; more would be linearly dependent.
 MAX_CONSTANT_FUNCTIONS: Final = 3
-#: Predictions that differ by less, in units of the noise or of log odds, are the same.
+#: Predictions that differ by less, in units of the noise std or of log odds, are equal.
 _CONSTANT_RTOL: Final = 1e-6
 
 
 class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn carries no types
-    """The model has more than half as many parameters as there are rows: error bars are too small.
+    """The model has more than half as many parameters as rows: error bars are too small.
 
     Parameters are counted by sum_j (1 - alpha_j Sigma_jj), the number that the data determine; rows by their
     number or the sum of their weights, whichever is less. It is a `sklearn.exceptions.ConvergenceWarning` and
@@ -82,7 +82,7 @@ class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn c
 
 @dataclass(frozen=True)
 class RowSummary:
-    """What a fit knows of its rows when it ends; None where it does not."""
+    """What a fit knows of its rows when it ends; None if unknown."""
 
     #: Rows of positive weight, and the sum of their weights.
     n_rows: int | None = None
@@ -96,21 +96,21 @@ class RowSummary:
 
     @classmethod
     def of(cls, training: Training) -> RowSummary:
-        """Return what is known of rows in memory."""
+        """Return the summary of rows in memory."""
         n_rows = len(training.X)
         weight = n_rows if training.weights is None else float(training.weights.sum())
         return cls(n_rows, weight, training.X, training.y)
 
     @property
     def size(self) -> float | None:
-        """Rows as far as they count."""
+        """Number of rows or sum of their weights, whichever is less."""
         known = [value for value in (self.n_rows, self.weight) if value is not None]
         return min(known) if known else None
 
 
-def is_constant(est: Any, seen: RowSummary) -> bool:
-    """Tell whether all functions of the model are constant, as those of a kernel far too wide are."""
-    X = _inputs(est, seen)
+def is_constant(est: Any, summary: RowSummary) -> bool:
+    """Return whether the model's functions are all constant, as those of a kernel far too wide are."""
+    X = _inputs(est, summary)
     if X is None or len(X) < 2 or (changes := est._kernel_contribution(X[_some_rows(X)])) is None:
         return False
     scale = np.sqrt(getattr(est, "noise_variance_", 1.0) * _unit_of_noise(est))
@@ -118,9 +118,9 @@ def is_constant(est: Any, seen: RowSummary) -> bool:
         return bool(np.all(np.ptp(changes, axis=0) <= _CONSTANT_RTOL * scale))
 
 
-def _inputs(est: Any, seen: RowSummary) -> FloatArray | None:
-    """Return the inputs, or the centres where rows are not at hand."""
-    X: FloatArray | None = getattr(est, "candidates_", None) if seen.X is None else seen.X
+def _inputs(est: Any, summary: RowSummary) -> FloatArray | None:
+    """Return the inputs, or the centres if the rows are not in memory."""
+    X: FloatArray | None = getattr(est, "candidates_", None) if summary.X is None else summary.X
     return X
 
 
@@ -128,27 +128,27 @@ def _some_rows(X: FloatArray) -> IntArray:
     return np.unique(np.linspace(0, len(X) - 1, _KERNEL_ROWS).astype(np.intp))
 
 
-def warning_of(est: Any, seen: RowSummary) -> tuple[type[Warning], str] | None:
-    """Return the category and message of what is to be said about this fit, if anything."""
-    seen = replace(seen, X=_inputs(est, seen))
+def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
+    """Return category and message of the warning about this fit, or None."""
+    summary = replace(summary, X=_inputs(est, summary))
     name, kind, status = type(est).__name__, Wording(est), est.status_
-    unscaled = _unscaled(est, seen.X) if kind.is_kernel else None
+    unscaled = _unscaled(est, summary.X) if kind.is_kernel else None
     category: type[Warning] = ConvergenceWarning
     if status == "empty":
-        message = f"the model has no {kind.functions} that change and predicts the same for every row. "
+        message = f"the model has only constant {kind.functions} and predicts the same for every row. "
         if est._is_empty():
             message = f"the model has no {kind.functions} and predicts the same for every row. "
-        message += _cause_of_emptiness(est, kind, seen, unscaled)
+        message += _cause_of_emptiness(est, kind, summary, unscaled)
         return category, f"{name} ended with status {status!r}: {message}."
     given = getattr(est, "noise_variance", None) is not None
-    if status in _AT_AN_OPTIMUM and is_saturated(seen) and not given:
-        category, message = OverfitWarning, _overfit(est, kind, seen)
+    if status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
+        category, message = OverfitWarning, _overfit(est, kind, summary)
     elif status == "noise_floor" and est._is_empty():
         message = _CONSTANT
-    elif status == "alpha_floor" and _is_far_from_zero(est, seen):
+    elif status == "alpha_floor" and _is_far_from_zero(est, summary):
         message = (
             "the prior precision of some weight reached its floor, as y is far from 0 compared with its "
-            "spread: subtract its mean"
+            "standard deviation: subtract its mean"
         )
         message += "" if est.fit_intercept else ", or set fit_intercept=True"
     else:
@@ -170,7 +170,7 @@ class Wording:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether functions belong to kernels."""
+        """Whether the functions are kernels."""
         return hasattr(self.est, "kernel_")
 
     @property
@@ -185,7 +185,7 @@ class Wording:
 
     @property
     def widths(self) -> str:
-        """How to have other widths."""
+        """How to choose other widths."""
         if not hasattr(self.est, "optimize_kernel"):
             return "kernels.Gaussian takes widths"
         if learning_argument(self.est):
@@ -194,7 +194,7 @@ class Wording:
 
     @property
     def functions(self) -> str:
-        """What a model consists of."""
+        """Name of the parts of a model."""
         if hasattr(self.est, "eigenvalues_"):
             return "relevant eigenvectors"
         return "functions" if self.is_kernel else "columns"
@@ -203,22 +203,22 @@ class Wording:
 # --- too few functions ------------------------------------------------------------------------------
 
 
-def _cause_of_emptiness(est: Any, kind: Wording, seen: RowSummary, unscaled: str | None) -> str:
-    if seen.y is not None and (seen.y == seen.y[:1]).all():
+def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: str | None) -> str:
+    if summary.y is not None and (summary.y == summary.y[:1]).all():
         return _CONSTANT
-    n, weight = seen.n_rows, seen.weight
+    n, weight = summary.n_rows, summary.weight
     if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
         remedy = "scale them to count rows"
         if not kind.is_classifier:
             remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
-    elif _is_noise(est, seen):
+    elif _is_noise(est, summary):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
-    elif seen.X is not None and len(seen.X) > 1 and not _stds(seen.X).any():
+    elif summary.X is not None and len(summary.X) > 1 and not _stds(summary.X).any():
         found = "All rows of X are the same: there is nothing to learn from"
     elif unscaled is not None:
         found = unscaled
-    elif (fault := _unsuited(est, kind, seen.X)) is not None:
+    elif (fault := _unsuited(est, kind, summary.X)) is not None:
         found = fault
     elif kind.is_kernel:
         return (
@@ -230,13 +230,13 @@ def _cause_of_emptiness(est: Any, kind: Wording, seen: RowSummary, unscaled: str
     return f"{found}. If that is as it should be, the inputs may not explain y"
 
 
-def _is_noise(est: Any, seen: RowSummary) -> bool:
-    """Tell whether the noise that was given is all that there is."""
+def _is_noise(est: Any, summary: RowSummary) -> bool:
+    """Return whether the given noise variance exceeds the variance of y."""
     given = getattr(est, "noise_variance", None)
-    if given is None or seen.y is None:
+    if given is None or summary.y is None:
         return False
     with np.errstate(all="ignore"):
-        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= seen.y.var(axis=0)))
+        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= summary.y.var(axis=0)))
 
 
 def _unit_of_noise(est: Any) -> float:
@@ -245,28 +245,28 @@ def _unit_of_noise(est: Any) -> float:
 
 
 def _unsuited(est: Any, kind: Wording, X: FloatArray | None) -> str | None:
-    """Say so if the kernel is far too wide or far too narrow for these inputs."""
+    """Return a message if the kernel is far too wide or far too narrow for these inputs."""
     if X is None or (typical := _typical_values(est, X)) is None:
         return None
     wide = np.quantile(typical, 0.05) > _WIDE_KERNEL_VALUE
     if not wide and np.quantile(typical, 0.95) >= _NARROW_KERNEL_VALUE:
         return None
-    seen = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
+    fact = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if isinstance(est.kernel_, str):
-        return f"The kernel tells nothing about the rows, as its {seen}"
+        return f"The kernel tells nothing about the rows, as its {fact}"
     if not kind.has_width:
         return (
-            f"The kernel tells nothing about these inputs, as its {seen}: centre and scale X (StandardScaler)"
+            f"The kernel tells nothing about these inputs, as its {fact}: centre and scale X (StandardScaler)"
         )
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
-        f"The kernel is far too {fault} for these inputs, as its {seen}: scale X, or make the kernel "
+        f"The kernel is far too {fault} for these inputs, as its {fact}: scale X, or make the kernel "
         f"{remedy} ({kind.widths})"
     )
 
 
 def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
-    """Return kernel values of pairs of rows, relative to those of the rows with themselves."""
+    """Return kernel values of pairs of rows, relative to those of each row with itself."""
     kernel = getattr(est, "kernel_", None)
     if kernel is None or len(X) < 3:
         return None
@@ -290,7 +290,7 @@ def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
 
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
-    """Name the inputs of a kernel with one scale for all whose stds differ too much for that."""
+    """Return a message if a kernel has one scale for inputs of very different standard deviations."""
     if X is None or X.shape[1] < 2:
         return None
     stds = _stds(X)
@@ -303,7 +303,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
             names = getattr(est, "feature_names_in_", None)
             widths = f", or take one width per input ({Wording(est).widths})"
             return (
-                f"The inputs have very different stds, for which the kernel has one scale: "
+                f"The inputs have very different standard deviations, for which the kernel has one scale: "
                 f"{_column(names, most)} has the standard deviation {stds[most]:.3g}, "
                 f"{_column(names, least)} {stds[least]:.3g}. Scale X (StandardScaler)"
                 f"{widths if _has_width(leaf) else ''}"
@@ -312,12 +312,12 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
 
 
 def _stds(X: FloatArray) -> FloatArray:
-    """Return the standard deviation of each column, 0 for a constant one."""
+    """Return the standard deviation of each column, exactly 0 for a constant one."""
     X = X[:: max(1, len(X) // _STD_ROWS)]
     with np.errstate(all="ignore"):
         mean = X.mean(axis=0)
         stds: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
-        # The mean of equal numbers need not be that number.
+        # By rounding the mean of equal numbers may differ from them.
         varying = np.isfinite(stds) & (stds > 8.0 * np.finfo(float).eps * np.abs(mean))
     return np.where(varying, stds, 0.0)
 
@@ -329,7 +329,7 @@ def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
 
 
 def _leaves(kernel: Kernel, columns: IntArray) -> Iterator[tuple[Kernel, IntArray]]:
-    """Yield the kernels that this one is made of, and the columns of X that each of them sees."""
+    """Yield the elementary kernels of this one, and the columns of X that each of them uses."""
     if isinstance(kernel, (Sum, Product)):
         for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
             yield from _leaves(part, columns)
@@ -356,17 +356,21 @@ def _column(names: NDArray[Any] | None, column: int) -> str:
 # --- too many functions -----------------------------------------------------------------------------
 
 
-def is_saturated(seen: RowSummary) -> bool:
-    """Tell whether the data determine more parameters than half of the rows."""
-    return seen.n_effective is not None and seen.size is not None and seen.n_effective > seen.size / 2
+def is_saturated(summary: RowSummary) -> bool:
+    """Return whether the data determine more parameters than half of the rows."""
+    return (
+        summary.n_effective is not None
+        and summary.size is not None
+        and summary.n_effective > summary.size / 2
+    )
 
 
-def _overfit(est: Any, kind: Wording, seen: RowSummary) -> str:
-    assert seen.size is not None
+def _overfit(est: Any, kind: Wording, summary: RowSummary) -> str:
+    assert summary.size is not None
     n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
-    counted = f"{seen.n_rows} rows"
-    if seen.size != seen.n_rows:
-        counted = f"{seen.size:.3g} rows (the sum of sample_weight)"
+    counted = f"{summary.n_rows} rows"
+    if summary.size != summary.n_rows:
+        counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
     if kind.has_width:
         cause = "the kernel is too narrow for these data"
         remedy = f"Make it wider ({kind.widths})"
@@ -387,27 +391,27 @@ def _overfit(est: Any, kind: Wording, seen: RowSummary) -> str:
 
 
 def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return by how much the mean of each output is further from 0 than 1e6 of its standard errors."""
+    """Return by how much the mean of each output exceeds 1e6 of its standard errors, with its sign."""
     with np.errstate(all="ignore"):
         mean = np.average(y, axis=0, weights=weights)
-        spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
+        std = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
         n = len(y) if weights is None else weights.sum()
-        beyond = np.abs(mean) - _MAX_STANDARD_ERRORS * spread / np.sqrt(n)
-    # The mean of equal numbers need not be that number.
-    varies = spread > 8.0 * np.finfo(float).eps * np.abs(mean)
-    far = varies & (beyond > 0.0) & np.isfinite(beyond)
-    result: FloatArray = np.where(far, np.sign(mean) * beyond, 0.0)
+        excess = np.abs(mean) - _MAX_STANDARD_ERRORS * std / np.sqrt(n)
+    # By rounding the mean of equal numbers may differ from them.
+    varies = std > 8.0 * np.finfo(float).eps * np.abs(mean)
+    far = varies & (excess > 0.0) & np.isfinite(excess)
+    result: FloatArray = np.where(far, np.sign(mean) * excess, 0.0)
     return result
 
 
-def _is_far_from_zero(est: Any, seen: RowSummary) -> bool:
-    """Tell whether y is far from 0, where it is gone from the weight of the intercept."""
-    if not hasattr(est, "noise_variance_") or seen.size is None:
+def _is_far_from_zero(est: Any, summary: RowSummary) -> bool:
+    """Return whether y is far from 0, so that the weight of the intercept reaches its bound."""
+    if not hasattr(est, "noise_variance_") or summary.size is None:
         return False
-    if seen.y is not None:
-        return bool(np.any(mean_excess(seen.y, None)))
+    if summary.y is not None:
+        return bool(np.any(mean_excess(summary.y, None)))
     with np.errstate(all="ignore"):
-        beyond = np.abs(est._bias_weights()) * np.sqrt(seen.size) > _MAX_STANDARD_ERRORS * np.sqrt(
+        far = np.abs(est._bias_weights()) * np.sqrt(summary.size) > _MAX_STANDARD_ERRORS * np.sqrt(
             est.noise_variance_
         )
-    return bool(np.any(beyond))
+    return bool(np.any(far))

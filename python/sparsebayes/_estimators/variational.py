@@ -1,6 +1,6 @@
-"""The variational scheme (Bishop & Tipping 2000): what it may be asked for, and its bound for certificates.
+"""The variational scheme (Bishop & Tipping 2000): check of settings, and its bound for certificates.
 
-Knows arrays only, and shares no code with the core.
+The bound is computed from arrays, and shares no code with the core.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .._types import FloatArray, Likelihood, Settings
 if TYPE_CHECKING:
     from .._types import Problem
 
-#: Updates at most until the bound touches where it is tightest, and the change that ends them.
+#: Largest number of updates of xi, and the relative change that ends them.
 _MAX_UPDATES = 100_000
 _XI_RTOL = 1e-11
 
 
 def check_variational(settings: Settings, likelihood: Likelihood, *, learning: bool) -> None:
-    """Check that scheme="variational" is not asked for what it does not have; ValueError if it is."""
+    """Raise ValueError if scheme="variational" is not available for this fit."""
     if settings.scheme != "variational":
         return
     if likelihood == "poisson":
         raise ValueError(
             "scheme='variational' needs likelihood='gaussian', got 'poisson', which has no quadratic lower "
-            "bound. Take scheme='sequential'"
+            "bound. Use scheme='sequential'"
         )
     if likelihood == "multinomial":
         raise ValueError(
@@ -46,11 +46,11 @@ def check_variational(settings: Settings, likelihood: Likelihood, *, learning: b
 
 
 def constants(problem: Problem, n_rows: float) -> float:
-    """Return what the bound has beside the log evidence at the expected precisions; sum(w) = ``n_rows``.
+    """Return the bound minus the log evidence at the expected precisions; sum(w) = ``n_rows``.
 
     For each function, with q(alpha) = Gamma(A, A / <alpha>) and A = a + 1/2, that is E[ln p(w | alpha)] +
-    E[ln p(alpha)] - E[ln q(alpha)] less ln N(w; 0, 1 / <alpha>) averaged over q(w); likewise for beta where
-    it is estimated, A = c + N/2. Infinite constants of improper priors are left out. 0 for other schemes.
+    E[ln p(alpha)] - E[ln q(alpha)] minus ln N(w; 0, 1 / <alpha>), averaged over q(w); for beta likewise, if
+    it is estimated, with A = c + N/2. Infinite constants of improper priors are omitted. 0 for other schemes.
     """
     if not problem.variational:
         return 0.0
@@ -67,7 +67,7 @@ def constants(problem: Problem, n_rows: float) -> float:
 
 
 def per_function(problem: Problem) -> float:
-    """Return what the uncertainty of its alpha costs a function, at the peak of the prior; never positive."""
+    """Return the cost of a function for an uncertain alpha at the peak of its prior; never positive."""
     a, b = problem.alpha_prior
     if not problem.variational or a == 0.0 or b == 0.0:
         return 0.0
@@ -81,16 +81,16 @@ def _gamma_terms(shape: float, updated: float) -> float:
 def bounded(
     scaled: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, float]:
-    """Return logistic rows as the regression problem that their tightest bound makes of them.
+    """Return logistic rows as the equivalent regression problem under their tightest bound.
 
-    ``scaled`` holds the active functions over the roots of their expected alphas, so that weights have unit
-    prior precision. In order: the root of each row's curvature, the singular value decomposition of the
+    ``scaled`` holds the active functions divided by the roots of their expected alphas, so that weights have
+    unit prior precision. In order: the root of each row's curvature, the singular value decomposition of the
     whitened design, the posterior mean, the slope of the bound in the linear predictor, and the log evidence.
     """
     xi = tightest_xi(scaled, t, w)
     root = np.sqrt(w * curvature(xi))
     left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
-    # The slope at zero lies in the rows' span, so the directions that the data do not reach have none.
+    # The slope at zero lies in the row space, so it is zero in directions that the data do not determine.
     mean = right.T @ ((right @ (scaled.T @ (w * (t - 0.5)))) / (1.0 + singular**2))
     eta = scaled @ mean
     log_evidence = log_bound(xi, eta, t, w) - 0.5 * float(mean @ mean + np.log1p(singular**2).sum())
@@ -99,10 +99,10 @@ def bounded(
 
 
 def tightest_xi(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
-    """Return the xi of each row where its bound is tightest (Jaakkola & Jordan 2000).
+    """Return the xi of each row for which its bound is tightest (Jaakkola & Jordan 2000).
 
-    Alternates xi_n^2 = E[eta_n^2] and the Gaussian posterior under the bound. As that is slow, every other
-    time ln xi goes a squared step further (Varadhan & Roland 2008) where the bound does not fall by it.
+    Alternates xi_n^2 = E[eta_n^2] and the Gaussian posterior under the bound. This converges slowly, so every
+    second update extrapolates ln xi (SQUAREM, Varadhan & Roland 2008) if that does not lower the bound.
     """
     xi: FloatArray = np.sqrt(np.sum(scaled**2, axis=1))
     for _ in range(_MAX_UPDATES):
@@ -123,7 +123,7 @@ def tightest_xi(scaled: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
 
 
 def _xi_update(scaled: FloatArray, t: FloatArray, w: FloatArray, xi: FloatArray) -> tuple[FloatArray, float]:
-    """Return the root of E[eta_n^2] under the bound that touches at ``xi``, and its log evidence."""
+    """Return the root of E[eta_n^2] under the bound at ``xi``, and its log evidence."""
     precision = np.eye(scaled.shape[1]) + scaled.T @ ((w * curvature(xi))[:, np.newaxis] * scaled)
     factor = np.linalg.cholesky(precision)
     whitened = solve_triangular(factor, scaled.T, lower=True)
@@ -134,7 +134,7 @@ def _xi_update(scaled: FloatArray, t: FloatArray, w: FloatArray, xi: FloatArray)
 
 
 def curvature(xi: FloatArray) -> FloatArray:
-    """Return 2 lambda(xi) = tanh(xi / 2) / (2 xi): the curvature of the bound."""
+    """Return the curvature of the bound, 2 lambda(xi) = tanh(xi / 2) / (2 xi)."""
     small = xi < 1e-4
     safe = np.where(small, 1.0, xi)
     value: FloatArray = np.where(small, 0.25 - xi**2 / 48.0, np.tanh(safe / 2.0) / (2.0 * safe))
@@ -142,6 +142,6 @@ def curvature(xi: FloatArray) -> FloatArray:
 
 
 def log_bound(xi: FloatArray, eta: FloatArray, t: FloatArray, w: FloatArray) -> float:
-    """Return the bound on the log likelihood that touches it at eta = +-xi."""
-    touching = -np.logaddexp(xi / 2.0, -xi / 2.0)
-    return float(w @ ((t - 0.5) * eta + touching - 0.5 * curvature(xi) * (eta**2 - xi**2)))
+    """Return the bound on the log likelihood that is exact at eta = +-xi."""
+    constant = -np.logaddexp(xi / 2.0, -xi / 2.0)
+    return float(w @ ((t - 0.5) * eta + constant - 0.5 * curvature(xi) * (eta**2 - xi**2)))

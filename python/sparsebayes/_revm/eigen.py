@@ -32,7 +32,7 @@ from .modes import Logistic, Mode, Pulse, closest_gaussian, gram, octant_mode, p
 Prior = Literal["gaussian", "laplace"]
 Approximation = Literal["laplace", "variational"]
 
-#: Beyond this ridge, in units of the mean curvature, no relevance is looked for.
+#: Largest ridge tried, in units of the mean curvature.
 _MAX_RIDGE = 10.0
 
 
@@ -53,7 +53,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Axes:
-    """A dictionary along the eigenvectors of Phi^T C Phi, those of rounding left out."""
+    """A dictionary along the eigenvectors of Phi^T C Phi, without those that are only rounding."""
 
     #: Number of functions.
     n_basis: int
@@ -69,7 +69,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Solution:
-    """What a fit of one target leaves behind."""
+    """The fit of one target."""
 
     #: Of all M eigenvectors, eigenvalues descending; alpha is inf where irrelevant.
     eigenvalues: FloatArray
@@ -87,12 +87,12 @@ class Solution:
 
 
 def axes(Phi: FloatArray, weights: FloatArray, pulse: Pulse) -> Axes:
-    """Decompose Phi^T C Phi; differences of functions that are only rounding are lost."""
+    """Decompose Phi^T C Phi; functions that differ only by rounding are merged."""
     squares, V = np.linalg.eigh(gram(Phi, weights))
     pulse()
     squares, V = squares[::-1], V[:, ::-1]
     kept = squares > len(squares) * np.finfo(float).eps * squares[0]
-    # A dictionary of zeros has one direction, about which nothing is known.
+    # A dictionary of zeros keeps one direction, which the data do not determine.
     kept[0] = True
     V = np.ascontiguousarray(V[:, kept])
     return Axes(len(squares), V, Phi @ V, np.maximum(squares[kept], 0.0), weights)
@@ -101,13 +101,13 @@ def axes(Phi: FloatArray, weights: FloatArray, pulse: Pulse) -> Axes:
 def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Solution:
     """Fit labels of +1 and -1: algorithm 1 or 2 of KV, with a ridge on the likelihood.
 
-    On separable classes the mode runs away as the ridge falls, the likelihood is flat there, and nothing
-    looks relevant. Then the ridge is too small: it is raised tenfold until something does.
+    For separable classes the mode diverges as the ridge vanishes; the likelihood is flat there, and no
+    eigenvector is relevant. Then the ridge is raised tenfold until one is.
     """
     model = Logistic(axes.Z, sign, axes.weights)
     n_iter, share = 0, rules.ridge
     while True:
-        # Where the dictionary is zero any ridge will do.
+        # If the dictionary is zero, any ridge is suitable.
         ridge = share * (float(axes.squares.sum()) / (4.0 * axes.n_basis) or 1.0)
         ends, h, Q, u = _approximation(model, ridge, rules, pulse)
         alpha, rate, kept = _relevance(rules.prior, h, u)
@@ -141,7 +141,7 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
 def _approximation(
     model: Logistic, ridge: float, rules: Rules, pulse: Pulse
 ) -> tuple[list[Mode], FloatArray, FloatArray, FloatArray]:
-    """Return what steps 1 to 3 of KV find: the searches, h descending, eigenvectors as columns, and u."""
+    """Return the results of steps 1 to 3 of KV: the modes, h descending, eigenvectors as columns, and u."""
     pulse()
     precision = np.full(model.Z.shape[1], ridge)
     mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
@@ -157,9 +157,9 @@ def _approximation(
 
 
 def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> Solution:
-    """Fit Gaussian targets: exact along each eigenvector, so that no step is iterated but the noise.
+    """Fit Gaussian targets; every step is exact along the eigenvectors, and only the noise needs a search.
 
-    ``variance``: what the targets' noise is a share of.
+    ``variance``: the variance of the targets, in whose units the noise floor is.
     """
     weighted = axes.weights * targets
     singular = np.sqrt(np.where(axes.squares > 0.0, axes.squares, 1.0))
@@ -171,7 +171,7 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
     noise = estimate_noise(spectrum, variance, given)
     h = noise.beta * axes.squares
     root = np.sqrt(noise.beta) * singular
-    # The maximum of the likelihood, and that of the likelihood with the common prior, which decides.
+    # Maximum of the likelihood, and of the likelihood times the common prior, which decides on relevance.
     z = np.sqrt(noise.beta) * along
     shrunk = z * (axes.squares / (axes.squares + noise.k))
     alpha, rate, kept = _relevance(rules.prior, h, shrunk / root)
@@ -179,7 +179,7 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
         shrinkage = h[kept] / (h[kept] + alpha[kept])
         x, variances = shrinkage * z[kept], shrinkage
     else:
-        # The maximum lies in the octant of z: each coordinate moves towards 0 by the rate, and stops there.
+        # The maximum is in the octant of z: each coordinate moves towards 0 by the rate, and stops at 0.
         x = np.sign(z[kept]) * np.maximum(np.abs(z[kept]) - rate[kept], 0.0)
         variances = posterior_variance_laplace(z[kept], rate[kept])
     directions = axes.V[:, kept] / root[kept]
@@ -198,7 +198,7 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
 
 
 def _relevance(prior: Prior, h: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Step 4: the best prior precisions, Laplace rates in units of sqrt(h), and which are finite."""
+    """Return step 4 of KV: prior precisions, Laplace rates in units of sqrt(h), and which are finite."""
     alpha = best_alpha_gaussian(h, u) if prior == "gaussian" else best_alpha_laplace(h, u)
     kept = np.isfinite(alpha)
     rate = np.where(kept, 0.5 * alpha / np.sqrt(np.where(kept, h, 1.0)), np.inf)
@@ -209,9 +209,9 @@ def _padded(values: FloatArray, length: int, filling: float) -> FloatArray:
     return np.concatenate([values, np.full(length - len(values), filling)])
 
 
-#: Points of the grid over ln k that the search begins from, four for each factor of ten.
+#: Points per factor of ten of the initial grid over ln k.
 _GRID_PER_DECADE = 4
-#: Estimated noise variances are at least this share of the targets'.
+#: Lower bound of estimated noise variances, relative to the variance of the targets.
 _NOISE_FLOOR = 1e-6
 
 
@@ -223,7 +223,7 @@ class Spectrum:
     squares: FloatArray
     #: The targets along the left singular vectors.
     along: FloatArray
-    #: Square of what lies outside.
+    #: Squared norm of the part of the targets orthogonal to them.
     rest: float
     #: Number of rows, each counted with its weight.
     n: float
@@ -231,7 +231,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise precision and the common prior precision over it."""
+    """Noise precision, and the common prior precision divided by it."""
 
     beta: float
     k: float
@@ -240,24 +240,24 @@ class Noise:
 
 def estimate_noise(spectrum: Spectrum, variance: float, beta: float | None) -> Noise:
     """Maximise the evidence over k and, unless it is given, beta; ``variance``: that of the targets."""
-    least = _NOISE_FLOOR * variance
+    floor = _NOISE_FLOOR * variance
 
     def noise(k: float) -> tuple[float, float]:
         q = spectrum.rest + float(np.sum(spectrum.along**2 / (1.0 + spectrum.squares / k)))
-        return q, beta if beta is not None else 1.0 / max(q / spectrum.n, least)
+        return q, beta if beta is not None else 1.0 / max(q / spectrum.n, floor)
 
-    def height(log_k: float) -> float:
+    def objective(log_k: float) -> float:
         k = float(np.exp(log_k))
         q, precision = noise(k)
         return float(precision * q - spectrum.n * np.log(precision) + np.log1p(spectrum.squares / k).sum())
 
-    # A dictionary of zeros has no scale of its own.
+    # A dictionary of zeros has no scale.
     top = np.log(spectrum.squares[0]) if spectrum.squares[0] > 0.0 else 0.0
     grid = np.linspace(top - 16.0 * np.log(10.0), top + 4.0 * np.log(10.0), 20 * _GRID_PER_DECADE + 1)
-    best = int(np.argmin([height(log_k) for log_k in grid]))
+    best = int(np.argmin([objective(log_k) for log_k in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(height, bounds=bounds, method="bounded", options={"xatol": 1e-8})
-    log_k = found.x if found.fun < height(grid[best]) else grid[best]
+    found = minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8})
+    log_k = found.x if found.fun < objective(grid[best]) else grid[best]
     k = float(np.exp(log_k))
     precision = noise(k)[1]
-    return Noise(precision, k, beta is None and precision * least >= 1.0)
+    return Noise(precision, k, beta is None and precision * floor >= 1.0)

@@ -1,4 +1,4 @@
-"""The evidence along one eigenvector, and the prior precision that maximises it. Scalars only, many at once.
+"""The evidence along one eigenvector, and the prior precision that maximises it, elementwise on arrays.
 
 Kropotov & Vetrov (2007), KV below: along an eigenvector with eigenvalue h of the negative Hessian the
 likelihood is exp(-h (u - u_ML)^2 / 2). In units of its own width, z = u_ML sqrt(h), the evidence of a prior
@@ -14,35 +14,16 @@ from .._types import FloatArray
 
 _SQRT_2_PI = np.sqrt(2.0 / np.pi)
 
-#: Where z^2 is above 1 by less than this the best rate comes from a series: it is large there, and the slope
-#: of the evidence a difference of nearly equal numbers.
+#: For z^2 - 1 below this the best rate is computed from a series: it is large, and the slope of the evidence
+#: a difference of nearly equal numbers.
 _SERIES_LIMIT = 1e-3
 
-#: Steps to the root in between: a dozen false positions are nearly always enough.
-_HALVINGS = 8
+#: Steps of the root search: bisections, then false positions.
+_BISECTIONS = 8
 _FALSE_POSITIONS = 16
 
-#: From here on 1 - sqrt(pi) x erfcx(x) is taken from its asymptotic series.
+#: For x above this 1 - sqrt(pi) x erfcx(x) is computed from its asymptotic series.
 _ASYMPTOTIC_LIMIT = 50.0
-
-
-def log_evidence_gaussian(h: FloatArray, u: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Return the logarithm of KV (10), the evidence of the prior N(0, 1 / alpha).
-
-    Parameters
-    ----------
-    h, u, alpha : ndarray
-        Eigenvalue (>= 0), place of the maximum and prior precision (> 0, inf for a weight of 0); of shapes
-        that broadcast.
-
-    Returns
-    -------
-    ndarray
-        Natural logarithms.
-    """
-    with np.errstate(divide="ignore"):
-        ratio = h / np.asarray(alpha, dtype=float)
-    return np.asarray(-0.5 * np.log1p(ratio) - 0.5 * h * u**2 / (1.0 + ratio))
 
 
 def best_alpha_gaussian(h: FloatArray, u: FloatArray) -> FloatArray:
@@ -50,40 +31,6 @@ def best_alpha_gaussian(h: FloatArray, u: FloatArray) -> FloatArray:
     excess = h * u**2 - 1.0
     inside = excess > 0.0
     return np.where(inside, h / np.where(inside, excess, 1.0), np.inf)
-
-
-def log_evidence_laplace(h: FloatArray, u: FloatArray, alpha: FloatArray) -> FloatArray:
-    r"""Return the logarithm of KV (13), the evidence of the prior (alpha / 4) exp(-alpha |u| / 2).
-
-    With z = sqrt(h) |u| and r = alpha / (2 sqrt(h)) it is
-
-    .. math:: \sqrt{\pi / 8}\, r\, e^{-z^2/2} \big[ \mathrm{erfcx}\big((r - z) / \sqrt 2\big)
-              + \mathrm{erfcx}\big((r + z) / \sqrt 2\big) \big].
-
-    The first term overflows for r far below z; there, as in appendix A of KV, its exponential is united with
-    the other, e^{-z^2/2} erfcx(x) = e^{r^2/2 - r z} erfc(x).
-
-    Parameters
-    ----------
-    h, u, alpha : ndarray
-        As for `log_evidence_gaussian`.
-
-    Returns
-    -------
-    ndarray
-        Natural logarithms.
-    """
-    root = np.sqrt(np.asarray(h, dtype=float))
-    z, alpha = root * np.abs(u), np.asarray(alpha, dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(root > 0.0, 0.5 * alpha / root, np.inf)
-    z, r = np.broadcast_arrays(z, r)
-    finite = np.isfinite(r)
-    sums, exponent = _terms(z, np.where(finite, r, 1.0))[2:]
-    with np.errstate(divide="ignore"):
-        log_f = exponent + np.log(np.sqrt(np.pi / 8.0) * np.where(finite, r, 1.0) * sums)
-    # A prior that is all at 0 sees the likelihood there; so does any prior where the likelihood is flat.
-    return np.where(finite, log_f, -0.5 * z**2)
 
 
 def best_alpha_laplace(h: FloatArray, u: FloatArray) -> FloatArray:
@@ -97,15 +44,15 @@ def best_alpha_laplace(h: FloatArray, u: FloatArray) -> FloatArray:
 def best_rate(z: FloatArray) -> FloatArray:
     r"""Return the rate r of the prior (r / 2) exp(-r |x|) of greatest evidence under exp(-(x - z)^2 / 2).
 
-    The slope of the log evidence in ln r is 1 - r E|x|, with the mean under the posterior. For large r the
-    evidence is asymptotically :math:`e^{-z^2/2} \sum_k He_{2k}(z) r^{-2k}`, which comes down to its limit
-    from above if and only if z > 1: then there is a maximum, else r is infinite. It lies above
-    1 / sqrt(1 + z^2), as E|x| < sqrt(1 + z^2), and below 4 / sqrt(z^2 - 1), twice what the series says near
-    z = 1.
+    The derivative of the log evidence in ln r is 1 - r E|x|, with the mean under the posterior. For large r
+    the evidence is asymptotically :math:`e^{-z^2/2} \sum_k He_{2k}(z) r^{-2k}`, which approaches its limit
+    from above if and only if z > 1: then there is a maximum, else r is infinite. The maximum is above
+    1 / sqrt(1 + z^2), as E|x| < sqrt(1 + z^2), and below 4 / sqrt(z^2 - 1), twice the value of the series
+    near z = 1.
     """
     z = np.asarray(z, dtype=float)
     rate = np.full(z.shape, np.inf)
-    # A product, as z^2 - 1 would lose the digits that matter.
+    # As a product, because z^2 - 1 cancels.
     near = (z > 1.0) & ((z - 1.0) * (z + 1.0) < _SERIES_LIMIT)
     rate[near] = _best_rate_near_one(z[near])
     inside = (z > 1.0) & ~near
@@ -120,7 +67,7 @@ def posterior_variance_laplace(z: FloatArray, r: FloatArray) -> FloatArray:
     share = first / sums
     (mean_1, square_1), (mean_2, square_2) = _half(z - r), _half(-z - r)
     mean = sign * (share * mean_1 - (1.0 - share) * mean_2)
-    # Neither wider than the likelihood nor negative, whatever rounding says.
+    # By rounding it may be negative, or exceed the variance of the likelihood.
     return np.clip(share * square_1 + (1.0 - share) * square_2 - mean**2, 0.0, 1.0)
 
 
@@ -131,7 +78,16 @@ def _half(mean: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _terms(z: FloatArray, r: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the two terms of the evidence, their sum, and the exponent of the factor before them."""
+    r"""Return the two terms of the evidence KV (13), their sum, and the exponent of their common factor.
+
+    For the prior (alpha / 4) exp(-alpha |u| / 2), with z = sqrt(h) |u| and r = alpha / (2 sqrt(h)), it is
+
+    .. math:: \sqrt{\pi / 8}\, r\, e^{-z^2/2} \big[ \mathrm{erfcx}\big((r - z) / \sqrt 2\big)
+              + \mathrm{erfcx}\big((r + z) / \sqrt 2\big) \big].
+
+    The first term overflows for r far below z; there, as in appendix A of KV, its exponential is combined
+    with the factor, e^{-z^2/2} erfcx(x) = e^{r^2/2 - r z} erfc(x).
+    """
     x_1, x_2 = (r - z) / np.sqrt(2.0), (r + z) / np.sqrt(2.0)
     scaled = x_1 >= 0.0
     below = np.where(scaled, 0.0, x_1)
@@ -159,7 +115,7 @@ def _mean_size(z: FloatArray, r: FloatArray) -> FloatArray:
 
 
 def _complement(x: FloatArray) -> FloatArray:
-    """1 - sqrt(pi) x erfcx(x) for large x (Abramowitz & Stegun 7.1.23); nonsense elsewhere."""
+    """1 - sqrt(pi) x erfcx(x) for large x (Abramowitz & Stegun 7.1.23); invalid elsewhere."""
     y = 0.5 / np.maximum(x, 1.0) ** 2
     return np.asarray(y * (1.0 - y * (3.0 - y * (15.0 - 105.0 * y))))
 
@@ -169,20 +125,20 @@ def _root(z: FloatArray) -> FloatArray:
     low = -0.5 * np.log1p(z**2)
     high = np.log(4.0) - 0.5 * np.log((z - 1.0) * (z + 1.0))
     at_low, at_high = _rate_equation(z, low), _rate_equation(z, high)
-    for k in range(_HALVINGS + _FALSE_POSITIONS):
-        share = 0.5 if k < _HALVINGS else at_low / np.where(at_low == at_high, np.inf, at_low - at_high)
+    for k in range(_BISECTIONS + _FALSE_POSITIONS):
+        share = 0.5 if k < _BISECTIONS else at_low / np.where(at_low == at_high, np.inf, at_low - at_high)
         middle = low + share * (high - low)
         at_middle = _rate_equation(z, middle)
         left = at_middle < 0.0
-        # An end that stays counts half, or it would stay for ever.
-        at_high = np.where(left, 0.5 * at_high if k >= _HALVINGS else at_high, at_middle)
-        at_low = np.where(left, at_middle, 0.5 * at_low if k >= _HALVINGS else at_low)
+        # Illinois rule: the value at an end that is kept is halved.
+        at_high = np.where(left, 0.5 * at_high if k >= _BISECTIONS else at_high, at_middle)
+        at_low = np.where(left, at_middle, 0.5 * at_low if k >= _BISECTIONS else at_low)
         low, high = np.where(left, middle, low), np.where(left, high, middle)
     return np.asarray(np.exp(middle))
 
 
 def _rate_equation(z: FloatArray, log_r: FloatArray) -> FloatArray:
-    """Minus the slope of the log evidence in ln r: r E|x| - 1."""
+    """Return r E|x| - 1, minus the derivative of the log evidence in ln r."""
     r = np.exp(log_r)
     return np.asarray(r * _mean_size(z, r) - 1.0)
 

@@ -26,12 +26,12 @@ from scipy.special import expit, ndtr
 from .._core import NumericalError
 from .._types import FloatArray
 
-#: Called between steps; raises to end the work.
+#: Called between steps; raises an exception to cancel the fit.
 Pulse = Callable[[], None]
 
-#: Share of the predicted gain that a step has to achieve (Armijo).
+#: Fraction of the predicted gain that a step must achieve (Armijo).
 _ARMIJO = 1e-4
-#: Below this predicted gain in nats rounding of the objective says nothing: the step is taken as it is.
+#: Below this predicted gain, in nats, rounding hides changes of the objective: the full step is accepted.
 _MIN_TRUSTED_GAIN = 1e-9
 _MAX_HALVINGS = 60
 
@@ -56,13 +56,13 @@ class Logistic:
         return np.asarray(self.weights * self.sign * expit(-self.sign * eta))
 
     def curvature(self, eta: FloatArray) -> FloatArray:
-        """Return the working weights, the second derivatives with their sign changed."""
+        """Return the working weights, the negative second derivatives."""
         return np.asarray(self.weights * expit(eta) * expit(-eta))
 
 
 @dataclass(frozen=True)
 class Mode:
-    """Where a search ended."""
+    """The end of a search."""
 
     w: FloatArray
     n_iter: int
@@ -78,13 +78,13 @@ def gram(Z: FloatArray, weights: FloatArray) -> FloatArray:
 def posterior_mode(
     model: Logistic, precision: FloatArray, *, tol: float, max_iter: int, pulse: Pulse
 ) -> Mode:
-    """Maximise the log likelihood - sum of precision_i w_i^2 / 2 by Newton's method with halved steps.
+    """Maximise the log likelihood - sum of precision_i w_i^2 / 2 by Newton's method with step halving.
 
-    It ends after a step that was at most ``tol`` posterior standard deviations long.
+    It ends after a step of at most ``tol`` posterior standard deviations.
     """
     w = np.zeros(model.Z.shape[1])
     eta = model.Z @ w
-    height = model.value(eta)
+    objective = model.value(eta)
     for iteration in range(max_iter):
         pulse()
         gradient = model.Z.T @ model.slope(eta) - precision * w
@@ -96,10 +96,10 @@ def posterior_mode(
         for _ in range(_MAX_HALVINGS):
             there = w + length * step
             reached = model.value(eta + length * along) - 0.5 * float(precision @ there**2)
-            if square < _MIN_TRUSTED_GAIN or reached >= height + _ARMIJO * length * square:
+            if square < _MIN_TRUSTED_GAIN or reached >= objective + _ARMIJO * length * square:
                 break
             length *= 0.5
-        w, height = w + length * step, reached
+        w, objective = w + length * step, reached
         eta = model.Z @ w
         if square <= tol * tol:
             return Mode(w, iteration + 1, True)
@@ -111,13 +111,13 @@ def octant_mode(
 ) -> Mode:
     """Maximise the log likelihood - rate^T w over w >= 0 by projected Newton steps (Bertsekas 1982).
 
-    Weights at zero that the gradient keeps there are held; the others take a Newton step, which is bent at
-    the walls of the octant and halved until the objective has risen enough. Weights that end at zero are
-    exactly zero. It ends where the Kuhn-Tucker conditions hold to ``tol`` times each rate.
+    Weights at zero with a gradient that keeps them there are held; the others take a Newton step, which is
+    projected on the octant and halved until the objective rises enough. Inactive weights are exactly zero. It
+    ends when the Kuhn-Tucker conditions hold to ``tol`` times each rate.
     """
     w = np.maximum(start, 0.0)
     eta = model.Z @ w
-    height = model.value(eta) - float(rate @ w)
+    objective = model.value(eta) - float(rate @ w)
     for iteration in range(max_iter):
         pulse()
         gradient = model.Z.T @ model.slope(eta) - rate
@@ -130,24 +130,24 @@ def octant_mode(
         step = np.where(held, gradient, 0.0)
         if free.any():
             step[free] = _solve(gram(model.Z[:, free], model.curvature(eta)), gradient[free])
-        promised, length = float(gradient[free] @ step[free]), 1.0
+        predicted, length = float(gradient[free] @ step[free]), 1.0
         for _ in range(_MAX_HALVINGS):
             there = np.maximum(w + length * step, 0.0)
             along = model.Z @ there
             reached = model.value(along) - float(rate @ there)
-            gain = length * promised + float(gradient[held] @ (there - w)[held])
-            if gain < _MIN_TRUSTED_GAIN or reached >= height + _ARMIJO * gain:
+            gain = length * predicted + float(gradient[held] @ (there - w)[held])
+            if gain < _MIN_TRUSTED_GAIN or reached >= objective + _ARMIJO * gain:
                 break
             length *= 0.5
-        w, eta, height = there, along, reached
+        w, eta, objective = there, along, reached
     return Mode(w, max_iter, False)
 
 
 def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve a positive definite system; one that is so but for rounding gets a little on its diagonal."""
-    if not len(right):  # SciPy 1.10 cannot
+    """Solve a positive definite system; if rounding made it indefinite, its diagonal is increased."""
+    if not len(right):  # SciPy 1.10 cannot solve an empty system
         return right
-    # To unit diagonal: precisions may be worlds apart.
+    # Scaled to unit diagonal: precisions may differ by many orders of magnitude.
     diagonal = np.diag(matrix)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = scale[:, np.newaxis] * matrix * scale
@@ -157,14 +157,14 @@ def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
             factor = cho_factor(scaled, lower=True, check_finite=False)
         except LinAlgError:
             if not damping < 1.0:
-                raise NumericalError("the Hessian of the likelihood has lost its definiteness") from None
+                raise NumericalError("the Hessian of the likelihood is indefinite") from None
             damping = max(10.0 * damping, 1e-14 * len(scaled))
             scaled[np.diag_indices_from(scaled)] += damping
             continue
         return np.asarray(scale * cho_solve(factor, scale * right, check_finite=False))
 
 
-#: sigma(x) = sum of SHARES Phi(SCALES x) to 2.1e-9 everywhere (Monahan & Stefanski 1992, 8 terms).
+#: sigma(x) = sum of weight Phi(scale x) to 2.1e-9 everywhere (Monahan & Stefanski 1992, 8 terms).
 _MIXTURE_WEIGHTS = np.array(
     [
         0.003246343272134,
@@ -194,7 +194,7 @@ _MIN_STEP = 2.0**-20
 
 @dataclass(frozen=True)
 class Expectations:
-    """What f ~ N(m, v) says of a logistic function of it."""
+    """Expectations of logistic functions of f ~ N(m, v)."""
 
     #: E ln(1 + e^f).
     softplus: FloatArray
@@ -206,32 +206,32 @@ class Expectations:
 
 
 def expectations(m: FloatArray, v: FloatArray) -> Expectations:
-    """Return the expectations under N(m, v), one a row, from the mixture."""
-    spread = np.sqrt(_MIXTURE_SCALES**-2 + v[:, np.newaxis])
-    ratio = m[:, np.newaxis] / spread
+    """Return the expectations under N(m, v) for each row, from the mixture."""
+    std = np.sqrt(_MIXTURE_SCALES**-2 + v[:, np.newaxis])
+    ratio = m[:, np.newaxis] / std
     density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
     below = ndtr(ratio)
     return Expectations(
-        (m[:, np.newaxis] * below + spread * density) @ _MIXTURE_WEIGHTS,
+        (m[:, np.newaxis] * below + std * density) @ _MIXTURE_WEIGHTS,
         below @ _MIXTURE_WEIGHTS,
-        (density / spread) @ _MIXTURE_WEIGHTS,
-        (-ratio * density / spread**2) @ _MIXTURE_WEIGHTS,
-        ((ratio**2 - 1.0) * density / spread**3) @ _MIXTURE_WEIGHTS,
+        (density / std) @ _MIXTURE_WEIGHTS,
+        (-ratio * density / std**2) @ _MIXTURE_WEIGHTS,
+        ((ratio**2 - 1.0) * density / std**3) @ _MIXTURE_WEIGHTS,
     )
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A Gaussian N(w, Sigma) with Sigma^-1 = Z^T diag(b) Z + ridge, what it says of each row, and its F."""
+    """A Gaussian N(w, Sigma) with Sigma^-1 = Z^T diag(b) Z + ridge, its moments at each row, and its F."""
 
     w: FloatArray
     b: FloatArray
     #: Cholesky factor L of Sigma^-1, and L^-1 Z^T.
     factor: FloatArray
-    spread: FloatArray
+    whitened: FloatArray
     m: FloatArray
     v: FloatArray
-    #: The derivative of F in w, and b as the means and variances would have it.
+    #: The gradient of F in w, and the value that b has at the maximum for these means and variances.
     gradient: FloatArray
     target: FloatArray
     #: Derivatives of the target in m.
@@ -249,9 +249,9 @@ def closest_gaussian(
 ) -> tuple[Mode, FloatArray]:
     """Maximise F. Returns the mean and the working weights b.
 
-    Newton steps on the equations for mean and b where those raise F, else natural-gradient steps (Khan & Lin
-    2017), shortened until they do. It ends where no mean would move by more than ``tol`` standard deviations,
-    and no working weight by more than ``tol`` times the precision of its row's predictor.
+    Newton steps on the equations for mean and b if they raise F, else natural-gradient steps (Khan & Lin
+    2017), halved until they do. It ends when no mean would move by more than ``tol`` standard deviations, and
+    no working weight by more than ``tol`` times the precision of its row's predictor.
     """
     here = _point(model, ridge, start, model.curvature(model.Z @ start))
     for iteration in range(max_iter):
@@ -265,16 +265,17 @@ def closest_gaussian(
 
 
 def _newton(model: Logistic, ridge: float, here: _Point, step: FloatArray) -> _Point | None:
-    """Solve the linearised equations for b and w; None if that leads nowhere.
+    """Return the solution of the linearised equations for b and w; None if it does not raise F.
 
-    With K = Z Sigma Z^T a change of b moves the variances by -(K o K) db, these and the gradient move the
-    means by Z Sigma g - K (b' o dv) / 2, and both move the target by b' dm + b'' dv / 2, which db is to meet.
+    With K = Z Sigma Z^T a change of b changes the variances by -(K o K) db; these and the gradient change the
+    means by Z Sigma g - K (b' o dv) / 2; both change the target of b by b' dm + b'' dv / 2, which db must
+    equal.
     """
-    K = here.spread.T @ here.spread
+    K = here.whitened.T @ here.whitened
     squares = K**2
-    bent = here.first[:, np.newaxis] * K * here.first
-    bent[np.diag_indices_from(bent)] -= here.second
-    matrix = -0.5 * bent @ squares
+    curved = here.first[:, np.newaxis] * K * here.first
+    curved[np.diag_indices_from(curved)] -= here.second
+    matrix = -0.5 * curved @ squares
     matrix[np.diag_indices_from(matrix)] += 1.0
     right = here.target - here.b + here.first * (model.Z @ step)
     try:
@@ -291,7 +292,7 @@ def _newton(model: Logistic, ridge: float, here: _Point, step: FloatArray) -> _P
 
 
 def _natural(model: Logistic, ridge: float, here: _Point) -> _Point:
-    """Return the end of a natural-gradient step: precision and its product with the mean move together."""
+    """Return the end of a natural-gradient step in precision and its product with the mean."""
     length = 1.0
     while True:
         b = here.b + length * (here.target - here.b)
@@ -304,7 +305,7 @@ def _natural(model: Logistic, ridge: float, here: _Point) -> _Point:
 
 
 def _has_risen(here: _Point, there: _Point) -> bool:
-    # By rounding F may fall a little.
+    # Rounding may lower F slightly.
     return there.F >= here.F - 1e-12 * abs(here.F)
 
 
@@ -318,8 +319,8 @@ def _point(
     model: Logistic, ridge: float, w: FloatArray, b: FloatArray, factor: FloatArray | None = None
 ) -> _Point:
     factor = _factor(model, ridge, b) if factor is None else factor
-    spread = np.asarray(solve_triangular(factor, model.Z.T, lower=True, check_finite=False))
-    m, v = model.Z @ w, np.einsum("ij,ij->j", spread, spread)
+    whitened = np.asarray(solve_triangular(factor, model.Z.T, lower=True, check_finite=False))
+    m, v = model.Z @ w, np.einsum("ij,ij->j", whitened, whitened)
     wrong = expectations(-model.sign * m, v)
     gradient = model.Z.T @ (model.weights * model.sign * wrong.sigmoid) - ridge * w
     # The trace of Sigma Sigma^-1 is the number of unknowns.
@@ -329,7 +330,7 @@ def _point(
         w=w,
         b=b,
         factor=factor,
-        spread=spread,
+        whitened=whitened,
         m=m,
         v=v,
         gradient=gradient,

@@ -1,11 +1,12 @@
 r"""Optimality of a fitted model, recomputed from its hyperparameters.
 
-The certificate shares nothing with the solver: kernels and products are NumPy's, the covariance of the
-targets is taken apart by singular values, and the posterior mode found by a Newton method of its own.
+The certificate shares no code with the solver: it evaluates kernels and products in NumPy, decomposes the
+covariance of the targets by singular values, and finds the posterior mode by its own Newton method.
 """
 
 from __future__ import annotations
 
-from ._certificate import Certificate, certificate
+from ._certificate import certificate
+from ._dense import Certificate
 
 __all__ = ["Certificate", "certificate"]

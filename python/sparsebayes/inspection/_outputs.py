@@ -1,9 +1,9 @@
 r"""The certificate of a model of several outputs, from dense arrays alone.
 
-Prior precisions are shared, so what one of them is held against is the sum over the outputs:
+The outputs share their prior precisions, so the objective of one precision is the sum over the outputs:
 :math:`F(\alpha) = \sum_c \frac{1}{2} [\ln \alpha - \ln(\alpha + s_c) + q_c^2 / (\alpha + s_c)]` (Tipping &
-Faul 2003, equation 18, for each output). With different noise levels it may have several maxima, and is
-scanned.
+Faul 2003, equation 18, for each output). With different noise levels F may have several maxima, which a scan
+finds.
 """
 
 from __future__ import annotations
@@ -14,21 +14,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._types import FloatArray, OutputsProblem
-from ._certificate import (
-    Certificate,
-    _factors_inside,
-    _Fit,
-    _gaussian,
-    _log_ratio,
-    _posterior_deviation,
-    _sparsities,
-)
+from ._dense import Certificate, DenseFit, fit_regression, log_ratio
 
-#: Functions scanned at a time, points of a scan, and halvings that follow it.
+#: Functions scanned at a time, points of a scan, and bisections that follow it.
 _BLOCK = 256
 _POINTS = 400
-_HALVINGS = 60
-#: Another maximum has to be better than the nearest by this many nats to count.
+_BISECTIONS = 60
+#: Nats by which another maximum must exceed the nearest one to count.
 _BETTER = 1e-7
 
 
@@ -38,25 +30,22 @@ def certify_outputs(problem: OutputsProblem) -> Certificate:
     Phi, targets = problem.Phi[used], problem.targets[used]
     w = np.ones(len(targets)) if problem.weights is None else problem.weights[used]
     scaled = Phi[:, problem.active] / np.sqrt(problem.alpha)
-    flat = (0.0, 0.0)
-    fits = [_gaussian(scaled, t, w, beta, flat) for t, beta in zip(targets.T, problem.beta, strict=True)]
-    S = _sparsities_of_each(Phi, fits, shared=problem.shared_noise)
+    fits = [fit_regression(scaled, t, w, beta) for t, beta in zip(targets.T, problem.beta, strict=True)]
+    S = _sparsities(Phi, fits, shared=problem.shared_noise)
     Q = np.stack([Phi.T @ fit.pull for fit in fits], axis=1)
-    deviation = np.stack([_posterior_deviation(fit) for fit in fits], axis=1)
+    deviation = np.stack([np.sqrt(fit.variance) for fit in fits], axis=1)
     mean = np.stack([fit.mean for fit in fits], axis=1)
     error = (np.sqrt(problem.alpha)[:, np.newaxis] * problem.mu - mean) / deviation
-    # S and Q of the functions in the model, each (M, C).
-    inside = np.stack([_factors_inside(fit, problem.alpha) for fit in fits], axis=-1)
-    outside = np.setdiff1d(np.arange(Phi.shape[1]), problem.active)
+    # S and Q of the active functions, each (M, C).
+    factors = np.stack([fit.active_factors(problem.alpha) for fit in fits], axis=-1)
+    changes = [
+        _log_alpha_change(S_j / alpha, p, Q_j**2 / alpha)
+        for S_j, Q_j, alpha, p in zip(*factors, problem.alpha, deviation**2, strict=True)
+    ]
+    inactive = np.setdiff1d(np.arange(Phi.shape[1]), problem.active)
     return Certificate(
-        max_log_alpha_change=max(
-            (
-                _log_alpha_change(S_j / alpha, p, Q_j**2 / alpha)
-                for S_j, Q_j, alpha, p in zip(*inside, problem.alpha, deviation**2, strict=True)
-            ),
-            default=0.0,
-        ),
-        max_gain_outside=_max_gain(S[outside], Q[outside]),
+        max_log_alpha_change=max(changes, default=0.0),
+        max_gain_outside=_max_gain(S[inactive], Q[inactive]),
         log_beta_residual=_beta_residual(problem, fits, float(w.sum())),
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=float(sum(fit.log_evidence for fit in fits)),
@@ -65,17 +54,22 @@ def certify_outputs(problem: OutputsProblem) -> Certificate:
     )
 
 
-def _sparsities_of_each(Phi: FloatArray, fits: list[_Fit], *, shared: bool) -> FloatArray:
+def _sparsities(Phi: FloatArray, fits: list[DenseFit], *, shared: bool) -> FloatArray:
     """Return S of each function for each output, (K, C); it depends on the noise and not on the targets."""
+
+    def sparsities(fit: DenseFit) -> FloatArray:
+        return fit.sparsities(lambda block: fit.root[:, np.newaxis] * Phi[:, block], Phi.shape[1])
+
     if shared:
-        return np.repeat(_sparsities(Phi, fits[0])[:, np.newaxis], len(fits), axis=1)
-    return np.stack([_sparsities(Phi, fit) for fit in fits], axis=1)
+        return np.repeat(sparsities(fits[0])[:, np.newaxis], len(fits), axis=1)
+    return np.stack([sparsities(fit) for fit in fits], axis=1)
 
 
 def _log_alpha_change(free: FloatArray, p: FloatArray, power: FloatArray) -> float:
-    r"""Return the size of the move of one ln alpha to its maximum; inf where the function should leave.
+    r"""Return |move| of one ln alpha to the maximum of F; inf if the function should be deleted.
 
-    As a function of the move x, with :math:`p = \alpha \Sigma_{jj}` and :math:`\alpha \mu_j^2` of each:
+    As a function of the move x, with :math:`p = \alpha \Sigma_{jj}` and :math:`\alpha \mu_j^2` of each
+    output:
 
     .. math:: F(x) - F(0) = \sum_c \tfrac{1}{2} [x - \ln D - \alpha \mu^2 (e^x - 1) / D], \quad
         D = (1 - p) + p e^x
@@ -107,7 +101,7 @@ def _log_alpha_change(free: FloatArray, p: FloatArray, power: FloatArray) -> flo
 
 
 def _nearest_maximum(slope: Callable[[float], float]) -> float:
-    """Return where ``slope``, followed uphill from 0, first vanishes; inf if it never does."""
+    """Return the first zero of ``slope`` uphill from 0; inf if there is none."""
     uphill = float(np.sign(slope(0.0)))
     if uphill == 0.0:
         return 0.0
@@ -131,7 +125,7 @@ def _max_gain(S: FloatArray, Q: FloatArray) -> float:
 
 
 def _gains(S: FloatArray, power: FloatArray) -> FloatArray:
-    """Return the largest F of each function over alpha: a scan of ln alpha, and bisection of its slope."""
+    """Return the maximum of F over ln alpha for each function, by a scan and bisection of the slope."""
 
     def slope(u: FloatArray) -> FloatArray:
         alpha = np.exp(u)[:, np.newaxis]
@@ -145,7 +139,7 @@ def _gains(S: FloatArray, power: FloatArray) -> FloatArray:
 
     excess = np.where(power > S, power - S, np.nan)
     alone = np.where(power > S, S**2 / excess, np.inf).min(axis=1)
-    # Below the least maximum of an output alone all of them rise; far above s nothing is left.
+    # F rises below the smallest maximum of a single output, and is almost flat far above s.
     low = np.log(np.minimum(alone, S.max(axis=1)))
     high = np.log(S.max(axis=1)) + 18.0
     best, where = value(low), low
@@ -155,21 +149,21 @@ def _gains(S: FloatArray, power: FloatArray) -> FloatArray:
         where, best = np.where(values > best, u, where), np.maximum(values, best)
     step = (high - low) / (_POINTS - 1)
     left, right = where - step, where + step
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = 0.5 * (left + right)
         rising = slope(middle) > 0.0
         left, right = np.where(rising, middle, left), np.where(rising, right, middle)
     return np.maximum(best, value(0.5 * (left + right)))
 
 
-def _beta_residual(problem: OutputsProblem, fits: list[_Fit], n_rows: float) -> float:
-    """Return the largest size of a move of ln beta that the evidence still asks for."""
+def _beta_residual(problem: OutputsProblem, fits: list[DenseFit], n_rows: float) -> float:
+    """Return the largest |change| of ln beta that step 9 of the algorithm would make."""
     if problem.fixed:
         return 0.0
     if problem.shared_noise:
-        determined = sum(np.sum(fit.singular**2 / (1.0 + fit.singular**2)) for fit in fits)
+        determined = sum(np.sum(fit.determined) for fit in fits)
         residual = sum(np.sum((fit.pull / fit.root) ** 2) for fit in fits)
-        changes = [_log_ratio(n_rows * len(fits) - float(determined), float(residual))]
+        changes = [log_ratio(n_rows * len(fits) - float(determined), float(residual))]
     else:
         changes = [fit.log_beta_change for fit in fits]
     pairs = zip(changes, problem.at_floor, strict=True)

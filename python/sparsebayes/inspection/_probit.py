@@ -1,9 +1,9 @@
-r"""The fit of a multinomial probit machine with its targets written out, for the certificate.
+r"""The multinomial probit model as a regression on its auxiliary targets, for the certificate.
 
-At the end of mRVM1 (Psorakis et al. 2010) the auxiliary targets are their expectations given the classes and
-the scores (equations 3 and 4), and functions and precisions are a maximum of the evidence of these (6). With
-the targets at hand that is a regression of several outputs with noise precision 1, and certified as such. The
-E-step here is an even grid of nodes in SciPy's functions and shares nothing with the core's.
+At convergence of mRVM1 (Psorakis et al. 2010) the auxiliary targets are their expectations given the classes
+and the scores (equations 3 and 4), and the precisions maximise the evidence of these targets (6): a
+regression of several outputs with noise precision 1. This E-step integrates on an even grid with SciPy's
+functions and shares no code with the core.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from .._estimators.base import SparseBayesEstimator
     from ..multiclass import MRVM1, MRVM2
 
-    #: What a certificate may be asked of.
+    #: Estimators that a certificate accepts.
     Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
 
-#: The integrand is log-concave, of curvature at least 1 and at most the number of classes: ten units to
-#: either side of its mode hold all of it, and so fine an even grid is exact to rounding for up to a hundred.
-_REACH: Final = 10.0
+#: The integrand is log-concave with a curvature between 1 and the number of classes: beyond ten units from
+#: its mode it vanishes, and this grid is exact to round-off for up to a hundred classes.
+_HALF_WIDTH: Final = 10.0
 _NODES: Final = 401
-_HALVINGS: Final = 80
-#: Rows at a time.
+_BISECTIONS: Final = 80
+#: Rows evaluated at a time.
 _ROWS: Final = 256
 
 
@@ -54,26 +54,26 @@ def expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
     targets = np.empty(scores.shape)
     for start in range(0, len(scores), _ROWS):
         rows = slice(start, start + _ROWS)
-        targets[rows] = _of_rows(scores[rows], labels[rows])
+        targets[rows] = _expected_targets(scores[rows], labels[rows])
     return targets
 
 
-def _of_rows(scores: FloatArray, labels: IntArray) -> FloatArray:
+def _expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
     n_rows, n_classes = scores.shape
     others = np.arange(n_classes) != labels[:, np.newaxis]
     own = scores[~others]
     differences = own[:, np.newaxis] - scores[others].reshape(n_rows, n_classes - 1)
-    u = _modes(differences)[:, np.newaxis] + np.linspace(-_REACH, _REACH, _NODES)
+    u = _modes(differences)[:, np.newaxis] + np.linspace(-_HALF_WIDTH, _HALF_WIDTH, _NODES)
     x = u[:, :, np.newaxis] + differences[:, np.newaxis, :]
     log_cdf = log_ndtr(x)
     log_terms = log_cdf.sum(axis=2) - 0.5 * u**2
     weights = np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    # phi in place of Phi for one of the other classes.
-    lost = np.einsum("nu,nuc->nc", weights, _hazard(x, log_cdf))
+    # phi instead of Phi for one of the other classes.
+    shift = np.einsum("nu,nuc->nc", weights, _hazard(x, log_cdf))
     targets = scores.copy()
-    targets[others] -= lost.ravel()
-    targets[~others] += lost.sum(axis=1)
+    targets[others] -= shift.ravel()
+    targets[~others] += shift.sum(axis=1)
     return targets
 
 
@@ -84,10 +84,10 @@ def _hazard(x: FloatArray, log_cdf: FloatArray) -> FloatArray:
 
 
 def _modes(differences: FloatArray) -> FloatArray:
-    """Return where each row's integrand is largest: bisection of the slope of its logarithm."""
+    """Return the mode of each row's integrand, by bisection of the slope of its logarithm."""
     low = np.zeros(len(differences))
     high = np.maximum(-differences.min(axis=1), 0.0) + 12.0
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         x = middle[:, np.newaxis] + differences
         rising = _hazard(x, log_ndtr(x)).sum(axis=1) > middle
@@ -99,7 +99,7 @@ def _modes(differences: FloatArray) -> FloatArray:
 def written_out(
     est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> OutputsProblem:
-    """Return a fitted machine as the regression on its auxiliary targets; X and y are its training data."""
+    """Return a fitted model as the regression on its auxiliary targets; X and y are its training data."""
     check_is_fitted(est)
     training = check_training(est, X, y, sample_weight, labels=True, reset=False)
     _check_same_data(est, training)
@@ -122,9 +122,9 @@ def written_out(
 
 
 def _check_same_data(est: MRVM1, training: Training) -> None:
-    """Check that these can be the data of the fit: classes and relevance vectors are there.
+    """Check that the data hold the classes and the relevance vectors of the fit.
 
-    Given centres need not be rows, and tell nothing.
+    Given centres need not be rows, so they are not compared.
     """
     same = training.n_samples == est._n_samples and np.array_equal(np.unique(training.y), est.classes_)
     if same and not _candidates.are_given(est):
@@ -137,12 +137,12 @@ def _check_same_data(est: MRVM1, training: Training) -> None:
 
 
 def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
-    """Return all functions of the composite kernel, evaluated in NumPy alone."""
+    """Return all basis functions of the composite kernel, evaluated in NumPy."""
     layout = est._layout(training)
     if is_precomputed(est.kernel_):
         blocks = [training.X[:, layout.kept]]
     else:
         centres = _candidates.points(est, training, layout.kept)
         blocks = [np.asarray(kernel(training.X, centres)) for kernel in est._kernels()]
-    # Which rows functions are about says where weights of kernels begin, and these have been learned.
+    # The third argument serves only the initial kernel weights, which are learned here.
     return Composite(blocks, layout.bias, None).Phi(est.kernel_weights_), layout

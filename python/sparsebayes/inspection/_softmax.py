@@ -1,7 +1,7 @@
-r"""The softmax model written out densely, for the certificate; shares nothing with the solver.
+r"""The softmax model as dense arrays, for the certificate. Shares no code with the solver.
 
-Row n of N has a logit for each of C classes, and with :math:`W_n = w_n (\mathrm{diag}(p) - p p^T)` the
-negative curvature of its log likelihood in them, :math:`W_n = R R^T` for :math:`R = \sqrt{w_n}\,
+Each of N rows has a logit for each of C classes. The negative Hessian of its log likelihood in the logits is
+:math:`W_n = w_n (\mathrm{diag}(p) - p p^T) = R R^T` for :math:`R = \sqrt{w_n}\,
 \mathrm{diag}(\sqrt p)\,(1 - \sqrt p \sqrt p^T)`. Row (n, d) of the whitened design holds, for function j of
 class c, :math:`R_{cd} \phi_j(x_n)`: a regression of N C rows on K C functions with noise of variance one.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._types import FloatArray, IntArray, Problem
-from ._laplace import climb
+from ._dense import find_mode
 
 
 @dataclass(frozen=True)
 class SoftmaxRows:
-    """Rows with class labels, and the functions of a model; number c K + j is function j of class c."""
+    """Rows with class labels, and the active functions; number c K + j is function j of class c."""
 
     #: N x K.
     Phi: FloatArray
@@ -32,7 +32,7 @@ class SoftmaxRows:
 
     @classmethod
     def of(cls, problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> SoftmaxRows:
-        """Return the rows of a fit: those of ``Phi``, with class numbers ``t`` and weights ``w``."""
+        """Return the rows ``Phi`` with class numbers ``t`` and weights ``w``."""
         labels = t.astype(np.intp)
         return cls(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
 
@@ -41,30 +41,30 @@ class SoftmaxRows:
         """K C."""
         return int(self.Phi.shape[1]) * self.n_classes
 
-    def expanded(self, functions: IntArray) -> tuple[FloatArray, IntArray]:
+    def _expanded(self, functions: IntArray) -> tuple[FloatArray, IntArray]:
         """Return the columns of these functions, and the class of each."""
         classes, columns = np.divmod(functions, self.Phi.shape[1])
         return self.Phi[:, columns], classes
 
     def logits(self, mode: FloatArray) -> FloatArray:
-        """Return the logits at weights times the roots of their alphas, (N, C)."""
-        phi, classes = self.expanded(self.active)
+        """Return the logits (N, C); ``mode`` holds the weights times the roots of their alphas."""
+        phi, classes = self._expanded(self.active)
         eta = np.zeros((len(phi), self.n_classes))
         for c in range(self.n_classes):
-            mine = classes == c
-            eta[:, c] = phi[:, mine] @ (mode[mine] / np.sqrt(self.alpha[mine]))
+            own = classes == c
+            eta[:, c] = phi[:, own] @ (mode[own] / np.sqrt(self.alpha[own]))
         return eta
 
     def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
-        """Return the whitened columns of these functions, (N C, number)."""
-        phi, classes = self.expanded(functions)
+        """Return the whitened columns of these functions, (N C, n_functions)."""
+        phi, classes = self._expanded(functions)
         p, others = _probabilities(eta)
         root = np.sqrt(p)
         out = np.empty((len(phi), self.n_classes, len(functions)))
         for k, c in enumerate(classes):
-            turned = -root * p[:, [c]]
-            turned[:, c] = root[:, c] * others[:, c]
-            out[:, :, k] = turned * (np.sqrt(self.weights) * phi[:, k])[:, np.newaxis]
+            column = -root * p[:, [c]]
+            column[:, c] = root[:, c] * others[:, c]
+            out[:, :, k] = column * (np.sqrt(self.weights) * phi[:, k])[:, np.newaxis]
         return out.reshape(len(phi) * self.n_classes, len(functions))
 
     def slopes(self, eta: FloatArray) -> FloatArray:
@@ -84,7 +84,7 @@ class SoftmaxRows:
 
     def mode(self) -> FloatArray:
         """Find the posterior mode, times the roots of alpha."""
-        return climb(len(self.active), self._local, self.objective)
+        return find_mode(len(self.active), self._local, self.objective)
 
     def _local(self, mode: FloatArray) -> tuple[FloatArray, FloatArray]:
         eta = self.logits(mode)
@@ -94,7 +94,7 @@ class SoftmaxRows:
 
 
 def _probabilities(eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return p and 1 - p; the latter as the sum of the others, which does not cancel where p is near one."""
+    """Return p and 1 - p, computed as the sum of the other classes: exact for p near 1."""
     e = np.exp(eta - eta.max(axis=1, keepdims=True))
     total = e.sum(axis=1, keepdims=True)
     others = np.stack([np.delete(e, c, axis=1).sum(axis=1) for c in range(e.shape[1])], axis=1)

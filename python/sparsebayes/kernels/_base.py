@@ -1,8 +1,8 @@
-"""What every kernel can do; kernels made of functions, sums and products of kernels."""
+"""The base class of kernels; kernels given by functions; sums and products of kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Kernel:
-    """A kernel k(x, z). Base of the classes of this module; give ``Custom`` a function to make your own."""
+    """A kernel k(x, z), the base class of all kernels; `Custom` makes a kernel of your own function."""
 
     __slots__ = ()
 
@@ -40,8 +40,8 @@ class Kernel:
         Raises
         ------
         TypeError, ValueError
-            If X or Z is no matrix of real numbers, if they do not have the same number of columns, or not the
-            number the kernel was made for.
+            If X or Z is not a matrix of real numbers, or has a number of columns other than that of the other
+            matrix or of the kernel.
         """
         x, z = real_array("X", X), real_array("Z", Z)
         if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
@@ -49,27 +49,27 @@ class Kernel:
                 f"X and Z must be matrices with the same number of columns, got {x.shape} and {z.shape}"
             )
         self.check_features(x.shape[1])
-        with np.errstate(over="ignore", invalid="ignore"):  # infinities are what such numbers have
+        with np.errstate(over="ignore", invalid="ignore"):  # values that overflow are infinite
             return self._values(x, z)
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         raise NotImplementedError
 
     def check_features(self, n_features: int) -> None:
-        """Raise ValueError if the kernel was made for another number of inputs than ``n_features``."""
+        """Raise ValueError if the kernel needs a number of inputs other than ``n_features``."""
 
     def to_core(self) -> _core.Kernel | None:
-        """Return the compiled core's own version of this kernel, or None where it has none."""
+        """Return this kernel as a kernel of the core, None if the core lacks it."""
         return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, as scikit-learn's estimators and kernels do.
+        """Return the parameters by name, as in scikit-learn.
 
         Parameters
         ----------
         deep : bool, default=True
-            Whether to return those of the parts too: ``k1``, ``k1__width``, ``k2`` and so on of a sum or a
-            product, ``kernel__width`` of `OnColumns`.
+            Whether to include the parameters of parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or product,
+            ``kernel__width`` of `OnColumns`.
 
         Returns
         -------
@@ -83,16 +83,15 @@ class Kernel:
         return own
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by the names of `get_params`, so that a grid search can.
+        """Set parameters by the names of `get_params`, as a grid search does.
 
-        This changes the kernel in place, and with it whatever shares it: other estimators, sums, and sets or
-        dictionaries that have it for a key. Fitted models and clones have copies. Parts of a sum, product or
-        `OnColumns` are replaced, so that a kernel that is a part of several stays what it is.
+        This changes the kernel in place, for all estimators, sums, sets and dictionaries that hold it. Fitted
+        models and clones hold copies. Parts of a sum, product or `OnColumns` are replaced, not changed.
 
         Parameters
         ----------
         **params
-            New values, checked as in the constructor; if one is refused nothing changes.
+            New values, checked as in the constructor; after an error nothing has changed.
 
         Returns
         -------
@@ -101,7 +100,7 @@ class Kernel:
         Raises
         ------
         TypeError, ValueError
-            If there is no such parameter, or it cannot have that value.
+            If there is no such parameter, or its value is invalid.
         """
         new = self._with(params)
         for name in self.get_params(deep=False):
@@ -116,7 +115,8 @@ class Kernel:
             name, _, rest = key.partition("__")
             if name not in (parts if rest else own | parts):
                 raise ValueError(
-                    f"{key!r} is no parameter of {self!r}; it has {', '.join(map(repr, self.get_params()))}"
+                    f"{key!r} is not a parameter of {self!r}; it has "
+                    f"{', '.join(map(repr, self.get_params()))}"
                 )
             if rest:
                 inner.setdefault(name, {})[rest] = value
@@ -126,11 +126,11 @@ class Kernel:
             key: value for key, value in params.items() if key in parts and key not in own
         }
         if missing := [name for name in inner if name not in parts]:
-            raise ValueError(f"{missing[0]!r} is no part of {new!r}")
+            raise ValueError(f"{missing[0]!r} is not a part of {new!r}")
         return new._of_parts(parts | {name: parts[name]._with(rest) for name, rest in inner.items()})
 
     def _parts(self) -> dict[str, Kernel]:
-        """Return the kernels that this one is made of, by the names that `get_params` has for them."""
+        """Return the kernels that this one consists of, by their names in `get_params`."""
         return {}
 
     def _of_parts(self, parts: dict[str, Kernel]) -> Kernel:
@@ -150,24 +150,46 @@ class Kernel:
         return Product((self, _kernel("*", other)))
 
 
+class _Combination(Kernel):
+    """A sum or a product of kernels: a dataclass with one field, the tuple of its parts."""
+
+    __slots__ = ()
+
+    def _members(self) -> tuple[Kernel, ...]:
+        raise NotImplementedError
+
+    def _parts(self) -> dict[str, Kernel]:
+        # Numbered as in scikit-learn's Gaussian processes.
+        return {f"k{number}": kernel for number, kernel in enumerate(self._members(), 1)}
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if a part needs a number of inputs other than ``n_features``."""
+        for kernel in self._members():
+            kernel.check_features(n_features)
+
+    def _cores(self) -> list[_core.Kernel] | None:
+        """Return the parts as kernels of the core, None if it lacks one."""
+        cores = [core for kernel in self._members() if (core := kernel.to_core()) is not None]
+        return cores if len(cores) == len(self._members()) else None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Sum(Kernel):
-    """The sum of kernels; what ``+`` makes.
+class Sum(_Combination):
+    """The sum of kernels, made by ``+``.
 
     Parameters
     ----------
     terms : sequence of Kernel
-        At least one; sums among them are taken apart.
+        At least one; sums among them are expanded.
     """
 
     terms: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         object.__setattr__(self, "terms", _flatten("terms", self.terms, Sum))
 
-    def _parts(self) -> dict[str, Kernel]:
-        return _numbered(self.terms)
+    def _members(self) -> tuple[Kernel, ...]:
+        return self.terms
 
     def _of_parts(self, parts: dict[str, Kernel]) -> Sum:
         return Sum(tuple(parts.values()))
@@ -175,39 +197,32 @@ class Sum(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(np.add, (term(x, z) for term in self.terms))
 
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if a term was made for another number of inputs than ``n_features``."""
-        for term in self.terms:
-            term.check_features(n_features)
-
     def to_core(self) -> _core.Kernel | None:
-        """Return the compiled core's own version of this kernel, or None where a term has none."""
-        parts = _all_to_core(self.terms)
-        return None if parts is None else _core.Kernel.sum(parts)
+        """Return this kernel as a kernel of the core, None if the core lacks a term."""
+        cores = self._cores()
+        return None if cores is None else _core.Kernel.sum(cores)
 
     def __repr__(self) -> str:
-        """Return the terms with plus signs between."""
         return " + ".join(map(repr, self.terms))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Product(Kernel):
-    """The product of kernels; what ``*`` makes.
+class Product(_Combination):
+    """The product of kernels, made by ``*``.
 
     Parameters
     ----------
     factors : sequence of Kernel
-        At least one; products among them are taken apart.
+        At least one; products among them are expanded.
     """
 
     factors: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         object.__setattr__(self, "factors", _flatten("factors", self.factors, Product))
 
-    def _parts(self) -> dict[str, Kernel]:
-        return _numbered(self.factors)
+    def _members(self) -> tuple[Kernel, ...]:
+        return self.factors
 
     def _of_parts(self, parts: dict[str, Kernel]) -> Product:
         return Product(tuple(parts.values()))
@@ -215,18 +230,12 @@ class Product(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(np.multiply, (factor(x, z) for factor in self.factors))
 
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if a factor was made for another number of inputs than ``n_features``."""
-        for factor in self.factors:
-            factor.check_features(n_features)
-
     def to_core(self) -> _core.Kernel | None:
-        """Return the compiled core's own version of this kernel, or None where a factor has none."""
-        parts = _all_to_core(self.factors)
-        return None if parts is None else _core.Kernel.product(parts)
+        """Return this kernel as a kernel of the core, None if the core lacks a factor."""
+        cores = self._cores()
+        return None if cores is None else _core.Kernel.product(cores)
 
     def __repr__(self) -> str:
-        """Return the factors with asterisks between."""
         return " * ".join(
             f"({factor!r})" if isinstance(factor, Sum) else repr(factor) for factor in self.factors
         )
@@ -239,8 +248,8 @@ class Custom(Kernel):
     Parameters
     ----------
     function : callable
-        Called with float64 arrays of shapes (n, n_features) and (m, n_features); returns real, finite
-        values of shape (n, m). The arrays are copies, made for each call, which it may change.
+        Called with float64 arrays of shapes (n, n_features) and (m, n_features), copies that it may change;
+        returns real, finite values of shape (n, m).
 
     Raises
     ------
@@ -258,7 +267,6 @@ class Custom(Kernel):
     function: KernelFunction
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         if not callable(self.function):
             raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
 
@@ -309,14 +317,3 @@ def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Produc
     if not flat:
         raise ValueError(f"{name} must hold at least one kernel")
     return tuple(flat)
-
-
-def _numbered(kernels: Sequence[Kernel]) -> dict[str, Kernel]:
-    """Return the parts of a sum or a product by name, as scikit-learn's Gaussian processes count theirs."""
-    return {f"k{number}": kernel for number, kernel in enumerate(kernels, 1)}
-
-
-def _all_to_core(kernels: Iterable[Kernel]) -> list[_core.Kernel] | None:
-    parts = [kernel.to_core() for kernel in kernels]
-    found = [part for part in parts if part is not None]
-    return found if len(found) == len(parts) else None

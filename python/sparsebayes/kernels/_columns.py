@@ -1,4 +1,4 @@
-"""Kernels on some of the columns of X, and what names columns."""
+"""Kernels on some of the columns of X, and the selection of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._checks.numbers import real_array
 from .._types import FloatArray, IntArray, KernelFunction
 from ._base import Custom, Kernel
 
-#: What columns become: positions, names or a mask, all of one kind, or a slice of positions.
+#: A checked selection: positions, names or a mask, or a slice of positions.
 Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | slice"
 
 _KINDS = "positions, names, a mask with a bool for each column of X, or a slice of positions"
@@ -22,29 +22,29 @@ _KINDS = "positions, names, a mask with a bool for each column of X, or a slice 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnColumns(Kernel):
-    """Another kernel, evaluated on some of the columns of X.
+    """A kernel evaluated on some of the columns of X.
 
     Parameters
     ----------
     kernel : Kernel, callable or str
-        A callable gets the columns selected; one width per input means one per column selected. A name, such
-        as ``"rbf"``, gets its parameters from the estimator, where ``gamma="scale"`` and ``"auto"`` mean the
-        columns selected; until then the kernel has no values.
+        Its inputs are the columns selected. A name, such as ``"rbf"``, takes its parameters from the
+        estimator, where ``gamma="scale"`` and ``"auto"`` refer to the columns selected; the kernel cannot be
+        evaluated before.
     columns : int, str, slice, or list of int, bool or str
         Positions, negative ones counting from the end; a bool for each column of X; or names, which an
-        estimator looks up in the DataFrame it is fitted to. Order counts, as do repetitions. Inside another
-        ``OnColumns`` they are the columns that it selects.
+        estimator finds in the DataFrame of ``fit``. Order and repetitions matter. Inside another
+        ``OnColumns`` they refer to the columns that it selects.
 
     Raises
     ------
     TypeError, ValueError
-        If columns is none of these or names no column. When it is evaluated, or an estimator fitted: if there
-        are no such columns, or not as many as the kernel was made for.
+        If columns is invalid or empty; in an evaluation or fit, if X lacks the columns or the kernel needs
+        another number of them.
 
     Notes
     -----
-    Such kernels are stored in full for a fit, N times N values each, where others need not be. In ``kernel_``
-    of a fitted estimator they have positions in place of names, so that predictions take arrays too.
+    Fits store all N times N values of such a kernel. In ``kernel_`` of a fitted estimator names have become
+    positions, so that predictions take arrays too.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class OnColumns(Kernel):
     >>> kernel([[0.0, 0.0, 2.0]], [[0.0, 1.0, 3.0]]).round(3)
     array([[6.368]])
 
-    Several in a list make a dictionary with functions of each:
+    A list of several makes a dictionary with the functions of each:
 
     >>> from sparsebayes import RVR
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
@@ -67,7 +67,6 @@ class OnColumns(Kernel):
     columns: Columns
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         kernel = self.kernel
         if isinstance(kernel, str) and kernel == "precomputed":
             raise ValueError("kernel of OnColumns takes the columns of X: it cannot be 'precomputed'")
@@ -79,15 +78,13 @@ class OnColumns(Kernel):
         object.__setattr__(self, "columns", check_columns(self.columns))
 
     def __eq__(self, other: object) -> bool:
-        """Compare by value."""
         return self._key() == other._key() if isinstance(other, OnColumns) else NotImplemented
 
     def __hash__(self) -> int:
-        """Return the same for equal kernels."""
         return hash(self._key())
 
     def _key(self) -> tuple[object, str]:
-        # As text, for a mask differs from positions 0 and 1, and before Python 3.12 slices have no hash.
+        # As text, because True equals 1, and slices have no hash before Python 3.12.
         return self.kernel, repr(self.columns)
 
     def _parts(self) -> dict[str, Kernel]:
@@ -97,7 +94,7 @@ class OnColumns(Kernel):
         return replace(self, kernel=parts["kernel"]) if parts else self
 
     def inner(self) -> Kernel:
-        """Return the kernel that is evaluated on the columns; ValueError if it is only named."""
+        """Return the kernel that is evaluated on the columns; ValueError if it is a name."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
         raise ValueError(
@@ -106,7 +103,7 @@ class OnColumns(Kernel):
         )
 
     def positions(self, n_features: int) -> IntArray:
-        """Return the columns selected of ``n_features``; ValueError if not all are there."""
+        """Return the positions of the columns selected; ValueError if not all exist."""
         return positions(self.columns, n_features)
 
     def select(self, X: FloatArray) -> FloatArray:
@@ -120,7 +117,7 @@ class OnColumns(Kernel):
         return self.inner()(self.select(x), self.select(z))
 
     def check_features(self, n_features: int) -> None:
-        """Raise ValueError if columns are not there, or not as many as the kernel was made for."""
+        """Raise ValueError if columns are missing, or the kernel needs another number of them."""
         n_selected = len(self.positions(n_features))
         try:
             self.inner().check_features(n_selected)
@@ -131,7 +128,7 @@ class OnColumns(Kernel):
 
 
 def check_columns(columns: Any) -> Columns:
-    """Return columns in a form that compares by value; TypeError if they are none, ValueError if empty."""
+    """Return a selection as tuple or slice; TypeError if it is invalid, ValueError if it is empty."""
     if isinstance(columns, slice):
         if columns.step == 0:
             raise ValueError(f"columns must be a slice with a step other than 0, got {columns}")
@@ -156,17 +153,17 @@ def check_columns(columns: Any) -> Columns:
 
 
 def positions(columns: Columns, n_features: int) -> IntArray:
-    """Return the positions among ``n_features`` columns, counted from 0; names have none here."""
-    every: IntArray = np.arange(check_integer("n_features", n_features, least=0))
+    """Return the positions among ``n_features`` columns, counted from 0; ValueError for names."""
+    all_positions: IntArray = np.arange(check_integer("n_features", n_features, least=0))
     if isinstance(columns, slice):
-        chosen = every[columns]
+        chosen = all_positions[columns]
         if len(chosen) == 0:
             raise ValueError(f"columns={columns} selects none of the {n_features} columns of X")
         return chosen
     if names := _names(columns):
         raise ValueError(
-            f"columns are given by name, {_listed(names)}, which an estimator looks up in the DataFrame "
-            "that it is fitted to; give their positions here"
+            f"columns are given by name, {_listed(names)}, which an estimator finds in the DataFrame "
+            "of fit; give their positions here"
         )
     if isinstance(columns[0], bool):
         if len(columns) != n_features:
@@ -176,14 +173,14 @@ def positions(columns: Columns, n_features: int) -> IntArray:
             )
         return np.flatnonzero(columns)
     numbered = [int(column) for column in columns]
-    outside = [column for column in numbered if not -n_features <= column < n_features]
-    if outside:
-        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(outside)}")
-    return every[numbered]
+    missing = [column for column in numbered if not -n_features <= column < n_features]
+    if missing:
+        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(missing)}")
+    return all_positions[numbered]
 
 
 def find(columns: Columns, n_features: int, feature_names: Sequence[str] | None) -> IntArray:
-    """Return the positions among columns with these names; None: they have none."""
+    """Return the positions among columns with these names; None: X has no names."""
     names = _names(columns)
     if not names:
         return positions(columns, n_features)
@@ -201,7 +198,7 @@ def find(columns: Columns, n_features: int, feature_names: Sequence[str] | None)
 
 
 def _names(columns: Columns) -> list[str]:
-    """Return the names if these columns are given by name, else nothing."""
+    """Return the names if these columns are given by name, else an empty list."""
     return [] if isinstance(columns, slice) else [column for column in columns if isinstance(column, str)]
 
 

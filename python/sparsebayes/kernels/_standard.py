@@ -39,7 +39,6 @@ class Gaussian(Kernel):
     width: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         width = self.width
         shape = any_array("width", width).shape
         if shape == ():
@@ -56,7 +55,7 @@ class Gaussian(Kernel):
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         weights = np.broadcast_to(self._inverse_squares(), x.shape[1])
-        # Differences, not the expanded square: nothing cancels for points far from the origin.
+        # Differences, because the expanded square would cancel for points far from the origin.
         exponent = np.zeros((len(x), len(z)))
         with np.errstate(over="ignore"):
             for column_x, column_z, weight in zip(x.T, z.T, weights, strict=True):
@@ -73,7 +72,7 @@ class Gaussian(Kernel):
             )
 
     def to_core(self) -> _core.Kernel:
-        """Return the compiled core's own version of this kernel."""
+        """Return this kernel as a kernel of the core."""
         return _core.Kernel.gaussian(self._inverse_squares())
 
 
@@ -99,7 +98,6 @@ class Laplacian(Kernel):
     gamma: float
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
@@ -109,7 +107,7 @@ class Laplacian(Kernel):
         return np.exp(-self.gamma * distance)
 
     def to_core(self) -> _core.Kernel:
-        """Return the compiled core's own version of this kernel."""
+        """Return this kernel as a kernel of the core."""
         return _core.Kernel.laplacian(self.gamma)
 
 
@@ -140,7 +138,6 @@ class Polynomial(Kernel):
     coef0: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         object.__setattr__(self, "degree", check_integer("degree", self.degree, least=1, most=2**32 - 1))
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
@@ -150,7 +147,7 @@ class Polynomial(Kernel):
         return values
 
     def to_core(self) -> _core.Kernel:
-        """Return the compiled core's own version of this kernel."""
+        """Return this kernel as a kernel of the core."""
         return _core.Kernel.polynomial(self.degree, self.gamma, self.coef0)
 
 
@@ -161,14 +158,14 @@ class Linear(Kernel):
     Parameters
     ----------
     offset : sequence of float, one per input, optional
-        None: 0; but an estimator with ``fit_intercept=True`` puts the mean of its centres there, of the
-        distinct training rows unless ``candidates`` are given, so that a constant added to a column of X does
-        not change the model.
+        None: 0; but estimators with ``fit_intercept=True`` replace None by the mean of their centres (the
+        distinct training rows, unless ``candidates`` are given), so that a constant added to a column of X
+        does not change the model.
 
     Raises
     ------
     TypeError, ValueError
-        If the offset is no sequence of finite numbers.
+        If the offset is not a sequence of finite numbers.
 
     Examples
     --------
@@ -181,14 +178,13 @@ class Linear(Kernel):
     offset: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         if self.offset is not None:
             if any_array("offset", self.offset).ndim != 1:
                 raise ValueError(f"offset must be a sequence of one number per input, got {self.offset!r}")
             object.__setattr__(self, "offset", tuple(check_real("offset", value) for value in self.offset))
 
     def centred(self, x: FloatArray) -> FloatArray:
-        """Return x less the offset."""
+        """Return x minus the offset."""
         return x if self.offset is None else x - np.asarray(self.offset)
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
@@ -203,7 +199,7 @@ class Linear(Kernel):
             )
 
     def to_core(self) -> _core.Kernel:
-        """Return the compiled core's own version of this kernel."""
+        """Return this kernel as a kernel of the core."""
         return _core.Kernel.linear(None if self.offset is None else list(self.offset))
 
     def __repr__(self) -> str:
@@ -234,7 +230,6 @@ class Sigmoid(Kernel):
     coef0: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check and normalise the parameters."""
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
 
@@ -242,7 +237,7 @@ class Sigmoid(Kernel):
         return np.tanh(self.gamma * (x @ z.T) + self.coef0)
 
     def to_core(self) -> _core.Kernel:
-        """Return the compiled core's own version of this kernel."""
+        """Return this kernel as a kernel of the core."""
         return _core.Kernel.sigmoid(self.gamma, self.coef0)
 
 
@@ -262,18 +257,18 @@ class LinearSpline(Kernel):
         product = np.ones((len(x), len(z)))
         for column_x, column_z in zip(x.T, z.T, strict=True):
             xz = np.multiply.outer(column_x, column_z)
-            least = np.minimum.outer(column_x, column_z)
+            smaller = np.minimum.outer(column_x, column_z)
             total = np.add.outer(column_x, column_z)
-            product *= 1.0 + xz + xz * least - 0.5 * total * least**2 + least**3 / 3.0
+            product *= 1.0 + xz + xz * smaller - 0.5 * total * smaller**2 + smaller**3 / 3.0
         return product
 
     def to_core(self) -> _core.Kernel:
-        """Return the compiled core's own version of this kernel."""
+        """Return this kernel as a kernel of the core."""
         return _core.Kernel.linear_spline()
 
 
 def _width(value: object) -> float:
     width = check_real("width", value, positive=True)
-    if not 1e-150 <= width <= 1e150:  # its square and the inverse of that have to be numbers too
+    if not 1e-150 <= width <= 1e150:  # so that its square and the inverse of the square are finite
         raise ValueError(f"width must be between 1e-150 and 1e150, got {width}; rescale X")
     return width

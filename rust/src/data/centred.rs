@@ -1,36 +1,36 @@
-//! Centred columns of rows that answer for themselves.
+//! Centred columns of a [`RowProvider`].
 
 use std::ops::Range;
 
 use crate::data::Sweep;
 use crate::data::provider::{CandidateProducts, RowProvider};
-use crate::data::provider_statistics::{check, check_among, check_sweep};
+use crate::data::provider_statistics::{check_among, check_sums, check_sweep};
 use crate::{Error, Likelihood, Result};
 
-/// [`RowProvider`] of columns from which their weighted mean was subtracted, made of those of the columns as they are.
+/// [`RowProvider`] of columns minus their weighted means, computed from the sums over the columns themselves.
 ///
-/// With the constant function in column 0 and m the means, the centred columns are `phi_j - m_j phi_0`. So weights mu of these
-/// are weights mu of the columns and `mu_0 - sum_j m_j mu_j` of the constant, and with W the working weights
+/// With the constant function in column 0 and m the means, the centred columns are `phi_j - m_j phi_0`. So weights mu of the centred
+/// columns are weights mu of the columns and `mu_0 - sum_j m_j mu_j` of the constant, and with W the working weights
 ///
 /// ```text
-/// (phi_i - m_i phi_0)^T r                          = g_i - m_i g_0
+/// (phi_i - m_i phi_0)^T e                          = g_i - m_i g_0
 /// (phi_i - m_i phi_0)^T W (phi_j - m_j phi_0)      = G_ij - m_i G_0j - m_j G_i0 + m_i m_j G_00
 /// ```
 ///
-/// Rounding grows with the squared ratio of mean to standard deviation: rows far from 0 should be shifted before.
+/// Rounding errors grow with the squared ratio of mean to standard deviation: rows far from 0 should be shifted first.
 pub struct CentredProvider<R> {
     rows: R,
-    /// For every function what is subtracted from it: 0 for those that stay as they are.
+    /// The number subtracted from each function: 0 for functions that are not centred.
     means: Vec<f64>,
-    /// The pass at mu = 0, made for the means; a fit asks for it first.
+    /// The pass at mu = 0, made for the means. It is the first pass of a fit.
     start: Option<Sweep>,
 }
 
 impl<R: RowProvider> CentredProvider<R> {
-    /// Asks for a pass over the dictionary. Column 0 is the constant function, and is not among `centred`.
+    /// Makes a pass over the dictionary. Column 0 is the constant function, and is not among `centred`.
     ///
     /// # Errors
-    /// Whatever the rows meet; [`Error::Invalid`] where column 0 is something else.
+    /// An error of the provider; [`Error::Invalid`] where column 0 is not constant.
     pub fn new(mut rows: R, centred: Range<usize>) -> Result<Self> {
         let mut sweep = rows.sweep(&[], &[], &[0])?;
         check_sweep(&sweep, rows.n_basis(), 1)?;
@@ -58,13 +58,13 @@ impl<R: RowProvider> CentredProvider<R> {
         Ok(this)
     }
 
-    /// What is subtracted from each function.
+    /// The number subtracted from each function.
     #[must_use]
     pub fn means(&self) -> &[f64] {
         &self.means
     }
 
-    /// The functions active and their weights in terms of the columns as they are, the constant first.
+    /// The active functions and their weights in terms of the original columns, the constant first.
     fn uncentred(&self, active: &[usize], mu: &[f64]) -> (Vec<usize>, Vec<f64>) {
         let (mut functions, mut weights, mut constant) = (vec![0], vec![0.0], 0.0);
         for (&j, &weight) in active.iter().zip(mu) {
@@ -80,9 +80,9 @@ impl<R: RowProvider> CentredProvider<R> {
         (functions, weights)
     }
 
-    /// Turns the sums of a pass into those of centred columns; `constant`: `phi_i^T W phi_0`.
+    /// Converts the sums of a pass to sums over centred columns; `constant` holds `phi_i^T W phi_0`.
     fn centre(&self, sweep: &mut Sweep, constant: &[f64]) {
-        /// A squared length below this share of the uncentred one is rounding.
+        /// A squared length below this fraction of the squared length before centring is rounding error.
         const ROUNDING: f64 = 1e-13;
         let g0 = sweep.gradient.first().copied().unwrap_or(0.0);
         let w0 = constant.first().copied().unwrap_or(0.0);
@@ -120,7 +120,7 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
     fn gradient(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, Vec<f64>)> {
         let (columns, weights) = self.uncentred(active, mu);
         let (deviance, slopes) = self.rows.gradient(&columns, &weights)?;
-        check("gradient of the provider", columns.len(), &slopes)?;
+        check_sums("gradient of the provider", columns.len(), &slopes)?;
         let mut others = slopes.iter().skip(1);
         let slope = |&j: &usize| {
             if j == 0 {
@@ -134,24 +134,25 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
 
     fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<CandidateProducts> {
         let (active, mu) = self.uncentred(active, mu);
-        let asked: Vec<usize> = std::iter::once(0).chain(js.iter().copied()).collect();
-        let answer = self.rows.among(&active, &mu, &asked)?;
-        check_among(&answer, asked.len())?;
-        let (gradient, gram, size) = (&answer.gradient, &answer.gram, asked.len());
+        let with_constant = [&[0], js].concat();
+        let size = with_constant.len();
+        let sums = self.rows.among(&active, &mu, &with_constant)?;
+        check_among(&sums, size)?;
+        let (gradient, gram) = (&sums.gradient, &sums.gram);
         let product = |a: usize, b: usize| gram[b * size + a];
-        let mean = |a: usize| self.means[asked[a]];
+        let mean = |a: usize| self.means[with_constant[a]];
         let centred = |a: usize, b: usize| {
             let with_constant = product(a, 0) - mean(a) * product(0, 0);
             (product(a, b) - mean(a) * product(0, b)) - mean(b) * with_constant
         };
         Ok(CandidateProducts {
-            deviance: answer.deviance,
+            deviance: sums.deviance,
             gradient: (1..size)
                 .map(|a| gradient[a] - mean(a) * gradient[0])
                 .collect(),
             gram: (1..size)
                 .flat_map(|b| (1..size).map(move |a| (a, b)))
-                // One triangle stands for both: rounding in the other may differ.
+                // Only one triangle is used, because rounding in the other may differ.
                 .map(|(a, b)| centred(a.max(b), a.min(b)))
                 .collect(),
         })
@@ -165,9 +166,9 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
             return Ok(start);
         }
         let (active, mu) = self.uncentred(active, mu);
-        let asked: Vec<usize> = std::iter::once(0).chain(wanted.iter().copied()).collect();
-        let mut sweep = self.rows.sweep(&active, &mu, &asked)?;
-        check_sweep(&sweep, self.means.len(), asked.len())?;
+        let with_constant = [&[0], wanted].concat();
+        let mut sweep = self.rows.sweep(&active, &mu, &with_constant)?;
+        check_sweep(&sweep, self.means.len(), with_constant.len())?;
         let constant = sweep.gram.remove(0);
         for (column, &j) in sweep.gram.iter_mut().zip(wanted) {
             let (m, with_constant) = (self.means[j], column[0] - self.means[j] * constant[0]);
@@ -181,8 +182,8 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
 
     fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>> {
         let (columns, weights) = self.uncentred(active, mu);
-        // T = Phi_A Sigma = Phi_C (A Sigma), where A has the row -m for the constant; a column of zeros where the constant
-        // is not active itself.
+        // T = Phi_A Sigma = Phi_C (A Sigma), where the row of A for the constant is -m. Where the constant is not active, it adds a column
+        // of zeros.
         let (m, size) = (active.len(), columns.len());
         let mut next = 0;
         let place_of = |&j: &usize| {
@@ -200,7 +201,7 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
             }
         }
         let drift = self.rows.variance_drift(&columns, &weights, &wide)?;
-        check("variance_drift of the provider", size * size, &drift)?;
+        check_sums("variance_drift of the provider", size * size, &drift)?;
         let pairs = (0..m).flat_map(|b| (0..m).map(move |a| (a, b)));
         Ok(pairs
             .map(|(a, b)| drift[place[b] * size + place[a]])

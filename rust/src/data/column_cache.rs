@@ -1,4 +1,4 @@
-//! Unit-norm columns of a design, kept while they are in use.
+//! Columns of a design divided by their norms, and sums over rows in the same units.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::data::Sweep;
 use crate::data::design::Design;
-use crate::data::row_blocks::{BLOCK_BUFFER, Sums};
+use crate::data::row_blocks::{BLOCK_BUFFER, Sums, Visit};
 use crate::linalg::aligned_columns::{AlignedColumns, stride};
 use crate::linalg::vector::{column_dot, weighted_square};
 use crate::parallel::fill_pieces;
@@ -20,7 +20,15 @@ pub(crate) fn squared_length(column: &[f64], weights: Option<&[f64]>) -> f64 {
     }
 }
 
-/// The lengths of columns, given their squares; 0 for columns too small to divide by, which can never enter.
+/// Adds the squared lengths of the columns of a block to `squares`; `weights` are those of all rows.
+pub(crate) fn add_squares(block: &Visit<'_>, weights: Option<&[f64]>, squares: &mut [f64]) {
+    let weights = weights.map(|w| &w[block.rows.clone()]);
+    for (c, square) in squares.iter_mut().enumerate() {
+        *square += squared_length(block.values.column(c, block.rows.len()), weights);
+    }
+}
+
+/// The lengths of columns from their squares; 0 for columns too small to divide by, which can never be added.
 pub(crate) fn lengths(squares: &[f64]) -> Result<Vec<f64>> {
     if squares.iter().any(|s| !s.is_finite()) {
         let what = "a column of the design matrix is not finite or too large to square; rescale X or the kernel";
@@ -30,73 +38,65 @@ pub(crate) fn lengths(squares: &[f64]) -> Result<Vec<f64>> {
     Ok(squares.iter().map(length).collect())
 }
 
-/// Columns that the active functions need again and again, evaluated once.
-///
-/// Between calls: each column held has a value for each row, divided by its norm.
-#[derive(Debug, Default)]
-pub(crate) struct Columns {
-    held: HashMap<usize, Vec<f64>>,
+/// A sum over a column divided by the norm of the column; 0 for a column that can never be added.
+pub(crate) fn over_norm(sum: f64, norm: f64) -> f64 {
+    if norm > 0.0 { sum / norm } else { 0.0 }
 }
 
-impl Columns {
-    /// The columns `js` side by side (N x |js|), evaluating those not yet held.
-    pub(crate) fn gather(
-        &mut self,
-        design: &dyn Design,
-        norms: &[f64],
-        js: &[usize],
-        out: &mut Vec<f64>,
-    ) {
-        let n = design.n_rows();
-        self.make_room(js);
-        out.clear();
-        // Columns may be long: no room for more of them than there are.
-        out.reserve_exact(js.len() * n);
-        for &j in js {
-            let column = self.held.entry(j).or_insert_with(|| {
-                let mut column = vec![0.0; n];
-                column_into(design, norms, j, &(0..n), &mut column);
-                column
-            });
-            out.extend_from_slice(column);
-        }
-    }
+/// The squared length of a column divided by its norm: 1, or 0 for a column that can never be added.
+pub(crate) fn unit_square(norm: f64) -> f64 {
+    if norm > 0.0 { 1.0 } else { 0.0 }
+}
 
-    /// Forgets everything once columns out of use outnumber those in use.
-    fn make_room(&mut self, js: &[usize]) {
-        const SPARE: usize = 64;
-        if self.held.len() > 2 * js.len() + SPARE {
-            self.held.clear();
-        }
+/// Divides sums over columns by the norms of the columns.
+pub(crate) fn divide_by_norms(sums: &mut [f64], norms: &[f64]) {
+    for (sum, &norm) in sums.iter_mut().zip(norms) {
+        *sum = over_norm(*sum, norm);
     }
 }
 
-/// The columns of the active functions and no others, each in memory of its own: a change of functions moves none.
+/// Converts sums over original columns to sums over unit-norm columns. `fixed`: the working weights are the sample weights, so that the
+/// squared lengths are 1.
+pub(crate) fn unit_columns(sums: Sums, norms: &[f64], fixed: bool, deviance: f64) -> Sweep {
+    let (mut diag, mut gram) = (sums.diag, sums.products);
+    if fixed {
+        diag = norms.iter().map(|&norm| unit_square(norm)).collect();
+    } else {
+        divide_by_norms(&mut diag, norms);
+        divide_by_norms(&mut diag, norms);
+    }
+    for column in &mut gram {
+        divide_by_norms(column, norms);
+    }
+    Sweep {
+        diag,
+        gradient: gram.pop().unwrap_or_default(),
+        gram,
+        deviance,
+    }
+}
+
+/// The columns of the active functions. Each is stored separately, so that adding or deleting a function moves no other.
 ///
-/// Between calls: `values[k]` holds the column of `functions[k]` at all rows, divided by its norm.
+/// Invariant: `values[k]` holds the column of `functions[k]` at all rows, divided by its norm.
 #[derive(Debug, Default)]
-pub(crate) struct Packed {
+pub(crate) struct ActiveColumns {
     functions: Vec<usize>,
     values: Vec<AlignedColumns>,
 }
 
-impl Packed {
-    /// Changes over to the functions `active`, evaluating those that are new.
+impl ActiveColumns {
+    /// Changes the active functions, evaluating the columns of new ones.
     pub(crate) fn bring_to(&mut self, design: &dyn Design, norms: &[f64], active: &[usize]) {
         if self.functions == active {
             return;
         }
         let n = design.n_rows();
-        let mut old: HashMap<usize, AlignedColumns> = self
-            .functions
-            .drain(..)
-            .zip(self.values.drain(..))
-            .collect();
-        let mut values: Vec<AlignedColumns> = active
-            .iter()
-            .map(|j| old.remove(j).unwrap_or_default())
-            .collect();
-        // The memory of those that left serves those that come.
+        let old = self.functions.drain(..).zip(self.values.drain(..));
+        let mut old: HashMap<usize, AlignedColumns> = old.collect();
+        let kept = active.iter().map(|j| old.remove(j).unwrap_or_default());
+        let mut values: Vec<AlignedColumns> = kept.collect();
+        // New functions use the memory of deleted ones.
         let mut spare = old.into_values();
         let mut new: Vec<(usize, &mut AlignedColumns)> = Vec::new();
         for (&j, column) in active.iter().zip(&mut values) {
@@ -105,7 +105,7 @@ impl Packed {
                 new.push((j, column));
             }
         }
-        fill_pieces(&mut new, at_a_time(n), |_, new| {
+        fill_pieces(&mut new, columns_per_thread(n), |_, new| {
             for (j, column) in new {
                 column.resize(n);
                 column_into(design, norms, *j, &(0..n), column);
@@ -117,23 +117,20 @@ impl Packed {
 
     /// Some rows of the columns.
     pub(crate) fn at(&self, rows: &Range<usize>) -> Vec<&[f64]> {
-        self.values
-            .iter()
-            .map(|column| &column[rows.clone()])
-            .collect()
+        let columns = self.values.iter();
+        columns.map(|column| &column[rows.clone()]).collect()
     }
 
     /// The inner product of each column with `right`.
     pub(crate) fn products(&self, right: &[f64], out: &mut [f64]) {
-        let size = at_a_time(right.len());
-        fill_pieces(out, size, |start, out| {
+        fill_pieces(out, columns_per_thread(right.len()), |start, out| {
             for (out, column) in out.iter_mut().zip(&self.values[start..]) {
                 *out = column_dot(column, right);
             }
         });
     }
 
-    /// The columns `js`, evaluating those that are not there.
+    /// The columns `js`; those of inactive functions are evaluated and not kept.
     pub(crate) fn columns<'s>(
         &'s self,
         design: &dyn Design,
@@ -153,33 +150,14 @@ impl Packed {
     }
 }
 
-/// How many columns of `n` rows are worth a thread.
-fn at_a_time(n: usize) -> usize {
+/// Columns of `n` rows that make enough work for one thread.
+fn columns_per_thread(n: usize) -> usize {
     const VALUES: usize = 1 << 16;
     (VALUES / n.max(1)).max(1)
 }
 
-/// Columns that one thread writes at a time.
-const AT_A_TIME: usize = 16;
-
-/// Brings `out` to some rows of the columns `js`, divided by their norms, on as many threads as there are; how far apart they begin.
-pub(crate) fn columns_into(
-    design: &dyn Design,
-    norms: &[f64],
-    js: &[usize],
-    rows: &Range<usize>,
-    out: &mut AlignedColumns,
-) -> usize {
-    let stride = stride(rows.len());
-    // Not cleared first: old values need not be zeroed to be overwritten.
-    out.resize(js.len() * stride);
-    fill_pieces(out, AT_A_TIME * stride, |start, out| {
-        write_columns(design, norms, &js[start / stride..], rows, out);
-    });
-    stride
-}
-
-/// The same a few columns at a time, each few in memory that is found, and zeroed once, by the thread that writes them.
+/// Some rows of the columns `js`, divided by their norms, evaluated in parallel. Each thread allocates and zeroes the memory that it
+/// writes: `strips` keeps it from one call to the next.
 pub(crate) fn columns_into_strips<'s>(
     design: &dyn Design,
     norms: &[f64],
@@ -187,30 +165,19 @@ pub(crate) fn columns_into_strips<'s>(
     rows: &Range<usize>,
     strips: &'s mut Vec<AlignedColumns>,
 ) -> Vec<&'s [f64]> {
-    let stride = stride(rows.len());
-    strips.resize_with(js.len().div_ceil(AT_A_TIME), AlignedColumns::default);
+    /// Columns that one thread writes.
+    const COLUMNS: usize = 16;
+    let (height, stride) = (rows.len(), stride(rows.len()));
+    strips.resize_with(js.len().div_ceil(COLUMNS), AlignedColumns::default);
     fill_pieces(strips, 1, |strip, out| {
-        let js = &js[strip * AT_A_TIME..];
-        let out = &mut out[0];
-        out.resize(js.len().min(AT_A_TIME) * stride);
-        write_columns(design, norms, js, rows, out);
+        let js = js[strip * COLUMNS..].iter().take(COLUMNS);
+        out[0].resize(js.len() * stride);
+        for (&j, column) in js.zip(out[0].chunks_exact_mut(stride)) {
+            column_into(design, norms, j, rows, &mut column[..height]);
+        }
     });
     let columns = strips.iter().flat_map(|strip| strip.chunks_exact(stride));
-    columns.map(|column| &column[..rows.len()]).collect()
-}
-
-/// As many of these columns as there is room for.
-fn write_columns(
-    design: &dyn Design,
-    norms: &[f64],
-    js: &[usize],
-    rows: &Range<usize>,
-    out: &mut [f64],
-) {
-    let height = rows.len();
-    for (&j, out) in js.iter().zip(out.chunks_exact_mut(stride(height))) {
-        column_into(design, norms, j, rows, &mut out[..height]);
-    }
+    columns.map(|column| &column[..height]).collect()
 }
 
 /// Some rows of column `j`, divided by its norm.
@@ -228,35 +195,4 @@ pub(crate) fn column_into(
             *out = v * scale;
         }
     });
-}
-
-/// Sums over original columns, turned into those over unit-norm columns; `fixed`: each has squared length 1 then.
-pub(crate) fn unit_columns(sums: Sums, norms: &[f64], fixed: bool, deviance: f64) -> Sweep {
-    let scale = |values: &mut [f64]| {
-        for (v, &norm) in values.iter_mut().zip(norms) {
-            *v = if norm > 0.0 { *v / norm } else { 0.0 };
-        }
-    };
-    let Sums {
-        mut diag,
-        products: mut gram,
-    } = sums;
-    if fixed {
-        for (d, &norm) in diag.iter_mut().zip(norms) {
-            *d = if norm > 0.0 { 1.0 } else { 0.0 };
-        }
-    } else {
-        scale(&mut diag);
-        scale(&mut diag);
-    }
-    for column in &mut gram {
-        scale(column);
-    }
-    let gradient = gram.pop().unwrap_or_default();
-    Sweep {
-        diag,
-        gradient,
-        gram,
-        deviance,
-    }
 }

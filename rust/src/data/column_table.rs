@@ -1,4 +1,4 @@
-//! Columns of numbers, kept so that products of them are fast.
+//! Tables of aligned columns, for fast products.
 
 use std::ops::Range;
 
@@ -10,28 +10,24 @@ use crate::linalg::gemm::TallMatrix;
 use crate::linalg::vector::dot;
 use crate::parallel::{fill_pieces, pieces};
 
-/// Columns of a symmetric product at a time, where only those after them count.
+/// Columns of a symmetric product computed at a time: products with earlier columns are known.
 pub(crate) const COLUMNS: usize = 24;
 
-/// Columns of numbers.
+/// A matrix stored as aligned columns.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) height: usize,
     pub(crate) width: usize,
-    /// Columns are a [`stride`] apart.
+    /// Columns begin a [`stride`] apart.
     values: AlignedColumns,
 }
 
 impl Table {
     pub(crate) fn new(height: usize) -> Self {
-        Self {
-            height,
-            width: 0,
-            values: AlignedColumns::default(),
-        }
+        Self::with_room(height, 0)
     }
 
-    /// None as yet, with room for so many: each that comes later would have all of them move.
+    /// An empty table with memory for `width` columns. Growing beyond it moves all columns.
     pub(crate) fn with_room(height: usize, width: usize) -> Self {
         Self {
             height,
@@ -48,17 +44,17 @@ impl Table {
         this
     }
 
-    /// Columns of zeros, brought to what `fill` makes of a few of them: it has the first one's place and their values, a [`stride`]
-    /// apart.
+    /// A table filled in parallel, `size` columns at a time: `fill` gets the index of the first and the zeros to overwrite, columns a
+    /// [`stride`] apart.
     pub(crate) fn filled(
         height: usize,
         width: usize,
-        at_a_time: usize,
+        size: usize,
         fill: impl Fn(usize, &mut [f64]) + Sync + Send,
     ) -> Self {
         let apart = stride(height);
         let mut values = AlignedColumns::zeros(width * apart);
-        fill_pieces(&mut values, at_a_time * apart.max(1), |start, out| {
+        fill_pieces(&mut values, size * apart.max(1), |start, out| {
             fill(start / apart, out);
         });
         Self {
@@ -68,13 +64,13 @@ impl Table {
         }
     }
 
-    /// One more column, in pieces.
+    /// Appends a column given in pieces.
     pub(crate) fn push_pieces<'p>(&mut self, pieces: impl Iterator<Item = &'p [f64]>) {
         let mut rest = self.values.grow(stride(self.height));
         for piece in pieces {
-            let here;
-            (here, rest) = rest.split_at_mut(piece.len());
-            here.copy_from_slice(piece);
+            let out;
+            (out, rest) = rest.split_at_mut(piece.len());
+            out.copy_from_slice(piece);
         }
         self.width += 1;
     }
@@ -92,8 +88,8 @@ impl Table {
         }
     }
 
-    /// Some columns.
-    pub(crate) fn leading(&self, columns: Range<usize>) -> Self {
+    /// A copy of some columns.
+    pub(crate) fn copy_of(&self, columns: Range<usize>) -> Self {
         let stride = stride(self.height);
         let mut values = AlignedColumns::with_room(columns.len() * stride);
         values.append(&self.values[columns.start * stride..columns.end * stride]);
@@ -114,19 +110,19 @@ impl Table {
         columns.map(|column| dot(column, right)).collect()
     }
 
-    /// From this row and column on, with how far apart columns begin.
+    /// The values from this row and column on, and the stride between columns.
     pub(crate) fn corner(&self, row: usize, column: usize) -> (&[f64], usize) {
         let stride = stride(self.height);
         (&self.values[column * stride + row..], stride)
     }
 
-    /// Some columns from row `first` on.
+    /// Some columns, from row `first` on.
     pub(crate) fn tall(&self, columns: &Range<usize>, first: usize) -> TallMatrix<'_> {
         let (values, stride) = self.corner(first, columns.start);
         TallMatrix::new(values, stride, columns.len())
     }
 
-    /// Adds c^T G c for some rows c of some columns; G is symmetric, its columns `stride` apart.
+    /// Adds c^T G c for some rows c of some columns; G is symmetric, with columns `stride` apart.
     pub(crate) fn add_squares(
         &self,
         columns: &Range<usize>,
@@ -138,7 +134,7 @@ impl Table {
         let mut products = vec![0.0; n * COLUMNS];
         for block in pieces(columns.len(), COLUMNS) {
             let before = columns.start..columns.start + block.end;
-            // What is above the diagonal counts for what is below it too.
+            // Elements above the diagonal are doubled, and elements below it left out.
             let mut corner: Vec<f64> = Vec::with_capacity(block.len() * block.end);
             for j in block.clone() {
                 let column = &gram[j * stride..];

@@ -1,4 +1,4 @@
-//! A design matrix held in memory.
+//! Design matrices in memory.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,9 +8,6 @@ use crate::data::row_blocks::values_of;
 use crate::linalg::transpose::transpose;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
-
-/// Values that one thread looks at: it takes longer than to have one come.
-const AT_A_TIME: usize = 1 << 17;
 
 /// Phi as N x K values, column-major: borrowed from the caller, or owned.
 #[derive(Debug, Clone)]
@@ -26,13 +23,13 @@ impl<'a> DenseDesign<'a> {
     /// # Errors
     /// [`Error::Shape`] when the length is not `n_rows * n_basis`; [`Error::NonFinite`] for NaN or infinity.
     pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
+        /// Values that one thread checks: the check takes longer than it takes to start the thread.
+        const PIECE: usize = 1 << 17;
         let values = values.into();
         Error::check_len("Phi", n_rows * n_basis, values.len())?;
-        map_pieces(values.len(), AT_A_TIME, |piece| {
-            Error::check_finite("Phi", &values[piece])
-        })
-        .into_iter()
-        .collect::<Result<()>>()?;
+        let check = |piece| Error::check_finite("Phi", &values[piece]);
+        let checks = map_pieces(values.len(), PIECE, check);
+        checks.into_iter().collect::<Result<()>>()?;
         Ok(Self {
             values,
             n_rows,
@@ -42,7 +39,7 @@ impl<'a> DenseDesign<'a> {
 }
 
 impl DenseDesign<'static> {
-    /// The values of another design, finite or not. An error of `check` ends it: see [`values_of`].
+    /// The values of another design, finite or not. An error of `check` ends the evaluation: see [`values_of`].
     pub(crate) fn evaluated(
         design: &dyn Design,
         check: impl Fn() -> Result<()> + Sync + Send,
@@ -54,7 +51,7 @@ impl DenseDesign<'static> {
         })
     }
 
-    /// Copies `rows`, N x K row-major, on as many threads as there are.
+    /// Copies `rows`, N x K row-major, in parallel.
     ///
     /// # Errors
     /// As [`DenseDesign::new`]; [`Error::Memory`].
@@ -93,14 +90,53 @@ impl Design for DenseDesign<'_> {
     ) -> Block<'s> {
         let start = columns.start * self.n_rows + rows.start;
         let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
-        let data = if columns.is_empty() {
-            &[]
-        } else {
-            &self.values[start..end]
-        };
+        let none = columns.is_empty();
         Block {
-            data,
+            data: if none { &[] } else { &self.values[start..end] },
             stride: self.n_rows,
         }
+    }
+}
+
+/// Phi as N x K values, row-major, for a single pass over the data. Fits read columns, for which [`DenseDesign`] is faster.
+#[derive(Debug, Clone)]
+pub struct RowMajorDesign<'a>(DenseDesign<'a>);
+
+impl<'a> RowMajorDesign<'a> {
+    /// Wraps `values`, N x K row-major.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the length is not `n_rows * n_basis`; [`Error::NonFinite`] for NaN or infinity.
+    pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
+        DenseDesign::new(values, n_rows, n_basis).map(Self)
+    }
+}
+
+impl Design for RowMajorDesign<'_> {
+    fn n_rows(&self) -> usize {
+        self.0.n_rows
+    }
+
+    fn n_basis(&self) -> usize {
+        self.0.n_basis
+    }
+
+    fn block<'s>(
+        &'s self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        buffer: &'s mut Vec<f64>,
+    ) -> Block<'s> {
+        let stride = rows.len();
+        buffer.clear();
+        buffer.resize(stride * columns.len(), 0.0);
+        for (i, row) in rows.enumerate() {
+            let row = &self.0.values[row * self.0.n_basis..][columns.clone()];
+            for (j, &v) in row.iter().enumerate() {
+                buffer[j * stride + i] = v;
+            }
+        }
+        let data = buffer;
+        Block { data, stride }
     }
 }

@@ -1,10 +1,10 @@
-//! The design matrix Phi (N rows, K basis functions), seen block by block.
+//! The design matrix Phi (N rows, K basis functions), read block by block.
 
 use std::ops::Range;
 
 use crate::{Kernel, Points};
 
-/// A block of a design matrix: the columns asked for, each a contiguous run of the rows asked for, `stride` apart.
+/// A block of a design matrix. Each column is a contiguous slice; columns begin `stride` values apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     /// The values, column-major.
@@ -21,10 +21,10 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Functions k(., z_i) of one positive definite kernel, that stand side by side in a design.
+/// Adjacent columns of a design that are functions k(., z_i) of one positive definite kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Family<'a> {
-    /// The column of the first.
+    /// The first of these columns.
     pub first: usize,
     /// The kernel.
     pub kernel: &'a Kernel,
@@ -35,23 +35,28 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// Functions.
+    /// Number of functions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.centres.len() / self.points.n_features().max(1)
     }
 
-    /// Whether there is none.
+    /// Whether there are no functions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether each row is the centre of a function, in the order of the rows, and there are no others.
+    /// The columns of the design.
+    pub(crate) fn columns(&self) -> Range<usize> {
+        self.first..self.first + self.len()
+    }
+
+    /// Whether the centres are the rows of the design, in the same order.
     #[must_use]
     pub fn is_about_its_rows(&self) -> bool {
         let (n, d) = (self.points.n_points(), self.points.n_features());
-        // Bits, for a number that is none is not equal to itself.
+        // Bits are compared because NaN is not equal to itself.
         let same = |f: usize| {
             let centres = self.centres[f..].iter().step_by(d);
             let values = self.points.feature(f).iter().zip(centres);
@@ -61,10 +66,10 @@ impl Family<'_> {
     }
 }
 
-/// A design matrix that can show any block of itself.
+/// A design matrix that returns any block of itself.
 ///
-/// Stored designs lend their memory; lazy ones evaluate into `buffer`. All arithmetic is done by the caller on the
-/// block, so two designs with the same values give the same model to the bit.
+/// A stored design returns a reference to its memory; a lazy one evaluates the block into `buffer`. All arithmetic is done by the
+/// caller, so two designs with the same values give the same model to the bit.
 pub trait Design: Sync {
     /// N.
     fn n_rows(&self) -> usize;
@@ -80,7 +85,7 @@ pub trait Design: Sync {
         buffer: &'s mut Vec<f64>,
     ) -> Block<'s>;
 
-    /// Those of its columns that are functions of positive definite kernels, as far as it knows.
+    /// The columns known to be functions of positive definite kernels.
     fn families(&self) -> Vec<Family<'_>> {
         Vec::new()
     }

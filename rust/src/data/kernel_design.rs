@@ -1,4 +1,4 @@
-//! A design of kernel functions, evaluated block by block and never stored whole.
+//! A design of kernel functions, evaluated block by block.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -54,13 +54,13 @@ impl KernelDesign {
         })
     }
 
-    /// Numbers in a row.
+    /// Number of features of a row.
     #[must_use]
     pub fn n_features(&self) -> usize {
         self.points.n_features()
     }
 
-    /// Centres of each kernel.
+    /// Number of centres of each kernel.
     #[must_use]
     pub fn n_centres(&self) -> usize {
         self.n_centres
@@ -85,12 +85,12 @@ impl KernelDesign {
         &self.centres[c * d..][..d]
     }
 
-    /// Evaluates everything once: faster where inputs are many and N x K values fit in memory. The same model to the bit, but where
-    /// a fit asks a design for its [`families`](Design::families), of which stored ones have none. It can take longer than the fit,
-    /// and is given up once `stop` is raised.
+    /// Evaluates all values once: faster where there are many features and N x K values fit in memory. The model is the same to the bit,
+    /// unless the fit uses [`families`](Design::families), which stored designs do not have. The evaluation can take longer than the fit,
+    /// and ends once `stop` is raised.
     ///
     /// # Errors
-    /// As [`DenseDesign::new`]: a kernel value that is not finite; [`Error::Memory`]; [`Error::Interrupted`].
+    /// [`Error::Invalid`] for a kernel value that is not finite; [`Error::Memory`]; [`Error::Interrupted`].
     pub fn materialise(&self, stop: Option<&AtomicBool>) -> Result<DenseDesign<'static>> {
         let values = values_of(self, || check_flag(stop))?;
         DenseDesign::new(values, self.n_rows(), self.n_basis()).map_err(|error| match error {
@@ -110,7 +110,7 @@ impl KernelDesign {
         values_of(self, || Ok(()))
     }
 
-    /// Writes columns `stride` apart.
+    /// Evaluates a block; columns in `out` begin `stride` values apart.
     fn fill(&self, rows: &Range<usize>, columns: Range<usize>, out: &mut [f64], stride: usize) {
         let d = self.points.n_features();
         for (j, out) in columns.zip(out.chunks_exact_mut(stride.max(1))) {
@@ -119,14 +119,9 @@ impl KernelDesign {
                 out.fill(1.0);
                 continue;
             };
-            let centre = function % self.n_centres;
+            let (kernel, centre) = (function / self.n_centres, function % self.n_centres);
             let centre = &self.centres[centre * d..(centre + 1) * d];
-            self.kernels[function / self.n_centres].column_into(
-                &self.points,
-                centre,
-                rows.clone(),
-                out,
-            );
+            self.kernels[kernel].column_into(&self.points, centre, rows.clone(), out);
         }
     }
 }

@@ -1,31 +1,24 @@
-//! Where the numbers of the evidence loop come from.
+//! The data of a fit: sums over rows, returned by providers through the trait [`Statistics`].
 //!
-//! Sparse Bayesian learning sees data only through sums over rows. [`Statistics`] is that seam: everything a fit may
-//! ask of the data, at two speeds. *Active-only* questions (the Gram matrix and gradient of the m functions in the
-//! model) cost N m^2 and are asked at every Newton step. *Dictionary-wide* ones ([`Statistics::sweep`]) touch all K
-//! candidates, cost N K and are asked once per pass.
+//! [`Observations`] computes them from rows in memory, [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`]
+//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputStatistics`] are for several classes and several outputs.
 
 pub(crate) mod low_rank;
 
 mod centred;
-mod class_index;
 mod column_cache;
-mod column_norms;
 mod column_table;
 mod dense_design;
 mod design;
+mod design_views;
 mod dictionary_part;
-mod joined_design;
 mod kernel_design;
 mod multi_output;
 mod observations;
 mod provider;
 mod provider_statistics;
-mod quadratic_bound;
 mod row_blocks;
-mod row_major_design;
 mod row_part;
-mod row_subsample;
 mod softmax_rows;
 mod softmax_statistics;
 mod softmax_sums;
@@ -35,17 +28,16 @@ mod sums;
 mod targets;
 
 pub use crate::data::centred::CentredProvider;
-pub use crate::data::dense_design::DenseDesign;
+pub use crate::data::dense_design::{DenseDesign, RowMajorDesign};
 pub use crate::data::design::{Block, Design, Family};
+pub use crate::data::design_views::JoinedDesign;
 pub use crate::data::dictionary_part::DictionaryPart;
-pub use crate::data::joined_design::JoinedDesign;
 pub use crate::data::kernel_design::KernelDesign;
 pub use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
 pub use crate::data::multi_output::{OutputObservations, OutputStatistics, Residuals};
 pub use crate::data::observations::Observations;
 pub use crate::data::provider::{CandidateProducts, RowProvider};
 pub use crate::data::provider_statistics::ProviderStatistics;
-pub use crate::data::row_major_design::RowMajorDesign;
 pub use crate::data::row_part::RowPart;
 pub use crate::data::softmax_statistics::SoftmaxStatistics;
 pub(crate) use crate::data::subset::Subset;
@@ -60,7 +52,7 @@ use nalgebra::DMatrix;
 use crate::linalg::LowerTriangle;
 use crate::{Error, Result};
 
-/// [`Error::Interrupted`] once the caller has raised the flag.
+/// [`Error::Interrupted`] if the caller has raised the flag.
 pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
     match cancel {
         Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
@@ -68,30 +60,58 @@ pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
     }
 }
 
-/// What [`Statistics::lower_among`] says, with both triangles.
-fn completed((gram, gradient): (LowerTriangle, Vec<f64>)) -> (DMatrix<f64>, Vec<f64>) {
+/// Converts a result of [`Statistics::lower_among`] to one of [`Statistics::among`].
+fn with_both_triangles((gram, gradient): (LowerTriangle, Vec<f64>)) -> (DMatrix<f64>, Vec<f64>) {
     (gram.whole(), gradient)
 }
 
-/// What one pass over the dictionary brings back. All of it is taken at the `mu` of the question, in the units of
-/// unit-norm columns; W is the diagonal of working weights there (for a Gaussian, the sample weights).
+fn no_bound() -> Error {
+    let what =
+        "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound";
+    Error::Invalid { what: what.into() }
+}
+
+/// The result of a pass over the dictionary, at the `mu` of the call and for columns of unit norm. W is the diagonal matrix of working
+/// weights there (for a Gaussian likelihood the sample weights).
 #[derive(Debug, Clone, Default)]
 pub struct Sweep {
-    /// phi_i^T W phi_i for every i: length K. Zero marks a column that can never enter.
+    /// phi_i^T W phi_i for every i: length K. Zero marks a column that can never be added.
     pub diag: Vec<f64>,
-    /// phi_i^T of the working residual for every i: length K.
+    /// phi_i^T e for every i, with e the working residual: length K.
     pub gradient: Vec<f64>,
-    /// Phi^T W phi_j for each j asked for, in the order asked: each of length K.
+    /// Phi^T W phi_j for each j of `wanted`, in that order: each of length K.
     pub gram: Vec<Vec<f64>>,
     /// Minus twice the log-likelihood at `mu`; for a Gaussian the weighted residual sum of squares.
     pub deviance: f64,
 }
 
-/// Everything a fit may ask of the data. `mu` always belongs to the functions listed in `active`.
+/// What a fit asks of the data.
 ///
-/// A provider takes mu, an m-vector, and never hands out anything of length N: one whose rows live on other machines
-/// sends mu there and adds up what comes back. Columns are normalised to unit (sample-weighted) length behind the
-/// seam, so that the loop has no units; [`Statistics::norms`] undoes it at the end.
+/// A fit sees the data through this trait only. It passes the weights `mu` of the functions listed in `active`; all other weights are
+/// zero. It gets sums over rows. Nothing that is passed or returned has the length of the rows, so the rows may be on other computers.
+/// With N rows, K basis functions, m active ones and a working set of p functions:
+///
+/// | method | returns | cost | called |
+/// |---|---|---|---|
+/// | [`deviance`](Self::deviance) | minus twice the log-likelihood | N m | at each step of a line search |
+/// | [`gradient`](Self::gradient) | and Phi_A^T e | N m | to recentre the quadratic model of a Gaussian likelihood |
+/// | [`local`](Self::local) | and Phi_A^T W Phi_A | N m^2 | at each Newton step on the weights |
+/// | [`variance_drift`](Self::variance_drift) | derivatives of the posterior variances | N m^2 | for Newton's method on the Laplace fixed point |
+/// | [`bound`](Self::bound) | nothing; replaces the likelihood by a bound | N m^2 | by the variational scheme, at each step |
+/// | [`sweep`](Self::sweep) | diagonal and gradient of all functions, some Gram columns | N K | once per pass over the dictionary |
+/// | [`among`](Self::among), [`lower_among`](Self::lower_among) | Gram matrix and gradient of a working set | N p^2 | once per working set |
+/// | [`project`](Self::project) | gradient of a working set | N p | where its Gram matrix is known |
+///
+/// Here e are the working residuals and W the working weights of the rows at `mu`, times the sample weights. Columns have unit
+/// (weighted) length and Gaussian targets unit variance; [`norms`](Self::norms) and [`target_scale`](Self::target_scale) convert a fitted
+/// model to the units of the caller. The methods without a parameter `mu` use the `mu` of the latest call that had one.
+///
+/// The methods `approximate_*` and `with_*` are optional. They give a fit cheaper approximations, with which it chooses functions. The
+/// final model never depends on them.
+///
+/// # Errors
+/// Every method may return an error of the provider, and returns [`Error::Interrupted`] once the caller has raised the flag.
+#[allow(clippy::missing_errors_doc)] // stated above for all methods
 pub trait Statistics {
     /// Sum of the sample weights; N without them.
     fn n_obs(&self) -> f64;
@@ -99,36 +119,30 @@ pub trait Statistics {
     /// K.
     fn n_basis(&self) -> usize;
 
-    /// Linear predictors of a row, one unless there are several classes. The basis functions of the first come first, then
-    /// the same ones of the second, and so on; K counts them all.
+    /// Linear predictors per row: 1 unless there are several classes. The functions of the first predictor come first, then the same
+    /// functions of the second, and so on; K counts all of them.
     fn n_predictors(&self) -> usize {
         1
     }
 
-    /// Whether the working weights stay put when mu moves, as those of a Gaussian likelihood alone do.
+    /// Whether the working weights do not depend on `mu`, which holds for a Gaussian likelihood only.
     fn is_linear(&self) -> bool;
 
-    /// Length of each original column; 0 for columns that can never enter.
+    /// Length of each original column; 0 for columns that can never be added.
     fn norms(&self) -> &[f64];
 
-    /// What Gaussian targets were divided by, so that their spread is 1; 1 for the other likelihoods.
+    /// The standard deviation by which Gaussian targets were divided; 1 for other likelihoods.
     fn target_scale(&self) -> f64;
 
-    /// Raised when the caller asks for the end, for loops that ask nothing else for a while.
+    /// The flag with which the caller interrupts a fit. Long loops that do not call the provider check it.
     fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
         None
     }
 
-    /// The deviance alone: what a line search asks.
-    ///
-    /// # Errors
-    /// Whatever the provider meets; [`Error::Interrupted`](crate::Error::Interrupted) when asked to end.
+    /// Minus twice the log-likelihood.
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64>;
 
-    /// Active-only: the m x m weighted Gram matrix (leading block of `gram`) and the gradient; returns the deviance.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
+    /// Writes the gradient of the active functions and, into the leading block of `gram`, their weighted Gram matrix; returns the deviance.
     fn local(
         &mut self,
         active: &[usize],
@@ -137,95 +151,76 @@ pub trait Statistics {
         gradient: &mut [f64],
     ) -> Result<f64>;
 
-    /// Active-only: from now on a quadratic lower bound stands for the log-likelihood in every answer, the one that is
-    /// tightest in expectation over weights with this mean and covariance (leading block of `sigma`); its working weights
-    /// stay put until the next call. A Gaussian likelihood is its own bound, and does nothing.
+    /// Replaces the log-likelihood by a quadratic lower bound in all later calls: the bound that is tightest in expectation over weights
+    /// with this mean and covariance (leading block of `sigma`). Its working weights are constant until the next call.
     ///
-    /// # Errors
-    /// As [`Statistics::deviance`]; [`Error::Invalid`] for a likelihood that has no such bound.
+    /// The default does nothing for a Gaussian likelihood, which is its own bound, and returns [`Error::Invalid`] for others.
     fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
         let _ = (active, mu, sigma);
-        Err(quadratic_bound::no_bound())
+        if self.is_linear() {
+            Ok(())
+        } else {
+            Err(no_bound())
+        }
     }
 
-    /// Active-only gradient at `mu`, for the fixed weights of a Gaussian; returns the deviance.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
+    /// Writes the gradient of the active functions; returns the deviance.
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
-    /// Active-only, right after [`Statistics::local`] at the same `mu`: how the posterior variances answer to moves of
-    /// the mode through the weights alone. With T = Phi_A Sigma it is the m x m matrix `sum_n skew_n T_nj^2 T_nk`; where
-    /// a row has several linear predictors, the third derivative of its log-likelihood, negated, applied to
-    /// `T_nj, T_nj, T_nk`.
+    /// How posterior variances change as the mode moves, through the working weights alone; called right after [`Statistics::local`]
+    /// at the same `mu`.
     ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>>;
+    /// With T = Phi_A Sigma and `skew` the derivative of a working weight in the linear predictor, it is the m x m matrix
+    /// `sum_n skew_n T_nj^2 T_nk`. Where a row has several linear predictors, it is the negative third derivative of its log-likelihood,
+    /// applied to `T_nj, T_nj, T_nk`. The default is zero, as for a Gaussian likelihood.
+    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        debug_assert!(self.is_linear());
+        let _ = sigma;
+        Ok(DMatrix::zeros(active.len(), active.len()))
+    }
 
-    /// Dictionary-wide: one pass that brings the Gram columns of `wanted`, diagonal and gradient of all K.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
+    /// One pass over the dictionary.
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
 
-    /// Shows `see` these statistics and those of one row in `share`, spread evenly over all of them, as if these were all
-    /// there are. Not if that makes fewer than `least` rows, and a provider need not at all.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn on_fewer_rows(
-        &mut self,
-        share: usize,
-        least: usize,
-        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let _ = (share, least, see);
-        Ok(())
-    }
-
-    /// Shows `see` these statistics and others that are almost these, of a Gaussian likelihood, whose passes over the dictionary
-    /// cost little. Not where there are none, and a provider need not at all.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn on_few_features(
-        &mut self,
-        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let _ = see;
-        Ok(())
-    }
-
-    /// The gradient of each of `js`, at the `mu` last asked about.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
+    /// The gradient of each of `js`.
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
         Ok(self.among(js)?.1)
     }
 
-    /// The Gram matrix among `js` (|js| x |js|) and the gradient of each, at the `mu` last asked about.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
+    /// The Gram matrix of `js` (|js| x |js|) and the gradient of each.
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>;
 
-    /// The same from the diagonal down.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
+    /// [`Statistics::among`] with the lower triangle of the Gram matrix only.
     fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         let (gram, gradient) = self.among(js)?;
         Ok((LowerTriangle::of(&gram), gradient))
     }
 
-    /// [`Statistics::sweep`] to six digits or so, if that is less work: to see where to look, not to end on. Its parts are those of the
-    /// likelihood of [`Statistics::nearly_among`].
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn nearly_sweep(
+    /// Calls `visit` with these statistics and with those of one row in `share`, evenly distributed over all rows and complete in
+    /// themselves. Does nothing if this makes fewer than `least` rows, or if the provider cannot do it.
+    fn with_row_subsample(
+        &mut self,
+        share: usize,
+        least: usize,
+        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let _ = (share, least, visit);
+        Ok(())
+    }
+
+    /// Calls `visit` with these statistics and with approximate ones, of a Gaussian likelihood, whose passes over the dictionary are
+    /// cheap. Does nothing if there are none.
+    fn with_low_rank_features(
+        &mut self,
+        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let _ = visit;
+        Ok(())
+    }
+
+    /// [`Statistics::sweep`] to about six digits, if that is cheaper. It belongs to the likelihood of
+    /// [`Statistics::approximate_among`].
+    fn approximate_sweep(
         &mut self,
         active: &[usize],
         mu: &[f64],
@@ -235,12 +230,9 @@ pub trait Statistics {
         Ok(None)
     }
 
-    /// [`Statistics::lower_among`] to six digits or so, if that is less work: to choose functions by, not to end on. Both parts of the
-    /// answer are those of one likelihood close to that of the rows, of which a posterior never promises more than it has.
-    ///
-    /// # Errors
-    /// As [`Statistics::deviance`].
-    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
+    /// [`Statistics::lower_among`] to about six digits, if that is cheaper. Gram matrix and gradient belong to one likelihood, close to
+    /// the exact one, so that no posterior promises a gain that this likelihood does not have.
+    fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
         let _ = js;
         Ok(None)
     }

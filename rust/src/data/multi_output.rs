@@ -1,4 +1,4 @@
-//! Several targets of one design: what a fit of all of them together may ask, and rows in memory that answer.
+//! Data with several targets: the trait that a fit of all outputs uses, and rows in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,31 +6,35 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use crate::data::check_flag;
-use crate::data::column_cache::{Columns, lengths, squared_length};
+use crate::data::column_cache::{
+    ActiveColumns, add_squares, divide_by_norms, lengths, squared_length,
+};
 use crate::data::design::Design;
-use crate::data::row_blocks::{ROW_BLOCK, Sums, over_blocks};
-use crate::data::targets::{check_rows, spread};
+use crate::data::row_blocks::{ROW_BLOCK, over_blocks};
+use crate::data::targets::{check_rows, target_scale, total_weight};
 use crate::linalg::column_combination::{add_combination, product};
-use crate::linalg::gemm::{TallMatrix, add_transpose_product};
-use crate::linalg::vector::column_dot;
+use crate::linalg::gemm::TallMatrix;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-/// What the weights asked about leave of the targets.
+/// The residuals t - Phi mu of all outputs.
 #[derive(Debug, Clone, Default)]
 pub struct Residuals {
-    /// Phi^T W (t - Phi mu), a vector of length K for each output (or of length m, where only the active functions were asked
-    /// about).
+    /// Phi^T W (t - Phi mu), a vector for each output: of length K, or of length m for the active functions only.
     pub projections: Vec<Vec<f64>>,
     /// The weighted residual sum of squares of each output.
     pub squares: Vec<f64>,
 }
 
-/// All that a fit of C Gaussian outputs may ask of the data: the counterpart of [`Statistics`](crate::Statistics).
+/// What a fit of C Gaussian outputs asks of the data: the counterpart of [`Statistics`](crate::Statistics).
 ///
-/// `mu` is m x C and belongs to the functions listed in `active`. Columns have unit (sample-weighted) length and targets are
-/// in one common unit: priors are shared, so scaling one output alone would change the model. Nothing here depends on the
-/// noise. A provider may change its targets between two fits: the Gram columns stay what they were.
+/// `mu` is m x C and belongs to the functions listed in `active`. Columns have unit (sample-weighted) length, and targets have
+/// one common unit: priors are shared, so scaling a single output would change the model. No result depends on the
+/// noise. A provider may change its targets between two fits; the Gram columns do not depend on them.
+///
+/// # Errors
+/// Every method may return an error of the provider, and returns [`Error::Interrupted`] once the caller has raised the flag.
+#[allow(clippy::missing_errors_doc)] // stated above for all methods
 pub trait OutputStatistics {
     /// Sum of the sample weights; N without them.
     fn n_obs(&self) -> f64;
@@ -41,40 +45,31 @@ pub trait OutputStatistics {
     /// C.
     fn n_outputs(&self) -> usize;
 
-    /// Length of each original column; 0 for columns that can never enter.
+    /// Length of each original column; 0 for columns that can never be added.
     fn norms(&self) -> &[f64];
 
-    /// What all targets were divided by: the root of their mean variance.
+    /// The number by which all targets were divided: the root of their mean variance.
     fn target_scale(&self) -> f64;
 
     /// Variance of each output in the unit of [`OutputStatistics::target_scale`]; never zero.
     fn variances(&self) -> &[f64];
 
-    /// Raised when the caller asks for the end, for loops that ask nothing else for a while.
+    /// The flag with which the caller interrupts a fit. Long loops that do not call the provider check it.
     fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
         None
     }
 
     /// Phi^T W `phi_j` for each of `js`, each of length K: one pass over the dictionary.
-    ///
-    /// # Errors
-    /// Whatever the provider meets; [`Error::Interrupted`] when asked to end.
     fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>>;
 
     /// The residuals, projected on the whole dictionary: one pass over it.
-    ///
-    /// # Errors
-    /// As [`OutputStatistics::gram_columns`].
     fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
 
-    /// The residuals, projected on the active functions alone.
-    ///
-    /// # Errors
-    /// As [`OutputStatistics::gram_columns`].
+    /// The residuals, projected on the active functions only.
     fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
 }
 
-/// [`OutputStatistics`] of rows that this process can see.
+/// [`OutputStatistics`] of rows in memory.
 pub struct OutputObservations<'a> {
     design: Box<dyn Design + Send + 'a>,
     /// N x C, column after column.
@@ -82,7 +77,7 @@ pub struct OutputObservations<'a> {
     weights: Option<Vec<f64>>,
     n_obs: f64,
     norms: Vec<f64>,
-    columns: Columns,
+    columns: ActiveColumns,
     target_scale: f64,
     variances: Vec<f64>,
     cancel: Option<Arc<AtomicBool>>,
@@ -102,10 +97,10 @@ impl<'a> OutputObservations<'a> {
         Self::cancellable(design, targets, n_outputs, weights, None)
     }
 
-    /// The same, where raising `cancel` ends the pass that measures the columns too.
+    /// [`OutputObservations::new`]; it and every later call return [`Error::Interrupted`] once `cancel` is raised.
     ///
     /// # Errors
-    /// As [`OutputObservations::new`]; [`Error::Interrupted`] once `cancel` is raised.
+    /// As [`OutputObservations::new`].
     pub fn cancellable(
         design: impl Design + Send + 'a,
         targets: Vec<f64>,
@@ -115,12 +110,10 @@ impl<'a> OutputObservations<'a> {
     ) -> Result<Self> {
         let mut this = Self::unmeasured(Box::new(design), targets, n_outputs, weights, true)?;
         this.cancel = cancel;
-        this.measure()?;
-        Ok(this)
+        this.measure()
     }
 
-    /// The same without a unit of their own: targets stay as they are given, now and by
-    /// [`OutputObservations::set_targets`].
+    /// [`OutputObservations::new`] with targets in the unit given, now and after [`OutputObservations::set_targets`].
     ///
     /// # Errors
     /// As [`OutputObservations::new`].
@@ -130,12 +123,9 @@ impl<'a> OutputObservations<'a> {
         n_outputs: usize,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        let mut this = Self::unmeasured(Box::new(design), targets, n_outputs, weights, false)?;
-        this.measure()?;
-        Ok(this)
+        Self::unmeasured(Box::new(design), targets, n_outputs, weights, false)?.measure()
     }
 
-    /// With no lengths of columns.
     fn unmeasured(
         design: Box<dyn Design + Send + 'a>,
         mut targets: Vec<f64>,
@@ -155,41 +145,51 @@ impl<'a> OutputObservations<'a> {
         for target in targets.chunks_exact(n) {
             check_rows(n, target, weights.as_deref())?;
         }
-        let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
-        let (target_scale, variances) = if scaled {
-            common_unit(targets.chunks_exact(n), weight)
-        } else {
-            (1.0, vec![1.0; n_outputs])
-        };
-        for t in &mut targets {
-            *t /= target_scale;
+        let (mut scale, mut variances) = (1.0, vec![1.0; n_outputs]);
+        if scaled {
+            let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
+            (scale, variances) = common_scale(targets.chunks_exact(n), weight);
+            for t in &mut targets {
+                *t /= scale;
+            }
         }
         Ok(Self {
+            n_obs: total_weight(n, weights.as_deref()),
             design,
-            n_obs: (0..n).map(weight).sum(),
             targets,
             weights,
             norms: Vec::new(),
-            columns: Columns::default(),
-            target_scale,
+            columns: ActiveColumns::default(),
+            target_scale: scale,
             variances,
             cancel: None,
         })
     }
 
-    /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
+    /// One pass for the length of each column.
+    fn measure(mut self) -> Result<Self> {
+        let weights = self.weights.as_deref();
+        let check = || self.check_cancel();
+        let sums = over_blocks(&*self.design, 0, check, |block, squares, _| {
+            add_squares(block, weights, squares);
+        })?;
+        self.norms = lengths(&sums.diag)?;
+        Ok(self)
+    }
+
+    /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.set_cancel(flag);
         self
     }
 
-    /// The same for a provider already in use.
+    /// [`OutputObservations::cancelled_by`] for a provider already in use.
     pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
         self.cancel = Some(flag);
     }
 
-    /// Other targets for the same design (N x C, column after column), in the unit of the first.
+    /// Replaces the targets (N x C, column after column), in the unit of the first targets.
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::NonFinite`].
@@ -208,20 +208,27 @@ impl<'a> OutputObservations<'a> {
         self.weights.as_deref()
     }
 
-    /// The unit-norm columns of functions that are active or about to be, N x |js|.
-    pub(crate) fn active_columns(&mut self, js: &[usize]) -> Vec<f64> {
-        let mut columns = Vec::new();
-        self.columns
-            .gather(&*self.design, &self.norms, js, &mut columns);
-        columns
+    fn activate(&mut self, active: &[usize]) {
+        self.columns.bring_to(&*self.design, &self.norms, active);
+    }
+
+    /// The unit-norm columns of the active functions, N x m.
+    pub(crate) fn active_columns(&mut self, active: &[usize]) -> Vec<f64> {
+        self.activate(active);
+        self.columns.at(&(0..self.n_rows())).concat()
     }
 
     /// Phi mu at every row, N x C column after column, in the unit of the targets.
     pub fn predictions(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Vec<f64> {
         let n = self.n_rows();
-        let columns = self.active_columns(active);
-        let columns = TallMatrix::new(&columns, n, active.len());
-        product(columns, mu.as_slice(), n, self.n_outputs())
+        self.activate(active);
+        let columns = self.columns.at(&(0..n));
+        product(
+            TallMatrix::listed(&columns),
+            mu.as_slice(),
+            n,
+            self.n_outputs(),
+        )
     }
 
     fn n_rows(&self) -> usize {
@@ -232,54 +239,36 @@ impl<'a> OutputObservations<'a> {
         check_flag(self.cancel.as_deref())
     }
 
-    /// One pass for the length of each column.
-    fn measure(&mut self) -> Result<()> {
-        let check = || self.check_cancel();
-        let sums = over_blocks(&*self.design, 0, check, |block, squares, _| {
-            let rows = block.rows.clone();
-            for (c, square) in squares.iter_mut().enumerate() {
-                let column = block.values.column(c, rows.len());
-                let weights = self.weights.as_ref().map(|w| &w[rows.clone()]);
-                *square += squared_length(column, weights);
-            }
-        })?;
-        self.norms = lengths(&sums.diag)?;
-        Ok(())
-    }
-
     /// Phi^T times each of the `right` vectors of length N, for unit-norm columns.
     fn project(&self, right: &[f64], count: usize) -> Result<Vec<Vec<f64>>> {
-        let n = self.n_rows();
-        let Sums { mut products, .. } = over_blocks(
-            &*self.design,
-            count,
-            || self.check_cancel(),
-            |block, diag, products| {
-                let rows = &block.rows;
-                let values = TallMatrix::new(block.values.data, block.values.stride, diag.len());
-                let right = TallMatrix::new(&right[rows.start..], n, count);
-                add_transpose_product(values, right, rows.len(), products, diag.len());
-            },
-        )?;
+        let (n, check) = (self.n_rows(), || self.check_cancel());
+        let sums = over_blocks(&*self.design, count, check, |block, diag, products| {
+            let right = TallMatrix::new(&right[block.rows.start..], n, count);
+            block.add_products(right, products, diag.len());
+        })?;
+        let mut products = sums.products;
         for product in &mut products {
-            for (v, &norm) in product.iter_mut().zip(&self.norms) {
-                *v = if norm > 0.0 { *v / norm } else { 0.0 };
-            }
+            divide_by_norms(product, &self.norms);
         }
         Ok(products)
     }
 
-    /// Residuals times the sample weights, N x C, and their weighted squares; `columns` are the active ones.
-    fn weighted_residuals(&self, columns: &[f64], mu: &DMatrix<f64>) -> (Vec<f64>, Vec<f64>) {
+    /// Residuals times the sample weights, N x C, and their weighted squares.
+    fn weighted_residuals(
+        &mut self,
+        active: &[usize],
+        mu: &DMatrix<f64>,
+    ) -> Result<(Vec<f64>, Vec<f64>)> {
+        self.check_cancel()?;
+        self.activate(active);
         let n = self.n_rows();
-        let columns = TallMatrix::new(columns, n, mu.nrows());
         let mut residuals = self.targets.clone();
         let mut squares = Vec::with_capacity(self.n_outputs());
         for (c, residual) in residuals.chunks_exact_mut(n).enumerate() {
+            let minus_mu: Vec<f64> = mu.column(c).iter().map(|w| -w).collect();
             let parts = map_pieces(n, ROW_BLOCK, |rows| {
                 let mut part = residual[rows.clone()].to_vec();
-                let weights: Vec<f64> = mu.column(c).iter().map(|w| -w).collect();
-                add_combination(&columns.columns(&rows), &weights, &mut part);
+                add_combination(&self.columns.at(&rows), &minus_mu, &mut part);
                 let weights = self.weights.as_ref().map(|w| &w[rows]);
                 let square = squared_length(&part, weights);
                 if let Some(w) = weights {
@@ -288,40 +277,38 @@ impl<'a> OutputObservations<'a> {
                 (part, square)
             });
             squares.push(parts.iter().map(|part| part.1).sum());
-            let mut start = 0;
-            for (part, _) in parts {
-                residual[start..start + part.len()].copy_from_slice(&part);
-                start += part.len();
+            for (piece, (part, _)) in residual.chunks_mut(ROW_BLOCK).zip(parts) {
+                piece.copy_from_slice(&part);
             }
         }
-        (residuals, squares)
+        Ok((residuals, squares))
     }
 }
 
-/// The root mean variance of the outputs that are not zero throughout, and each output's variance in that unit.
-fn common_unit<'t>(
+/// The root mean variance of the outputs that are not zero everywhere, and the variance of each output in that unit.
+fn common_scale<'t>(
     targets: impl Iterator<Item = &'t [f64]>,
     weight: impl Fn(usize) -> f64,
 ) -> (f64, Vec<f64>) {
-    let spreads: Vec<f64> = targets
-        .map(|target| {
-            if target.iter().all(|&t| t == 0.0) {
-                0.0
-            } else {
-                spread(target, &weight)
-            }
-        })
-        .collect();
-    let largest = spreads.iter().copied().fold(0.0, f64::max);
+    let scale_or_zero = |target: &[f64]| {
+        let zero = target.iter().all(|&t| t == 0.0);
+        if zero {
+            0.0
+        } else {
+            target_scale(target, &weight)
+        }
+    };
+    let scales: Vec<f64> = targets.map(scale_or_zero).collect();
+    let largest = scales.iter().copied().fold(0.0, f64::max);
     if largest == 0.0 {
-        return (1.0, vec![1.0; spreads.len()]);
+        return (1.0, vec![1.0; scales.len()]);
     }
-    let count = spreads.iter().filter(|&&s| s > 0.0).count();
+    let count = scales.iter().filter(|&&s| s > 0.0).count();
     // Divided by the largest first, so that no square over- or underflows.
-    let mean = spreads.iter().map(|s| (s / largest).powi(2)).sum::<f64>() / count as f64;
+    let mean = scales.iter().map(|s| (s / largest).powi(2)).sum::<f64>() / count as f64;
     let scale = largest * mean.sqrt();
     let variance = |&s: &f64| if s > 0.0 { (s / scale).powi(2) } else { 1.0 };
-    (scale, spreads.iter().map(variance).collect())
+    (scale, scales.iter().map(variance).collect())
 }
 
 impl OutputStatistics for OutputObservations<'_> {
@@ -354,7 +341,8 @@ impl OutputStatistics for OutputObservations<'_> {
     }
 
     fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>> {
-        let mut columns = self.active_columns(js);
+        let columns = self.columns.columns(&*self.design, &self.norms, js);
+        let mut columns = columns.concat();
         if let Some(w) = &self.weights {
             for column in columns.chunks_exact_mut(w.len()) {
                 column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
@@ -364,9 +352,7 @@ impl OutputStatistics for OutputObservations<'_> {
     }
 
     fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
-        self.check_cancel()?;
-        let columns = self.active_columns(active);
-        let (residuals, squares) = self.weighted_residuals(&columns, mu);
+        let (residuals, squares) = self.weighted_residuals(active, mu)?;
         let projections = self.project(&residuals, self.n_outputs())?;
         Ok(Residuals {
             projections,
@@ -375,16 +361,14 @@ impl OutputStatistics for OutputObservations<'_> {
     }
 
     fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
-        self.check_cancel()?;
-        let n = self.n_rows();
-        let columns = self.active_columns(active);
-        let (residuals, squares) = self.weighted_residuals(&columns, mu);
-        let onto_active = |residual: &[f64]| -> Vec<f64> {
-            let columns = columns.chunks_exact(n);
-            columns.map(|column| column_dot(column, residual)).collect()
+        let (residuals, squares) = self.weighted_residuals(active, mu)?;
+        let project = |residual: &[f64]| {
+            let mut projection = vec![0.0; active.len()];
+            self.columns.products(residual, &mut projection);
+            projection
         };
         Ok(Residuals {
-            projections: residuals.chunks_exact(n).map(onto_active).collect(),
+            projections: residuals.chunks_exact(self.n_rows()).map(project).collect(),
             squares,
         })
     }

@@ -1,4 +1,4 @@
-//! Passes over a design matrix, block by block, and sums over blocks of rows. Knows neither targets nor weights.
+//! Passes over a design matrix, block by block, and sums over blocks of rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -6,37 +6,64 @@ use std::ops::Range;
 use nalgebra::DMatrix;
 
 use crate::data::design::{Block, Design};
+use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::axpy;
 use crate::parallel::{fill_pieces, map_pieces, pieces};
 use crate::{Error, Result};
 
-/// Rows handled at a time where every row is handled once.
+/// Rows of one piece of work in sums over rows.
 pub(crate) const ROW_BLOCK: usize = 2048;
-/// Rows of a block of the design: with the columns below it stays in the second-level cache, where columns at a distance of a
-/// power of two would share their places.
+/// Rows of a block of the design. With [`COLUMN_BLOCK`] columns it stays in the second-level cache; columns at a distance of a power of
+/// two would compete for the same cache sets.
 const BLOCK_ROWS: usize = 504;
-/// Columns handled at a time by one thread.
+/// Columns of a block of the design, handled by one thread.
 pub(crate) const COLUMN_BLOCK: usize = 64;
 
 thread_local! {
-    /// Where lazy designs evaluate their blocks; kept from one block to the next.
+    /// Memory into which lazy designs evaluate their blocks.
     pub(crate) static BLOCK_BUFFER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One block as [`over_blocks`] shows it.
+/// One block in a pass of [`over_blocks`].
 pub(crate) struct Visit<'a> {
     pub(crate) values: Block<'a>,
     pub(crate) rows: Range<usize>,
 }
 
-/// What [`over_blocks`] adds up.
+impl Visit<'_> {
+    /// Adds the products of the first `width` columns with the columns of `right`, which holds these rows only.
+    pub(crate) fn add_products(&self, right: TallMatrix<'_>, products: &mut [f64], width: usize) {
+        let values = TallMatrix::new(self.values.data, self.values.stride, width);
+        add_transpose_product(values, right, self.rows.len(), products, width);
+    }
+}
+
+/// Sums over rows for each column of a design.
 pub(crate) struct Sums {
     pub(crate) diag: Vec<f64>,
     pub(crate) products: Vec<Vec<f64>>,
 }
 
+impl Sums {
+    /// The sums of all columns from those of consecutive pieces: each piece has `diag` and, column-major, `n_products` products.
+    pub(crate) fn concat(parts: Vec<(Vec<f64>, Vec<f64>)>, n_products: usize) -> Self {
+        let mut sums = Self {
+            diag: Vec::new(),
+            products: vec![Vec::new(); n_products],
+        };
+        for (diag, products) in parts {
+            let columns = products.chunks_exact(diag.len());
+            for (sum, column) in sums.products.iter_mut().zip(columns) {
+                sum.extend_from_slice(column);
+            }
+            sums.diag.extend(diag);
+        }
+        sums
+    }
+}
+
 /// Visits every block of the design: `visit(block, diag, products)` adds to the sums of its columns.
-/// `products` is (columns of the block) x `n_products`. An error of `check`, asked before each block, ends the pass.
+/// `products` is (columns of the block) x `n_products`. An error of `check`, called before each block, ends the pass.
 pub(crate) fn over_blocks(
     design: &dyn Design,
     n_products: usize,
@@ -56,25 +83,12 @@ pub(crate) fn over_blocks(
         }
         Ok((diag, products))
     });
-    let mut sums = Sums {
-        diag: Vec::with_capacity(k),
-        products: vec![Vec::with_capacity(k); n_products],
-    };
-    for part in parts {
-        let (diag, products) = part?;
-        for (column, part) in sums
-            .products
-            .iter_mut()
-            .zip(products.chunks_exact(diag.len()))
-        {
-            column.extend_from_slice(part);
-        }
-        sums.diag.extend(diag);
-    }
-    Ok(sums)
+    let parts: Result<Vec<_>> = parts.into_iter().collect();
+    Ok(Sums::concat(parts?, n_products))
 }
 
-/// All N x K values of a design, column-major. An error of `check`, which is asked now and then, ends it; it has to last.
+/// All N x K values of a design, column-major. An error of `check`, called regularly, ends the evaluation; once `check` fails, it must
+/// keep failing.
 pub(crate) fn values_of(
     design: &dyn Design,
     check: impl Fn() -> Result<()> + Sync + Send,
@@ -93,14 +107,14 @@ pub(crate) fn values_of(
     Ok(values)
 }
 
-/// All rows of some columns, one after another, until `check` fails.
+/// All rows of some columns, until `check` fails.
 fn evaluate(
     design: &dyn Design,
     columns: Range<usize>,
     check: impl Fn() -> Result<()>,
     out: &mut [f64],
 ) {
-    /// Rows and columns between two questions: kernels of ten thousand inputs take a fraction of a second for so many.
+    /// Rows and columns between two checks: a fraction of a second for kernels of ten thousand inputs.
     const ROWS: usize = 1 << 10;
     const COLUMNS: usize = 8;
     let n = design.n_rows();
@@ -122,10 +136,10 @@ fn evaluate(
     }
 }
 
-/// The m x m sum of what `add(rows, out)` adds to the share of each so many rows.
+/// The m x m sum over pieces of at most `size` rows; `add(rows, out)` adds the contribution of some rows.
 pub(crate) fn sum_over_rows(
     n_rows: usize,
-    at_a_time: usize,
+    size: usize,
     m: usize,
     add: impl Fn(Range<usize>, &mut [f64]) + Sync + Send,
 ) -> DMatrix<f64> {
@@ -133,7 +147,7 @@ pub(crate) fn sum_over_rows(
     if m == 0 {
         return sum;
     }
-    let parts = map_pieces(n_rows, at_a_time, |rows| {
+    let parts = map_pieces(n_rows, size, |rows| {
         let mut out = vec![0.0; m * m];
         add(rows, &mut out);
         out

@@ -1,24 +1,27 @@
-//! The softmax, row by row: what C linear predictors say about a class.
+//! The softmax of C linear predictors per row, and its derivatives.
 
 use crate::data::row_blocks::ROW_BLOCK;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-/// What the rows contribute at their linear predictors, class after class, each of the length of the rows.
+/// Probabilities and derivatives at the linear predictors of all rows: a vector for each class.
 ///
-/// With p the probabilities and w the sample weights, minus the second derivative of the log-likelihood of a row is
+/// With p the probabilities and w the sample weights, the negative second derivative of the log-likelihood of a row is
 /// `w (diag(p) - p p^T)`: element (c, c) is `own`, and (c, d) is `-p_c weighted_d`.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    n: usize,
-    p: Vec<f64>,
-    weighted: Vec<f64>,
-    own: Vec<f64>,
-    residual: Vec<f64>,
+    /// p of each class.
+    pub(crate) p: Vec<Vec<f64>>,
+    /// w p.
+    pub(crate) weighted: Vec<Vec<f64>>,
+    /// w p (1 - p).
+    pub(crate) own: Vec<Vec<f64>>,
+    /// w (y - p), where y is 1 for the rows of the class and 0 for others.
+    pub(crate) residual: Vec<Vec<f64>>,
 }
 
 impl Rows {
-    /// Of the predictors that `eta(rows, out)` adds to zeros, class after class; returns the deviance as well.
+    /// Evaluates the rows; `eta(rows, out)` adds their linear predictors to zeros, class after class. Returns the deviance as well.
     pub(crate) fn at(
         labels: &[usize],
         weights: Option<&[f64]>,
@@ -45,13 +48,15 @@ impl Rows {
         let mut all = Self::zeros(n, n_classes);
         let mut deviance = 0.0;
         for (rows, part, share) in parts {
-            for c in 0..n_classes {
-                let to = c * n + rows.start..c * n + rows.end;
-                let from = c * rows.len()..(c + 1) * rows.len();
-                all.p[to.clone()].copy_from_slice(&part.p[from.clone()]);
-                all.weighted[to.clone()].copy_from_slice(&part.weighted[from.clone()]);
-                all.own[to.clone()].copy_from_slice(&part.own[from.clone()]);
-                all.residual[to].copy_from_slice(&part.residual[from]);
+            for (to, from) in [
+                (&mut all.p, part.p),
+                (&mut all.weighted, part.weighted),
+                (&mut all.own, part.own),
+                (&mut all.residual, part.residual),
+            ] {
+                for (to, from) in to.iter_mut().zip(&from) {
+                    to[rows.clone()].copy_from_slice(from);
+                }
             }
             deviance += share;
         }
@@ -59,9 +64,8 @@ impl Rows {
     }
 
     fn zeros(n: usize, n_classes: usize) -> Self {
-        let zeros = vec![0.0; n * n_classes];
+        let zeros = vec![vec![0.0; n]; n_classes];
         Self {
-            n,
             p: zeros.clone(),
             weighted: zeros.clone(),
             own: zeros.clone(),
@@ -69,11 +73,11 @@ impl Rows {
         }
     }
 
-    /// Fills in row `i`, whose predictors are used up, and returns minus twice its log-likelihood.
+    /// Sets row `i` and returns minus twice its log-likelihood; overwrites `eta`.
     fn set(&mut self, i: usize, eta: &mut [f64], label: usize, weight: f64) -> f64 {
         let top = (1..eta.len()).fold(0, |top, c| if eta[c] > eta[top] { c } else { top });
-        let (highest, behind) = (eta[top], eta[top] - eta[label]);
-        // Relative to the largest, so that nothing overflows; `rest` leaves out the 1 of the largest itself.
+        let (highest, difference) = (eta[top], eta[top] - eta[label]);
+        // Relative to the largest, so that nothing overflows; `rest` is the sum without the 1 of the largest.
         let mut rest = 0.0;
         for (c, value) in eta.iter_mut().enumerate() {
             *value = (*value - highest).exp();
@@ -87,57 +91,24 @@ impl Rows {
             } else {
                 1.0 - p
             };
-            let k = c * self.n + i;
-            self.p[k] = p;
-            self.weighted[k] = weight * p;
-            self.own[k] = weight * p * others;
-            self.residual[k] = weight * if c == label { others } else { -p };
+            self.p[c][i] = p;
+            self.weighted[c][i] = weight * p;
+            self.own[c][i] = weight * p * others;
+            self.residual[c][i] = weight * if c == label { others } else { -p };
         }
-        2.0 * (behind + rest.ln_1p())
-    }
-
-    pub(crate) fn n(&self) -> usize {
-        self.n
-    }
-
-    pub(crate) fn n_classes(&self) -> usize {
-        self.p.len() / self.n
-    }
-
-    fn class<'s>(&self, values: &'s [f64], c: usize) -> &'s [f64] {
-        &values[c * self.n..(c + 1) * self.n]
-    }
-
-    /// The probabilities of class `c`.
-    pub(crate) fn p(&self, c: usize) -> &[f64] {
-        self.class(&self.p, c)
-    }
-
-    /// The same times the sample weights.
-    pub(crate) fn weighted(&self, c: usize) -> &[f64] {
-        self.class(&self.weighted, c)
-    }
-
-    /// w p (1 - p).
-    pub(crate) fn own(&self, c: usize) -> &[f64] {
-        self.class(&self.own, c)
-    }
-
-    /// w (y - p), with y the indicator of the class.
-    pub(crate) fn residual(&self, c: usize) -> &[f64] {
-        self.class(&self.residual, c)
+        2.0 * (difference + rest.ln_1p())
     }
 }
 
-/// Class labels as counts from 0, and how many classes there are.
+/// Class labels as integers, and the number of classes.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless the labels are 0, 1, ... and each of them, two at least, is that of some row.
+/// [`Error::Invalid`] unless the labels are 0, 1, ..., at least two, and each has a row.
 pub(crate) fn labels(target: &[f64]) -> Result<(Vec<usize>, usize)> {
     let mut labels = Vec::with_capacity(target.len());
     let mut seen = vec![false; target.len()];
     for &t in target {
-        // In range and whole, so the conversion is exact.
+        // Whole and in range, so the conversion is exact.
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -178,13 +149,13 @@ mod tests {
                 down[c] -= h;
                 let ((up, high), (down, low)) = (at(up, label), at(down, label));
                 let first = -0.5 * (high - low) / (2.0 * h);
-                assert!((first - here.residual(c)[0]).abs() < 1e-9);
+                assert!((first - here.residual[c][0]).abs() < 1e-9);
                 for d in 0..3 {
-                    let second = (up.residual(d)[0] - down.residual(d)[0]) / (2.0 * h);
+                    let second = (up.residual[d][0] - down.residual[d][0]) / (2.0 * h);
                     let curvature = if c == d {
-                        here.own(c)[0]
+                        here.own[c][0]
                     } else {
-                        -here.p(c)[0] * here.weighted(d)[0]
+                        -here.p[c][0] * here.weighted[d][0]
                     };
                     assert!((second + curvature).abs() < 1e-9);
                 }
@@ -196,16 +167,16 @@ mod tests {
     fn extreme_predictors_stay_finite_and_precise() {
         for label in 0..3 {
             let (rows, deviance) = at([-900.0, 40.0, 0.0], label);
-            assert!(deviance.is_finite() && (0..3).all(|c| rows.own(c)[0] >= 0.0));
+            assert!(deviance.is_finite() && (0..3).all(|c| rows.own[c][0] >= 0.0));
             // 1 - p of the certain class, to full relative precision.
-            assert!((rows.own(1)[0] / (2.0 * (-40.0_f64).exp()) - 1.0).abs() < 1e-14);
+            assert!((rows.own[1][0] / (2.0 * (-40.0_f64).exp()) - 1.0).abs() < 1e-14);
         }
         let (_, deviance) = at([-900.0, 40.0, 0.0], 1);
         assert!((deviance / (4.0 * (-40.0_f64).exp()) - 1.0).abs() < 1e-14);
     }
 
     #[test]
-    fn labels_are_counts_without_gaps() {
+    fn labels_are_integers_without_gaps() {
         assert_eq!(labels(&[0.0, 2.0, 1.0]).unwrap(), (vec![0, 2, 1], 3));
         for bad in [
             &[0.0, 0.0][..],

@@ -1,10 +1,9 @@
-//! Rows in memory with a class each, and a linear predictor for every class.
+//! Rows in memory with class labels, and one linear predictor for each class.
 //!
-//! A softmax over C classes and K basis functions is a model over K C *expanded* functions: number `c K + j` adds
-//! `phi_j` to the logit of class c. With `W_n = w_n (diag(p_n) - p_n p_n^T)`, minus the second derivatives of the
+//! A softmax over C classes and K basis functions is a model with K C *expanded* functions: number `c K + j` adds
+//! `phi_j` to the logit of class c. With `W_n = w_n (diag(p_n) - p_n p_n^T)`, the negative second derivatives of the
 //! log-likelihood of row n in its C logits, the Gram matrix of (j, c) and (k, d) is `sum_n phi_nj W_n,cd phi_nk`, the full
 //! block Hessian of Tipping (2001), section 3, for several classes; the gradient is `sum_n phi_nj w_n (y_nc - p_nc)`.
-//! Everything else in a fit stays as it is for two classes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,16 +11,16 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::class_index::ByClass;
-use crate::data::column_cache::{Columns, columns_into, lengths};
+use crate::data::column_cache::{
+    ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_columns, unit_square,
+};
 use crate::data::design::Design;
 use crate::data::observations::GRAM_ROWS;
-use crate::data::row_blocks::{ROW_BLOCK, sum_over_rows};
+use crate::data::row_blocks::{ROW_BLOCK, Sums, sum_over_rows};
 use crate::data::softmax_rows::{Rows, labels};
-use crate::data::softmax_sums::Pass;
-use crate::data::targets::check_rows;
+use crate::data::softmax_sums::ByClass;
+use crate::data::targets::{check_rows, total_weight};
 use crate::data::{Statistics, Sweep, check_flag};
-use crate::linalg::aligned_columns::AlignedColumns;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::{axpy, column_dot};
 use crate::parallel::pieces;
@@ -29,20 +28,20 @@ use crate::{Error, Result};
 
 /// [`Statistics`] of rows with class labels, under a softmax.
 ///
-/// Between calls `rows` holds probabilities and residuals at the `mu` last asked about; `packed` the columns of the
-/// functions in `groups`, those of `packed_for` sorted by class.
+/// Invariant: `rows` holds probabilities and residuals at the latest `mu`; `groups` has the functions `active`, sorted by class, and
+/// `columns` their columns in the same order.
 pub struct SoftmaxStatistics<'a> {
     design: &'a dyn Design,
     labels: Vec<usize>,
     n_classes: usize,
     weights: Option<Vec<f64>>,
     n_obs: f64,
-    /// Of the K columns, and of the K C expanded functions.
+    /// Lengths of the K columns.
     lengths: Vec<f64>,
+    /// Lengths of the K C expanded functions.
     norms: Vec<f64>,
-    columns: Columns,
-    packed: Vec<f64>,
-    packed_for: Vec<usize>,
+    columns: ActiveColumns,
+    active: Vec<usize>,
     groups: ByClass,
     rows: Rows,
     /// The pass at mu = 0, made together with the norms.
@@ -51,7 +50,7 @@ pub struct SoftmaxStatistics<'a> {
 }
 
 impl<'a> SoftmaxStatistics<'a> {
-    /// Joins a design with the class of each row (0, 1, ..., every one of them on some row) and optional sample weights.
+    /// Joins a design with the class of each row and optional sample weights. Classes are 0, 1, ..., and each has at least one row.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for input outside its domain; [`Error::Invalid`] also
@@ -65,17 +64,14 @@ impl<'a> SoftmaxStatistics<'a> {
         }
         let mut this = Self {
             design,
-            n_obs: weights
-                .as_ref()
-                .map_or(labels.len() as f64, |w| w.iter().sum()),
+            n_obs: total_weight(labels.len(), weights.as_deref()),
             labels,
             n_classes,
             weights,
             lengths: Vec::new(),
             norms: Vec::new(),
-            columns: Columns::default(),
-            packed: Vec::new(),
-            packed_for: Vec::new(),
+            columns: ActiveColumns::default(),
+            active: Vec::new(),
             groups: ByClass::new(&[], design.n_basis(), n_classes),
             rows: Rows::default(),
             start: None,
@@ -85,14 +81,14 @@ impl<'a> SoftmaxStatistics<'a> {
         Ok(this)
     }
 
-    /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
+    /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.cancel = Some(flag);
         self
     }
 
-    /// C: the classes, and the linear predictors of a row.
+    /// C: the number of classes, and of linear predictors per row.
     #[must_use]
     pub fn n_classes(&self) -> usize {
         self.n_classes
@@ -106,52 +102,47 @@ impl<'a> SoftmaxStatistics<'a> {
         self.labels.len()
     }
 
-    /// One pass for the length of each column, and for what the empty model leaves to each.
+    /// One pass for the length of each column and the gradient of the empty model.
     fn measure(&mut self) -> Result<()> {
         let deviance = self.move_to(&[], &[])?;
         let ones = vec![1.0; self.n()];
         let weights = self.weights.as_ref().unwrap_or(&ones);
         let mut sums = self.pass((weights, 1), &[])?;
-        let squares = sums.diag.pop().unwrap_or_default();
-        self.lengths = lengths(&squares)?;
+        self.lengths = lengths(&sums.remove(0))?;
         self.norms = self.lengths.repeat(self.n_classes);
-        // Without a model every class is as likely as the others.
+        // In the empty model all classes are equally likely.
         let p = 1.0 / self.n_classes as f64;
-        let unit = |&norm: &f64| if norm > 0.0 { p * (1.0 - p) } else { 0.0 };
+        let diag = |&norm: &f64| p * (1.0 - p) * unit_square(norm);
+        let mut gradient = sums.concat();
+        divide_by_norms(&mut gradient, &self.norms);
         self.start = Some(Sweep {
-            diag: self.norms.iter().map(unit).collect(),
-            gradient: self.scaled(&sums.gradient),
+            diag: self.norms.iter().map(diag).collect(),
+            gradient,
             gram: Vec::new(),
             deviance,
         });
         Ok(())
     }
 
-    /// Brings `packed` and `groups` to the active functions.
-    fn pack(&mut self, active: &[usize]) {
-        if self.packed_for != active {
+    /// Brings `columns` and `groups` to the active functions.
+    fn activate(&mut self, active: &[usize]) {
+        if self.active != active {
             self.groups = ByClass::new(active, self.design.n_basis(), self.n_classes);
-            let functions = self.groups.functions();
-            self.columns
-                .gather(self.design, &self.lengths, functions, &mut self.packed);
-            self.packed_for.clear();
-            self.packed_for.extend_from_slice(active);
+            let functions = &self.groups.functions;
+            self.columns.bring_to(self.design, &self.lengths, functions);
+            self.active = active.to_vec();
         }
     }
 
     /// Brings `rows` to `mu` and returns the deviance.
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
-        self.pack(active);
-        let (n, places) = (self.n(), self.groups.places());
+        self.activate(active);
         let eta = |rows: Range<usize>, eta: &mut [f64]| {
+            let columns = self.columns.at(&rows);
             for (c, eta) in eta.chunks_exact_mut(rows.len()).enumerate() {
                 for k in self.groups.of(c) {
-                    axpy(
-                        mu[places[k]],
-                        &self.packed[k * n..(k + 1) * n][rows.clone()],
-                        eta,
-                    );
+                    axpy(mu[self.groups.places[k]], columns[k], eta);
                 }
             }
         };
@@ -160,48 +151,30 @@ impl<'a> SoftmaxStatistics<'a> {
         Ok(deviance)
     }
 
-    fn pass(&self, weights: (&[f64], usize), right: &[f64]) -> Result<Pass> {
-        self.rows
-            .pass(self.design, || self.check_cancel(), weights, right)
-    }
-
-    /// Sums over original columns, turned into those over unit-norm columns; over K C functions or the K of one class.
-    fn scaled(&self, sums: &[f64]) -> Vec<f64> {
-        let unit = |(v, &norm): (&f64, &f64)| if norm > 0.0 { v / norm } else { 0.0 };
-        sums.iter().zip(&self.norms).map(unit).collect()
+    fn pass(&self, weights: (&[f64], usize), right: &[f64]) -> Result<Vec<Vec<f64>>> {
+        let check = || self.check_cancel();
+        self.rows.pass(self.design, check, weights, right)
     }
 
     /// `T_ck - E T_k` of some rows for each class c, an N x m matrix: T = `Phi_A` Sigma, and the mean E is under p.
-    fn moves(&self, rows: &Range<usize>, sigma: &DMatrix<f64>) -> Vec<DMatrix<f64>> {
-        let (n, m, height) = (self.n(), self.groups.len(), rows.len());
-        let sigma = sigma.view((0, 0), (m, m));
-        let moved = |c: usize| {
+    fn deviations(&self, rows: &Range<usize>, sigma: &DMatrix<f64>) -> Vec<DMatrix<f64>> {
+        let (m, height) = (self.groups.len(), rows.len());
+        let (columns, sigma) = (self.columns.at(rows), sigma.view((0, 0), (m, m)));
+        let t = |c: usize| {
             let group = self.groups.of(c);
-            let phi = DMatrix::from_fn(height, group.len(), |i, k| {
-                self.packed[(group.start + k) * n + rows.start + i]
-            });
-            phi * sigma.select_rows(&self.groups.places()[group])
+            let phi = DMatrix::from_fn(height, group.len(), |i, k| columns[group.start + k][i]);
+            phi * sigma.select_rows(&self.groups.places[group])
         };
-        let mut moves: Vec<DMatrix<f64>> = (0..self.n_classes).map(moved).collect();
+        let mut deviations: Vec<DMatrix<f64>> = (0..self.n_classes).map(t).collect();
         let mut mean = DMatrix::zeros(height, m);
-        for (c, t) in moves.iter().enumerate() {
-            let p = &self.rows.p(c)[rows.clone()];
+        for (c, t) in deviations.iter().enumerate() {
+            let p = &self.rows.p[c][rows.clone()];
             mean += DMatrix::from_fn(height, m, |i, k| p[i] * t[(i, k)]);
         }
-        for t in &mut moves {
+        for t in &mut deviations {
             *t -= &mean;
         }
-        moves
-    }
-
-    fn active_gradient(&self, gradient: &mut [f64]) {
-        let n = self.n();
-        for c in 0..self.n_classes {
-            for k in self.groups.of(c) {
-                let column = &self.packed[k * n..(k + 1) * n];
-                gradient[self.groups.places()[k]] = column_dot(column, self.rows.residual(c));
-            }
-        }
+        deviations
     }
 }
 
@@ -245,12 +218,11 @@ impl Statistics for SoftmaxStatistics<'_> {
         gram: &mut DMatrix<f64>,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        let deviance = self.move_to(active, mu)?;
-        self.active_gradient(gradient);
-        let (n, m) = (self.n(), active.len());
-        let sum = sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
-            self.rows
-                .add_gram(&self.packed[rows.start..], n, &rows, &self.groups, out);
+        let deviance = self.gradient(active, mu, gradient)?;
+        let m = active.len();
+        let sum = sum_over_rows(self.n(), ROW_BLOCK, m, |rows, out| {
+            let columns = self.columns.at(&rows);
+            self.rows.add_gram(&columns, &rows, &self.groups, out);
         });
         gram.view_mut((0, 0), (m, m))
             .copy_from(&self.groups.unsorted(sum));
@@ -259,7 +231,12 @@ impl Statistics for SoftmaxStatistics<'_> {
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
-        self.active_gradient(gradient);
+        let columns = self.columns.at(&(0..self.n()));
+        for c in 0..self.n_classes {
+            for k in self.groups.of(c) {
+                gradient[self.groups.places[k]] = column_dot(columns[k], &self.rows.residual[c]);
+            }
+        }
         Ok(deviance)
     }
 
@@ -267,12 +244,12 @@ impl Statistics for SoftmaxStatistics<'_> {
     /// element (j, k) is `sum_n w_n sum_c p_c (T_cj - E T_j)^2 (T_ck - E T_k)`, the mean E under p_n.
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         self.check_cancel()?;
-        self.pack(active);
+        self.activate(active);
         let (n, m) = (self.n(), active.len());
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let height = rows.len();
-            for (c, t) in self.moves(&rows, sigma).iter().enumerate() {
-                let w = &self.rows.weighted(c)[rows.clone()];
+            for (c, t) in self.deviations(&rows, sigma).iter().enumerate() {
+                let w = &self.rows.weighted[c][rows.clone()];
                 let squares = DMatrix::from_fn(height, m, |i, k| w[i] * t[(i, k)] * t[(i, k)]);
                 let (a, b) = (squares.as_slice(), t.as_slice());
                 let (a, b) = (TallMatrix::new(a, height, m), TallMatrix::new(b, height, m));
@@ -291,50 +268,45 @@ impl Statistics for SoftmaxStatistics<'_> {
         }
         let deviance = self.move_to(active, mu)?;
         let groups = ByClass::new(wanted, self.design.n_basis(), self.n_classes);
-        let (mut columns, mut right) = (Vec::new(), Vec::new());
-        self.columns
-            .gather(self.design, &self.lengths, groups.functions(), &mut columns);
+        let columns = self
+            .columns
+            .columns(self.design, &self.lengths, &groups.functions);
+        let mut right = Vec::new();
         for c in 0..self.n_classes {
-            self.rows.spread_over(c, &columns, &groups, &mut right);
+            self.rows.extend_weighted(c, &columns, &groups, &mut right);
         }
-        let own: Vec<&[f64]> = (0..self.n_classes).map(|c| self.rows.own(c)).collect();
-        let sums = self.pass((&own.concat(), self.n_classes), &right)?;
+        let own = self.rows.own.concat();
+        let mut squares = self.pass((&own, self.n_classes), &right)?;
+        let mut gradient = squares.split_off(self.n_classes);
+        let products = gradient.split_off(self.n_classes);
         let mut gram = vec![Vec::with_capacity(self.n_basis()); wanted.len()];
-        for (k, product) in sums.products.iter().enumerate() {
-            gram[groups.places()[k % wanted.len()]].extend(self.scaled(product));
+        for (k, product) in products.into_iter().enumerate() {
+            gram[groups.places[k % wanted.len()]].extend(product);
         }
-        Ok(Sweep {
-            diag: self.scaled(&self.scaled(&sums.diag.concat())),
-            gradient: self.scaled(&sums.gradient),
-            gram,
-            deviance,
-        })
+        gram.push(gradient.concat());
+        let sums = Sums {
+            diag: squares.concat(),
+            products: gram,
+        };
+        Ok(unit_columns(sums, &self.norms, false, deviance))
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.check_cancel()?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
         let m = js.len();
-        let mut gram = DMatrix::zeros(m, m);
-        // Most of a shortlist never enters the model, so its columns are not kept.
-        let mut columns = AlignedColumns::default();
-        let mut gradient = vec![0.0; m];
+        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+        // Most functions of a working set are never added to the model, so their columns are not kept.
+        let mut strips = Vec::new();
+        let (lengths, functions) = (&self.lengths, &groups.functions);
         for rows in pieces(self.n(), GRAM_ROWS) {
-            let height = rows.len();
-            let apart = columns_into(
-                self.design,
-                &self.lengths,
-                groups.functions(),
-                &rows,
-                &mut columns,
-            );
+            let columns = columns_into_strips(self.design, lengths, functions, &rows, &mut strips);
             self.rows
-                .add_gram(&columns, apart, &rows, &groups, gram.as_mut_slice());
+                .add_gram(&columns, &rows, &groups, gram.as_mut_slice());
             for c in 0..self.n_classes {
-                let residual = &self.rows.residual(c)[rows.clone()];
+                let residual = &self.rows.residual[c][rows.clone()];
                 for k in groups.of(c) {
-                    let column = &columns[k * apart..][..height];
-                    gradient[groups.places()[k]] += column_dot(column, residual);
+                    gradient[groups.places[k]] += column_dot(columns[k], residual);
                 }
             }
         }
@@ -404,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drift_is_how_variances_answer_to_the_mode() {
+    fn variance_drift_is_the_derivative_of_the_variances() {
         let design = design();
         let mut stats = stats(&design);
         let sigma_at = |stats: &mut SoftmaxStatistics<'_>, mu: &[f64]| {
@@ -430,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_says_of_all_functions_what_is_said_among_them() {
+    fn a_sweep_agrees_with_the_gram_matrix_of_all_functions() {
         let design = design();
         let mut stats = stats(&design);
         for (active, mu) in [(&[][..], &[][..]), (&ACTIVE[..], &MU[..])] {

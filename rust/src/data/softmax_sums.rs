@@ -1,113 +1,143 @@
 //! Sums over rows under a softmax: Gram matrices by pairs of classes, and passes over the design.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use nalgebra::DMatrix;
+
 use crate::Result;
-use crate::data::class_index::ByClass;
 use crate::data::design::Design;
 use crate::data::observations::GRAM_COLUMNS;
 use crate::data::row_blocks::over_blocks;
 use crate::data::softmax_rows::Rows;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::vector::mirror;
 use crate::parallel::fill_pieces_of;
 
-/// Sums of a pass over the design, over original columns.
-pub(crate) struct Pass {
-    /// Squares, one vector of length K for each set of weights.
-    pub(crate) diag: Vec<Vec<f64>>,
-    /// Residuals, class after class: length K C.
-    pub(crate) gradient: Vec<f64>,
-    /// For each column on the right, of length K.
-    pub(crate) products: Vec<Vec<f64>>,
+/// A list of expanded functions (`c * n_basis + j` adds function j to the logit of class c), sorted by class.
+///
+/// Invariant: `places` are positions in the list and `functions` the j of each; those of class c are at `bounds[c]..bounds[c + 1]` of
+/// both.
+#[derive(Debug, Default)]
+pub(crate) struct ByClass {
+    pub(crate) places: Vec<usize>,
+    pub(crate) functions: Vec<usize>,
+    bounds: Vec<usize>,
+}
+
+impl ByClass {
+    pub(crate) fn new(list: &[usize], n_basis: usize, n_classes: usize) -> Self {
+        let mut places: Vec<usize> = (0..list.len()).collect();
+        places.sort_by_key(|&k| list[k] / n_basis);
+        let bound = |c| places.partition_point(|&k| list[k] / n_basis < c);
+        Self {
+            functions: places.iter().map(|&k| list[k] % n_basis).collect(),
+            bounds: (0..=n_classes).map(bound).collect(),
+            places,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The sorted positions of a class.
+    pub(crate) fn of(&self, class: usize) -> Range<usize> {
+        self.bounds[class]..self.bounds[class + 1]
+    }
+
+    /// A symmetric matrix in the order of the list, from its lower triangle in sorted order.
+    pub(crate) fn unsorted(&self, mut sorted: DMatrix<f64>) -> DMatrix<f64> {
+        mirror(&mut sorted);
+        let m = self.len();
+        let mut out = DMatrix::zeros(m, m);
+        for (b, &to) in self.places.iter().enumerate() {
+            for (a, &from) in self.places.iter().enumerate() {
+                out[(from, to)] = sorted[(a, b)];
+            }
+        }
+        out
+    }
 }
 
 impl Rows {
-    /// Adds the share of some rows to the lower triangle of the Gram matrix, in the order of `groups`; `columns` holds
-    /// these rows alone.
+    /// Adds the contribution of some rows to the lower triangle of the Gram matrix, in the order of `groups`; `columns` hold these rows
+    /// only.
     pub(crate) fn add_gram(
         &self,
-        columns: &[f64],
-        stride: usize,
+        columns: &[&[f64]],
         rows: &Range<usize>,
         groups: &ByClass,
         out: &mut [f64],
     ) {
         let (m, height) = (groups.len(), rows.len());
-        let column = |k: usize| &columns[k * stride..k * stride + height];
-        let mut left = Vec::with_capacity(m * height);
-        for c in 0..self.n_classes() {
-            let p = &self.p(c)[rows.clone()];
-            groups
-                .of(c)
-                .for_each(|k| extend_product(&mut left, column(k), p, 1.0));
-        }
+        // Some columns times the weights of the rows, and a sign.
+        let weighted = |these: Range<usize>, weights: &[f64], sign: f64| {
+            let mut out = Vec::with_capacity(these.len() * height);
+            for column in &columns[these] {
+                extend_product(&mut out, column, &weights[rows.clone()], sign);
+            }
+            out
+        };
+        let left = (0..self.p.len()).map(|c| weighted(groups.of(c), &self.p[c], 1.0));
+        let left: Vec<f64> = left.collect::<Vec<_>>().concat();
         fill_pieces_of(m * m * height, out, GRAM_COLUMNS * m, |start, out| {
             let mine = start / m..(start + out.len()) / m;
-            for c in 0..self.n_classes() {
+            for c in 0..self.p.len() {
                 let Range { start: first, end } = groups.of(c);
                 let here = first.max(mine.start)..end.min(mine.end);
                 if here.is_empty() {
                     continue;
                 }
                 let out = &mut out[(here.start - mine.start) * m..];
-                let mut right = Vec::with_capacity(here.len() * height);
                 // Within a class: w p (1 - p).
-                let own = &self.own(c)[rows.clone()];
-                here.clone()
-                    .for_each(|k| extend_product(&mut right, column(k), own, 1.0));
-                let below =
-                    TallMatrix::new(&columns[here.start * stride..], stride, end - here.start);
-                let tall = TallMatrix::new(&right, height, here.len());
-                add_lower_transpose_product(below, tall, height, &mut out[here.start..], m);
+                let right = weighted(here.clone(), &self.own[c], 1.0);
+                let right = TallMatrix::new(&right, height, here.len());
+                let below = TallMatrix::listed(&columns[here.start..end]);
+                add_lower_transpose_product(below, right, height, &mut out[here.start..], m);
                 if end == m {
                     continue;
                 }
-                // Between two: -p w p.
-                right.clear();
-                let other = &self.weighted(c)[rows.clone()];
-                here.clone()
-                    .for_each(|k| extend_product(&mut right, column(k), other, -1.0));
+                // Between two classes: -p w p.
+                let right = weighted(here.clone(), &self.weighted[c], -1.0);
+                let right = TallMatrix::new(&right, height, here.len());
                 let below = TallMatrix::new(&left[end * height..], height, m - end);
-                let tall = TallMatrix::new(&right, height, here.len());
-                add_transpose_product(below, tall, height, &mut out[end..], m);
+                add_transpose_product(below, right, height, &mut out[end..], m);
             }
         });
     }
 
-    /// `W_cd phi_d` of every function of `groups`, one after another, for one class c and all rows.
-    pub(crate) fn spread_over(
+    /// Appends `W_cd phi_d` of every function of `groups`, at all rows, for one class c.
+    pub(crate) fn extend_weighted(
         &self,
         c: usize,
-        columns: &[f64],
+        columns: &[Cow<'_, [f64]>],
         groups: &ByClass,
         out: &mut Vec<f64>,
     ) {
-        let n = self.n();
-        let mut cross = vec![0.0; n];
-        for d in 0..self.n_classes() {
-            for (cross, (p, w)) in cross.iter_mut().zip(self.p(c).iter().zip(self.weighted(d))) {
-                *cross = -p * w;
+        for d in 0..self.p.len() {
+            let pairs = self.p[c].iter().zip(&self.weighted[d]);
+            let cross: Vec<f64> = pairs.map(|(p, w)| -p * w).collect();
+            let weights = if c == d { &self.own[c] } else { &cross };
+            for column in &columns[groups.of(d)] {
+                extend_product(out, column, weights, 1.0);
             }
-            let weights = if c == d { self.own(c) } else { &cross };
-            groups
-                .of(d)
-                .for_each(|k| extend_product(out, &columns[k * n..(k + 1) * n], weights, 1.0));
         }
     }
 
-    /// One pass: squares under each of `n_weights` sets of weights, residuals, and products with columns on the `right`.
+    /// One pass over original columns. Returns vectors of length K: squares under each of `n_weights` sets of weights, products with the
+    /// residuals of each class, and products with each column on the `right`.
     pub(crate) fn pass(
         &self,
         design: &dyn Design,
         check: impl Fn() -> Result<()> + Sync,
         (weights, n_weights): (&[f64], usize),
         right: &[f64],
-    ) -> Result<Pass> {
-        let n = self.n();
+    ) -> Result<Vec<Vec<f64>>> {
+        let n = self.p[0].len();
         let n_right = right.len() / n;
-        let residuals: Vec<&[f64]> = (0..self.n_classes()).map(|c| self.residual(c)).collect();
-        let residuals = residuals.concat();
-        let n_products = n_weights + self.n_classes() + n_right;
+        let residuals = self.residual.concat();
+        let n_products = n_weights + self.p.len() + n_right;
         let sums = over_blocks(design, n_products, check, |block, diag, products| {
             let (rows, width) = (&block.rows, diag.len());
             let mut squares = Vec::with_capacity(width * rows.len());
@@ -119,7 +149,7 @@ impl Rows {
             let mut products = products;
             for (left, right, count) in [
                 (squares, weights, n_weights),
-                (values, &residuals[..], self.n_classes()),
+                (values, &residuals[..], self.p.len()),
                 (values, right, n_right),
             ] {
                 let (out, rest) = products.split_at_mut(count * width);
@@ -130,14 +160,7 @@ impl Rows {
                 products = rest;
             }
         })?;
-        let mut diag = sums.products;
-        let mut gradient = diag.split_off(n_weights);
-        let products = gradient.split_off(self.n_classes());
-        Ok(Pass {
-            diag,
-            gradient: gradient.concat(),
-            products,
-        })
+        Ok(sums.products)
     }
 }
 

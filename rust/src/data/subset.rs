@@ -1,55 +1,14 @@
-//! Some functions of a large dictionary, as if they were all there are.
+//! Statistics of a subset of a large dictionary.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::design::{Block, Design};
 use crate::data::{DictionaryPart, Statistics, Sweep};
 
-/// Some columns of a design, in the order given.
-pub(crate) struct SubsetDesign<'a> {
-    pub(crate) design: &'a dyn Design,
-    pub(crate) columns: &'a [usize],
-}
-
-impl Design for SubsetDesign<'_> {
-    fn n_rows(&self) -> usize {
-        self.design.n_rows()
-    }
-
-    fn n_basis(&self) -> usize {
-        self.columns.len()
-    }
-
-    fn block<'s>(
-        &'s self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        buffer: &'s mut Vec<f64>,
-    ) -> Block<'s> {
-        let height = rows.len();
-        let mut part = Vec::new();
-        buffer.clear();
-        let columns = &self.columns[columns];
-        for run in columns.chunk_by(|a, b| a + 1 == *b) {
-            let asked = run[0]..run[0] + run.len();
-            let block = self.design.block(rows.clone(), asked, &mut part);
-            for c in 0..run.len() {
-                buffer.extend_from_slice(block.column(c, height));
-            }
-        }
-        Block {
-            data: buffer,
-            stride: height,
-        }
-    }
-}
-
-/// [`Statistics`] of some functions of a provider; they go by their place among these.
+/// [`Statistics`] whose dictionary is a subset of the functions of a provider; indices are positions in the subset.
 pub(crate) struct Subset<'a> {
     stats: &'a mut dyn DictionaryPart,
     functions: Vec<usize>,
@@ -57,7 +16,7 @@ pub(crate) struct Subset<'a> {
 }
 
 impl<'a> Subset<'a> {
-    /// The functions given, whose lengths are not asked for: [`Statistics::norms`] has none.
+    /// Without the lengths of the functions: [`Statistics::norms`] is empty.
     pub(crate) fn unmeasured(stats: &'a mut dyn DictionaryPart, functions: Vec<usize>) -> Self {
         Self {
             stats,
@@ -66,21 +25,19 @@ impl<'a> Subset<'a> {
         }
     }
 
-    /// The functions given, with their lengths.
+    /// With the lengths of the functions.
     pub(crate) fn measured(
         stats: &'a mut dyn DictionaryPart,
         functions: Vec<usize>,
     ) -> Result<Self> {
         let norms = stats.lengths_of(&functions)?;
-        Ok(Self {
-            stats,
-            functions,
-            norms,
-        })
+        let this = Self::unmeasured(stats, functions);
+        Ok(Self { norms, ..this })
     }
 
-    fn named(&self, places: &[usize]) -> Vec<usize> {
-        places.iter().map(|&i| self.functions[i]).collect()
+    /// The functions at these positions.
+    fn at(&self, positions: &[usize]) -> Vec<usize> {
+        positions.iter().map(|&i| self.functions[i]).collect()
     }
 }
 
@@ -110,7 +67,7 @@ impl Statistics for Subset<'_> {
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        self.stats.deviance(&self.named(active), mu)
+        self.stats.deviance(&self.at(active), mu)
     }
 
     fn local(
@@ -120,28 +77,28 @@ impl Statistics for Subset<'_> {
         gram: &mut DMatrix<f64>,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        self.stats.local(&self.named(active), mu, gram, gradient)
+        self.stats.local(&self.at(active), mu, gram, gradient)
     }
 
     fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
-        self.stats.bound(&self.named(active), mu, sigma)
+        self.stats.bound(&self.at(active), mu, sigma)
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        self.stats.gradient(&self.named(active), mu, gradient)
+        self.stats.gradient(&self.at(active), mu, gradient)
     }
 
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.stats.variance_drift(&self.named(active), sigma)
+        self.stats.variance_drift(&self.at(active), sigma)
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        let (active, wanted) = (self.named(active), self.named(wanted));
+        let (active, wanted) = (self.at(active), self.at(wanted));
         self.stats.sweep_of(&self.functions, &active, mu, &wanted)
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.stats.among(&self.named(js))
+        self.stats.among(&self.at(js))
     }
 }
 
@@ -151,30 +108,10 @@ mod tests {
     use crate::linalg::vector::dot;
     use crate::{DenseDesign, Likelihood, Observations};
 
-    fn values() -> Vec<f64> {
-        (0..90).map(|i| (f64::from(i) * 1.3).sin() + 0.1).collect()
-    }
-
     #[test]
-    fn columns_come_in_the_order_asked_for() {
-        let design = DenseDesign::new(values(), 9, 10).unwrap();
-        let columns = [7, 2, 3, 4, 9];
-        let subset = SubsetDesign {
-            design: &design,
-            columns: &columns,
-        };
-        let mut buffer = Vec::new();
-        let block = subset.block(2..7, 1..5, &mut buffer);
-        for c in 0..4 {
-            let j = columns[1 + c];
-            assert_eq!(block.column(c, 5), &values()[9 * j + 2..9 * j + 7]);
-        }
-    }
-
-    /// Answers for a part of the dictionary are those parts of the answers for all of it.
-    #[test]
-    fn a_subset_answers_as_the_whole_does() {
-        let design = DenseDesign::new(values(), 9, 10).unwrap();
+    fn sums_of_a_subset_equal_those_of_the_whole_dictionary() {
+        let values: Vec<f64> = (0..90).map(|i| (f64::from(i) * 1.3).sin() + 0.1).collect();
+        let design = DenseDesign::new(values, 9, 10).unwrap();
         let target: Vec<f64> = (0..9).map(|i| f64::from(i % 2)).collect();
         let weights = Some((1..10).map(f64::from).collect());
         for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {

@@ -1,4 +1,4 @@
-//! All that a Gaussian regression needs of its rows, as sums that can be added to.
+//! Sufficient statistics of a Gaussian regression, as sums over rows that can be extended and merged.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -6,23 +6,22 @@ use std::sync::atomic::AtomicBool;
 use crate::data::check_flag;
 use crate::data::design::Design;
 use crate::data::row_blocks::BLOCK_BUFFER;
-use crate::data::targets::check_weights;
+use crate::data::targets::check_values;
 use crate::linalg::double_double::DoubleDouble;
 use crate::linalg::extended_gram::{Gram, STRIP, Strip};
 use crate::parallel::pieces;
 use crate::{Error, Result};
 
-/// Values beyond this have squares whose sum could overflow.
-const LARGEST: f64 = 1e145;
+/// The squares of larger values could have a sum that overflows.
+const MAX_VALUE: f64 = 1e145;
 
-/// Sums over rows: Phi^T W Phi, Phi^T W t, t^T W t, the same with a constant function, and the number of rows.
+/// Sums over rows: Phi^T W Phi, Phi^T W t, t^T W t, the products of both with a constant function, and the number of rows.
 ///
-/// They add up: of chunks of rows, in any order, on any machine, they are those of all rows
-/// ([`SufficientStatistics::update`], [`SufficientStatistics::merge`]). All chunks have to speak of the same basis functions.
-/// Nothing is scaled or centred on the way, since scales are known at the end only; instead sums are kept to about 75 bits. A fit
-/// asks a [`SumStatistics`](crate::data::Summary) of them.
+/// The sums of all rows are the sums of chunks of rows, added in any order ([`SufficientStatistics::update`],
+/// [`SufficientStatistics::merge`]). All chunks must have the same basis functions. Nothing is scaled or centred, because scales are known
+/// only at the end; instead sums are kept to about 75 bits. [`SumStatistics`](crate::data::SumStatistics) makes data of a fit of them.
 ///
-/// Between calls: the columns of `gram` are the constant function, the K basis functions, and the targets; each row counts
+/// Invariant: the columns of `gram` are the constant function, the K basis functions, and the targets; each row counts
 /// with its sample weight.
 #[derive(Debug, Clone)]
 pub struct SufficientStatistics {
@@ -31,19 +30,19 @@ pub struct SufficientStatistics {
     pub(crate) targets: Targets,
 }
 
-/// What the unit of the targets comes from, in about 106 bits: a spread is a difference.
+/// Sums for the unit of the targets, to about 106 bits because a variance is a difference.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Targets {
     /// Sum of the weights.
     pub(crate) weight: DoubleDouble,
     pub(crate) sum: DoubleDouble,
     pub(crate) square: DoubleDouble,
-    /// The largest absolute value of a row that counts.
+    /// The largest absolute value in rows of positive weight.
     pub(crate) size: f64,
 }
 
 impl Targets {
-    fn take(&mut self, target: f64, weight: f64) {
+    fn add(&mut self, target: f64, weight: f64) {
         if weight > 0.0 {
             let weighted = DoubleDouble::product(weight, target);
             self.weight = self.weight.plus(weight.into());
@@ -61,14 +60,37 @@ impl Targets {
     }
 }
 
+/// Rows with checked targets and weights.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    design: &'a dyn Design,
+    target: &'a [f64],
+    weights: Option<&'a [f64]>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(design: &'a dyn Design, target: &'a [f64], weights: Option<&'a [f64]>) -> Result<Self> {
+        check_values(design.n_rows(), target, weights, true)?;
+        Ok(Self {
+            design,
+            target,
+            weights,
+        })
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |w| w[row])
+    }
+}
+
 impl SufficientStatistics {
-    /// Numbers of [`SufficientStatistics::parts`] before the Gram matrix.
+    /// Length of [`SufficientStatistics::parts`] before the Gram matrix.
     const N_SCALARS: usize = 7;
 
-    /// Those of no rows.
+    /// The statistics of no rows.
     ///
     /// # Errors
-    /// [`Error::Memory`] for more functions than there is memory for: 16 bytes for every two.
+    /// [`Error::Memory`] where memory is too small: it takes 16 bytes for each pair of functions.
     pub fn new(n_basis: usize) -> Result<Self> {
         let gram = n_basis.checked_add(2).and_then(Gram::zeros);
         Ok(Self {
@@ -78,7 +100,7 @@ impl SufficientStatistics {
         })
     }
 
-    /// Those of some rows. Weights may be zero, and there may be no rows.
+    /// The statistics of some rows. Weights may be zero, and there may be no rows.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for bad input; [`Error::Interrupted`] once `cancel` is raised.
@@ -88,16 +110,16 @@ impl SufficientStatistics {
         weights: Option<&[f64]>,
         cancel: Option<&AtomicBool>,
     ) -> Result<Self> {
-        check(design.n_rows(), target, weights)?;
+        let rows = Rows::new(design, target, weights)?;
         let mut this = Self::new(design.n_basis())?;
         let mut strip = Strip::new(this.gram.size(), target.len());
-        for rows in pieces(target.len(), STRIP) {
-            this.take(&mut strip, design, target, weights, rows, cancel)?;
+        for range in pieces(target.len(), STRIP) {
+            this.add_rows(&mut strip, rows, range, cancel)?;
         }
         Ok(this)
     }
 
-    /// Adds rows: weights may be zero, and there may be no rows. All of them count or, after an error, none.
+    /// Adds rows: weights may be zero, and there may be no rows. After an error nothing was added.
     ///
     /// # Errors
     /// As [`SufficientStatistics::of`]; [`Error::Shape`] for another number of basis functions.
@@ -111,10 +133,10 @@ impl SufficientStatistics {
         if target.len() > STRIP {
             return self.merge(&Self::of(design, target, weights, None)?);
         }
-        // Nothing can go wrong once the rows are loaded, so they are added where they belong.
-        check(design.n_rows(), target, weights)?;
+        // Loading the rows is the last step that can fail, so they are added in place.
+        let rows = Rows::new(design, target, weights)?;
         let mut strip = Strip::new(self.gram.size(), target.len());
-        self.take(&mut strip, design, target, weights, 0..target.len(), None)
+        self.add_rows(&mut strip, rows, 0..target.len(), None)
     }
 
     /// Adds the rows of `other`.
@@ -129,56 +151,43 @@ impl SufficientStatistics {
         Ok(())
     }
 
-    /// Adds at most a strip of rows; unless `cancel` is raised on the way, all of them or none.
-    fn take(
+    /// Adds at most a strip of rows: all of them, or none unless `cancel` is raised during the call.
+    fn add_rows(
         &mut self,
         strip: &mut Strip,
-        design: &dyn Design,
-        target: &[f64],
-        weights: Option<&[f64]>,
-        rows: Range<usize>,
+        rows: Rows<'_>,
+        range: Range<usize>,
         cancel: Option<&AtomicBool>,
     ) -> Result<()> {
-        if rows.is_empty() {
+        if range.is_empty() {
             return Ok(());
         }
-        let roots: Vec<f64> = match weights {
-            None => vec![1.0; rows.len()],
-            Some(w) => w[rows.clone()].iter().map(|w| w.sqrt()).collect(),
-        };
-        self.load(strip, design, target, &roots, &rows)?;
+        self.load(strip, rows, &range)?;
         self.gram.add_strip(strip, || check_flag(cancel).is_ok());
         check_flag(cancel)?;
-        self.n_rows += rows.len();
-        for row in rows {
-            self.targets
-                .take(target[row], weights.map_or(1.0, |w| w[row]));
+        self.n_rows += range.len();
+        for row in range {
+            self.targets.add(rows.target[row], rows.weight(row));
         }
         Ok(())
     }
 
-    /// Brings some rows to `strip`, each times the root of its weight: 1, the functions, the target.
-    fn load(
-        &self,
-        strip: &mut Strip,
-        design: &dyn Design,
-        target: &[f64],
-        roots: &[f64],
-        rows: &Range<usize>,
-    ) -> Result<()> {
+    /// Writes some rows to `strip`, each times the root of its weight: 1, the functions, the target.
+    fn load(&self, strip: &mut Strip, rows: Rows<'_>, range: &Range<usize>) -> Result<()> {
+        let roots: Vec<f64> = range.clone().map(|row| rows.weight(row).sqrt()).collect();
         let (last, ones) = (self.gram.size() - 1, [1.0; STRIP]);
-        strip.fill(rows.len(), |first, columns| {
+        strip.fill(range.len(), |first, columns| {
             let functions = first.max(1)..(first + columns.len()).min(last);
             BLOCK_BUFFER.with_borrow_mut(|buffer| {
                 let wanted = functions.start - 1..functions.end - 1;
-                let block = design.block(rows.clone(), wanted, buffer);
+                let block = rows.design.block(range.clone(), wanted, buffer);
                 for (j, column) in (first..).zip(columns) {
                     let values = match j {
-                        0 => &ones[..rows.len()],
-                        j if j == last => &target[rows.clone()],
-                        j => block.column(j - functions.start, rows.len()),
+                        0 => &ones[..range.len()],
+                        j if j == last => &rows.target[range.clone()],
+                        j => block.column(j - functions.start, range.len()),
                     };
-                    let weighted = values.iter().zip(roots).map(|(v, root)| v * root);
+                    let weighted = values.iter().zip(&roots).map(|(v, root)| v * root);
                     column.iter_mut().zip(weighted).for_each(|(c, v)| *c = v);
                 }
             });
@@ -194,7 +203,7 @@ impl SufficientStatistics {
         Ok(())
     }
 
-    /// Number of rows taken in, those of zero weight too.
+    /// Number of rows, including those of zero weight.
     #[must_use]
     pub fn n_rows(&self) -> usize {
         self.n_rows
@@ -231,42 +240,32 @@ impl SufficientStatistics {
         self.gram.at(last, last).value()
     }
 
-    /// All there is as numbers, for a journey: [`SufficientStatistics::from_parts`] makes the same of them to the bit.
+    /// All sums as numbers, from which [`SufficientStatistics::from_parts`] restores the statistics to the bit.
     #[must_use]
     pub fn parts(&self) -> Vec<f64> {
-        let Targets {
-            weight,
-            sum,
-            square,
-            size,
-        } = self.targets;
-        // There may be no memory for a second copy.
+        let targets = &self.targets;
+        // Reserved exactly, because memory may not hold more.
         let length = self.gram.size() * (self.gram.size() + 1);
         let mut parts = Vec::with_capacity(Self::N_SCALARS + length);
-        parts.extend([
-            weight.high,
-            weight.low,
-            sum.high,
-            sum.low,
-            square.high,
-            square.low,
-            size,
-        ]);
+        for sum in [targets.weight, targets.sum, targets.square] {
+            parts.extend([sum.high, sum.low]);
+        }
+        parts.push(targets.size);
         self.gram.pack(&mut parts);
         parts
     }
 
-    /// From [`SufficientStatistics::parts`].
+    /// Restores statistics from their [`SufficientStatistics::parts`].
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for what cannot have come from there.
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for numbers that are not the parts of any statistics.
     pub fn from_parts(n_basis: usize, n_rows: usize, parts: &[f64]) -> Result<Self> {
         let size = n_basis.saturating_add(2);
         let length = Self::N_SCALARS.saturating_add(size.saturating_mul(size.saturating_add(1)));
         Error::check_len("parts", length, parts.len())?;
         Error::check_finite("parts", parts)?;
         let (scalars, packed) = parts.split_at(Self::N_SCALARS);
-        let twofold = |k: usize| DoubleDouble {
+        let double_double = |k: usize| DoubleDouble {
             high: scalars[k],
             low: scalars[k + 1],
         };
@@ -274,9 +273,9 @@ impl SufficientStatistics {
             n_rows,
             gram: Gram::unpacked(size, packed).ok_or_else(|| too_many(n_basis))?,
             targets: Targets {
-                weight: twofold(0),
-                sum: twofold(2),
-                square: twofold(4),
+                weight: double_double(0),
+                sum: double_double(2),
+                square: double_double(4),
                 size: scalars[6],
             },
         };
@@ -296,26 +295,11 @@ fn too_many(n_basis: usize) -> Error {
     Error::Memory { what }
 }
 
-fn check(n_rows: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
-    Error::check_len("y", n_rows, target.len())?;
-    Error::check_finite("y", target)?;
-    if let Some(w) = weights {
-        Error::check_len("sample_weight", n_rows, w.len())?;
-        Error::check_finite("sample_weight", w)?;
-        if w.iter().any(|&w| w < 0.0) {
-            let what = "sample_weight must not be negative; weight 0 leaves a row out";
-            return Err(Error::Invalid { what: what.into() });
-        }
-        check_weights(w)?;
-    }
-    Ok(())
-}
-
 fn check_size(name: &'static str, column: &[f64]) -> Result<()> {
-    if column.iter().all(|v| v.abs() <= LARGEST) {
+    if column.iter().all(|v| v.abs() <= MAX_VALUE) {
         return Ok(());
     }
     Error::check_finite(name, column)?;
-    let what = format!("{name} holds values beyond {LARGEST:e}, too large to square; rescale it");
+    let what = format!("{name} holds values beyond {MAX_VALUE:e}, too large to square; rescale it");
     Err(Error::Invalid { what })
 }

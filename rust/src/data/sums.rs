@@ -1,27 +1,27 @@
-//! What a fit may ask, answered from sums over rows that are gone.
+//! [`Statistics`] from sufficient statistics, without the rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use std::ops::Range;
-
-use crate::data::column_cache::lengths;
+use crate::data::column_cache::{lengths, over_norm, unit_square};
 use crate::data::sufficient_statistics::{SufficientStatistics, Targets};
+use crate::data::targets::deviation_or_size;
 use crate::data::{Statistics, Sweep, check_flag};
 use crate::linalg::double_double::DoubleDouble;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-/// [`Statistics`] of the rows that a [`SufficientStatistics`] has taken in, with a Gaussian likelihood.
+/// [`Statistics`] of the rows of a [`SufficientStatistics`], with a Gaussian likelihood.
 ///
-/// Where rows would be asked for a residual, it is a difference of sums here, in twofold arithmetic: what the sums keep
-/// beyond 53 bits is there for this. So are products of centred columns, `phi_i^T W phi_j - s_i s_j / S` with s_i the sum of
-/// column i and S that of the weights: an offset of 10^6 standard deviations takes 12 digits of the 22 there are.
+/// Products with residuals are differences of sums, computed in double-double arithmetic: this is why the sums have more than 53 bits.
+/// Products of centred columns are `phi_i^T W phi_j - s_i s_j / S`, with s_i the sum of column i and S the sum of the weights: an offset
+/// of 10^6 standard deviations costs 12 of the 22 digits.
 pub struct SumStatistics<'a> {
     sums: &'a SufficientStatistics,
-    /// Where the functions begin: at the constant one, or after it.
+    /// The column of the first function: 0 with a constant function, else 1.
     first: usize,
     /// Columns of the sums that are centred.
     centred: Range<usize>,
@@ -29,32 +29,27 @@ pub struct SumStatistics<'a> {
     weight: DoubleDouble,
     norms: Vec<f64>,
     target_scale: f64,
-    /// The mu last asked about, as weights of the columns and targets given.
-    asked: Vec<(usize, DoubleDouble)>,
+    /// The latest mu, as weights in the units of the columns and targets given.
+    weights: Vec<(usize, DoubleDouble)>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> SumStatistics<'a> {
-    /// `bias`: with a constant function before the others, and the last `n_centred` of the others centred by their
-    /// weighted mean.
+    /// With `bias`, a constant function precedes the others, and the last `n_centred` of these are centred by their weighted mean.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without a row that counts, or for targets too small to square.
+    /// [`Error::Invalid`] if no row has positive weight, or for targets too small to square.
     pub fn new(sums: &'a SufficientStatistics, bias: bool, n_centred: usize) -> Result<Self> {
         let (first, end) = (usize::from(!bias), sums.n_basis() + 1);
-        let n_centred = if bias {
-            n_centred.min(sums.n_basis())
-        } else {
-            0
-        };
+        let n_centred = if bias { n_centred.min(end - 1) } else { 0 };
         let mut this = Self {
             sums,
             first,
             centred: end - n_centred..end,
             weight: sums.gram.at(0, 0),
             norms: Vec::new(),
-            target_scale: spread(&sums.targets)?,
-            asked: Vec::new(),
+            target_scale: target_scale(&sums.targets)?,
+            weights: Vec::new(),
             cancel: None,
         };
         let squares: Vec<f64> = (0..end - first).map(|i| this.square(i)).collect();
@@ -62,9 +57,9 @@ impl<'a> SumStatistics<'a> {
         Ok(this)
     }
 
-    /// The squared length of column `i`; 0 where it is rounding that centring left of a constant column.
+    /// The squared length of function `i`; 0 where only rounding is left of a constant column after centring.
     fn square(&self, i: usize) -> f64 {
-        /// Rounding of the sums, relative to the uncentred squared length.
+        /// Rounding error of the sums, relative to the squared length before centring.
         const ROUNDING: f64 = 1e-20;
         let (at, square) = (self.first + i, self.gram(i, i).value());
         if self.centred.contains(&at) && square <= ROUNDING * self.sums.gram.at(at, at).value() {
@@ -76,25 +71,24 @@ impl<'a> SumStatistics<'a> {
     /// The weighted mean of each centred column.
     #[must_use]
     pub fn means(&self) -> Vec<f64> {
-        let of = self.centred.clone();
-        of.map(|i| self.sums.gram.at(0, i).over(self.weight).value())
-            .collect()
+        let mean = |i| self.sums.gram.at(0, i).over(self.weight).value();
+        self.centred.clone().map(mean).collect()
     }
 
-    /// Ends every later question with [`Error::Interrupted`] once `flag` is raised.
+    /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.cancel = Some(flag);
         self
     }
 
-    fn ask(&mut self, active: &[usize], mu: &[f64]) -> Result<()> {
+    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<()> {
         check_flag(self.cancel.as_deref())?;
         let weight = |(&j, &mu): (&usize, &f64)| {
             let weight = DoubleDouble::product(mu, self.target_scale).over(self.norms[j].into());
             (j, weight)
         };
-        self.asked = active.iter().zip(mu).map(weight).collect();
+        self.weights = active.iter().zip(mu).map(weight).collect();
         Ok(())
     }
 
@@ -107,7 +101,7 @@ impl<'a> SumStatistics<'a> {
         self.product(self.first + i, self.sums.gram.size() - 1)
     }
 
-    /// The product of two columns of the sums, less that of their means if either is centred.
+    /// The product of two columns of the sums, minus the product of their means if either is centred.
     fn product(&self, i: usize, j: usize) -> DoubleDouble {
         let (gram, product) = (&self.sums.gram, self.sums.gram.at(i, j));
         if self.centred.contains(&i) || self.centred.contains(&j) {
@@ -117,42 +111,33 @@ impl<'a> SumStatistics<'a> {
         }
     }
 
-    /// phi_i^T W (t - Phi w) at the weights asked about, in the units given.
+    /// phi_i^T W (t - Phi w) at the latest weights, in the units given.
     fn residual(&self, i: usize) -> DoubleDouble {
-        let terms = self.asked.iter();
+        let terms = self.weights.iter();
         terms.fold(self.projection(i), |sum, &(j, w)| {
             sum.minus(self.gram(i, j).times(w))
         })
     }
 
-    /// The same for a unit-norm column and scaled targets.
+    /// [`SumStatistics::residual`] for a unit-norm column and scaled targets.
     fn unit_residual(&self, i: usize) -> f64 {
-        if self.norms[i] > 0.0 {
-            self.residual(i).value() / self.norms[i] / self.target_scale
-        } else {
-            0.0
-        }
+        over_norm(self.residual(i).value(), self.norms[i]) / self.target_scale
     }
 
     /// phi_i^T W phi_j of unit-norm columns.
     fn unit_gram(&self, i: usize, j: usize) -> f64 {
-        let norms = self.norms[i] * self.norms[j];
-        if norms > 0.0 {
-            self.gram(i, j).value() / norms
-        } else {
-            0.0
-        }
+        over_norm(self.gram(i, j).value(), self.norms[i] * self.norms[j])
     }
 
-    /// ||t - Phi w||^2 = t^T t - w^T (b + r), r being what is left of b = Phi^T t.
-    fn deviance_asked(&self) -> f64 {
+    /// ||t - Phi w||^2 = t^T t - w^T (b + r), with b = Phi^T t and r = Phi^T (t - Phi w).
+    fn current_deviance(&self) -> f64 {
         let targets = self.sums.gram.size() - 1;
         let square = self.sums.gram.at(targets, targets);
-        let terms = self.asked.iter();
+        let terms = self.weights.iter();
         let left = terms.fold(square, |sum, &(j, w)| {
             sum.minus(w.times(self.projection(j).plus(self.residual(j))))
         });
-        // Rounding can leave a tiny negative where nothing is left.
+        // Rounding can make a tiny sum of squares negative.
         (left.value() / self.target_scale / self.target_scale).max(0.0)
     }
 }
@@ -183,8 +168,8 @@ impl Statistics for SumStatistics<'_> {
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        self.ask(active, mu)?;
-        Ok(self.deviance_asked())
+        self.move_to(active, mu)?;
+        Ok(self.current_deviance())
     }
 
     fn local(
@@ -202,43 +187,30 @@ impl Statistics for SumStatistics<'_> {
         self.gradient(active, mu, gradient)
     }
 
-    fn bound(&mut self, _active: &[usize], _mu: &[f64], _sigma: &DMatrix<f64>) -> Result<()> {
-        // A Gaussian is its own bound.
-        check_flag(self.cancel.as_deref())
-    }
-
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        self.ask(active, mu)?;
+        self.move_to(active, mu)?;
         for (g, &i) in gradient.iter_mut().zip(active) {
             *g = self.unit_residual(i);
         }
-        Ok(self.deviance_asked())
-    }
-
-    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // Gaussian weights do not move.
-        Ok(DMatrix::zeros(active.len(), active.len()))
+        Ok(self.current_deviance())
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        /// Functions that one thread handles at a time.
+        /// Functions that one thread handles.
         const PIECE: usize = 32;
-        self.ask(active, mu)?;
+        self.move_to(active, mu)?;
         let k = self.n_basis();
+        let column = |&j: &usize| (0..k).map(|i| self.unit_gram(i, j)).collect();
         let pieces = map_pieces(k, PIECE, |piece| -> Result<Vec<f64>> {
             check_flag(self.cancel.as_deref())?;
             Ok(piece.map(|i| self.unit_residual(i)).collect())
         });
         let gradient: Vec<Vec<f64>> = pieces.into_iter().collect::<Result<_>>()?;
-        let present = |&norm: &f64| if norm > 0.0 { 1.0 } else { 0.0 };
         Ok(Sweep {
-            diag: self.norms.iter().map(present).collect(),
+            diag: self.norms.iter().map(|&norm| unit_square(norm)).collect(),
             gradient: gradient.concat(),
-            gram: wanted
-                .iter()
-                .map(|&j| (0..k).map(|i| self.unit_gram(i, j)).collect())
-                .collect(),
-            deviance: self.deviance_asked(),
+            gram: wanted.iter().map(column).collect(),
+            deviance: self.current_deviance(),
         })
     }
 
@@ -249,13 +221,10 @@ impl Statistics for SumStatistics<'_> {
     }
 }
 
-/// The unit of the targets, as `rows::spread` finds it in rows: their standard deviation; for constant targets their size;
-/// for zeros 1.
-fn spread(targets: &Targets) -> Result<f64> {
-    /// Spreads below this fraction of the size are rounding errors of a constant.
-    const CONSTANT: f64 = 1e-13;
-    /// The square of anything smaller is not all there.
-    const SMALLEST: f64 = 1e-140;
+/// The unit of the targets: their standard deviation; for constant targets their size; for zeros 1.
+fn target_scale(targets: &Targets) -> Result<f64> {
+    /// The square of anything smaller underflows.
+    const MIN_SIZE: f64 = 1e-140;
     let weight = targets.weight.value();
     if weight <= 0.0 {
         let what = "the statistics hold no row of positive weight; update them first";
@@ -264,16 +233,11 @@ fn spread(targets: &Targets) -> Result<f64> {
     if targets.size == 0.0 {
         return Ok(1.0);
     }
-    if targets.size < SMALLEST {
-        let what = format!("y holds nothing beyond {SMALLEST:e}, too small to square; rescale y");
+    if targets.size < MIN_SIZE {
+        let what = format!("y holds nothing beyond {MIN_SIZE:e}, too small to square; rescale y");
         return Err(Error::Invalid { what });
     }
     let mean = targets.sum.over(targets.weight);
     let variance = targets.square.minus(mean.times(targets.sum)).value() / weight;
-    let deviation = variance.max(0.0).sqrt();
-    Ok(if deviation > CONSTANT * targets.size {
-        deviation
-    } else {
-        targets.size
-    })
+    Ok(deviation_or_size(variance, targets.size))
 }

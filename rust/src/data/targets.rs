@@ -1,69 +1,75 @@
-//! Targets and sample weights: what they have to be, and the unit of the targets.
+//! Targets and sample weights: checks, and the unit of the targets.
 
 use crate::{Error, Result};
 
-/// The rules a set of rows has to meet before anything is computed from it.
+/// Checks the targets and the weights of `n` rows, at least one; weights must be positive.
 pub(crate) fn check_rows(n: usize, target: &[f64], weights: Option<&[f64]>) -> Result<()> {
     if n == 0 {
         return Err(Error::Invalid {
             what: "X has no rows; at least one is needed".into(),
         });
     }
-    Error::check_len("y", n, target.len())?;
-    Error::check_finite("y", target)?;
-    if let Some(w) = weights {
-        Error::check_len("sample_weight", n, w.len())?;
-        Error::check_finite("sample_weight", w)?;
-        if w.iter().any(|&w| w <= 0.0) {
-            return Err(Error::Invalid {
-                what: "sample_weight must be positive here; leave out the rows that weigh nothing"
-                    .into(),
-            });
-        }
-        check_weights(w)?;
-    }
-    Ok(())
+    check_values(n, target, weights, false)
 }
 
-/// Refuses weights whose sums and products with squares leave the range of numbers; 0 is none of these.
-pub(crate) fn check_weights(weights: &[f64]) -> Result<()> {
-    const HEAVIEST: f64 = 1e100;
-    let sensible = |&w: &f64| w == 0.0 || (HEAVIEST.recip()..=HEAVIEST).contains(&w);
-    if weights.iter().all(sensible) {
+/// Checks the targets and the weights of `n` rows; 0 is a weight if `zero_weights`.
+pub(crate) fn check_values(
+    n: usize,
+    target: &[f64],
+    weights: Option<&[f64]>,
+    zero_weights: bool,
+) -> Result<()> {
+    /// Sums of larger weights, or of their products with squares, could overflow, and those of weights below its reciprocal underflow.
+    const MAX_WEIGHT: f64 = 1e100;
+    const MIN_WEIGHT: f64 = 1.0 / MAX_WEIGHT;
+    Error::check_len("y", n, target.len())?;
+    Error::check_finite("y", target)?;
+    let Some(weights) = weights else {
         return Ok(());
-    }
-    let what = format!(
-        "sample_weight must lie between {:e} and {HEAVIEST:e}; rescale it",
-        HEAVIEST.recip()
-    );
+    };
+    Error::check_len("sample_weight", n, weights.len())?;
+    Error::check_finite("sample_weight", weights)?;
+    let what = if weights.iter().any(|&w| w < 0.0) && zero_weights {
+        "sample_weight must not be negative; weight 0 leaves a row out".into()
+    } else if weights.iter().any(|&w| w <= 0.0) && !zero_weights {
+        "sample_weight must be positive here; leave out the rows with weight 0".into()
+    } else if (weights.iter()).all(|&w| w == 0.0 || (MIN_WEIGHT..=MAX_WEIGHT).contains(&w)) {
+        return Ok(());
+    } else {
+        format!("sample_weight must lie between {MIN_WEIGHT:e} and {MAX_WEIGHT:e}; rescale it")
+    };
     Err(Error::Invalid { what })
 }
 
+/// Sum of the sample weights; `n` without them.
+pub(crate) fn total_weight(n: usize, weights: Option<&[f64]>) -> f64 {
+    weights.map_or(n as f64, |w| w.iter().sum())
+}
+
 /// The unit of the targets: their weighted standard deviation; for constant targets their size; for zeros 1.
-pub(crate) fn spread(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
-    // Spreads below this fraction of the size are rounding errors of a constant.
-    const CONSTANT: f64 = 1e-13;
+pub(crate) fn target_scale(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
     let size = target.iter().fold(0.0_f64, |m, t| m.max(t.abs()));
     if size == 0.0 {
         return 1.0;
     }
     let total: f64 = (0..target.len()).map(&weight).sum();
-    // Divided by the size first, so that no square over- or underflows.
-    let mean = target
-        .iter()
-        .enumerate()
-        .map(|(n, t)| weight(n) * (t / size))
-        .sum::<f64>()
-        / total;
-    let variance = target
-        .iter()
-        .enumerate()
-        .map(|(n, t)| weight(n) * (t / size - mean).powi(2))
-        .sum::<f64>()
-        / total;
-    let deviation = variance.sqrt();
-    if deviation > CONSTANT {
-        size * deviation
+    // Targets are divided by the size first, so that no square over- or underflows.
+    let average = |f: &dyn Fn(f64) -> f64| {
+        let terms = target.iter().enumerate();
+        terms.map(|(n, t)| weight(n) * f(t / size)).sum::<f64>() / total
+    };
+    let mean = average(&|t| t);
+    let variance = average(&|t| (t - mean).powi(2));
+    size * deviation_or_size(variance, 1.0)
+}
+
+/// The unit of targets with this variance and this largest absolute value.
+pub(crate) fn deviation_or_size(variance: f64, size: f64) -> f64 {
+    /// A standard deviation below this fraction of the size is a rounding error of constant targets.
+    const CONSTANT: f64 = 1e-13;
+    let deviation = variance.max(0.0).sqrt();
+    if deviation > CONSTANT * size {
+        deviation
     } else {
         size
     }
@@ -74,24 +80,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_spread_has_the_unit_of_the_targets() {
+    fn the_scale_has_the_unit_of_the_targets() {
         let t = [1.0, 2.0, 4.0];
-        let plain = spread(&t, |_| 1.0);
+        let plain = target_scale(&t, |_| 1.0);
         for c in [1e-200, 1e-8, 1e8, 1e200] {
             let scaled: Vec<f64> = t.iter().map(|t| c * t).collect();
-            assert!((spread(&scaled, |_| 1.0) / (c * plain) - 1.0).abs() < 1e-14);
+            assert!((target_scale(&scaled, |_| 1.0) / (c * plain) - 1.0).abs() < 1e-14);
         }
-        assert!((spread(&t, |n| [2.0, 1.0, 0.5][n]) - spread_of_rows()).abs() < 1e-14);
-    }
-
-    /// The weights above as rows, twice over: 1, 1, 1, 1, 2, 2, 4.
-    fn spread_of_rows() -> f64 {
-        spread(&[1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0], |_| 1.0)
+        let weighted = target_scale(&t, |n| [2.0, 1.0, 0.5][n]);
+        let repeated = target_scale(&[1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0], |_| 1.0);
+        assert!((weighted - repeated).abs() < 1e-14);
     }
 
     #[test]
     fn constants_have_their_size_and_zeros_one() {
-        assert!((spread(&[-3.0, -3.0], |_| 1.0) - 3.0).abs() < 1e-15);
-        assert!((spread(&[0.0, 0.0], |_| 1.0) - 1.0).abs() < 1e-15);
+        assert!((target_scale(&[-3.0, -3.0], |_| 1.0) - 3.0).abs() < 1e-15);
+        assert!((target_scale(&[0.0, 0.0], |_| 1.0) - 1.0).abs() < 1e-15);
     }
 }

@@ -78,7 +78,7 @@ impl Dictionary {
         Ok(())
     }
 
-    /// An approximate refresh by [`Statistics::nearly_sweep`], if the provider has one, to choose a working set. The state has to be at
+    /// An approximate refresh by [`Statistics::approximate_sweep`], if the provider has one, to choose a working set. The state has to be at
     /// a mode and does not change.
     pub(crate) fn refresh_approximately(
         &mut self,
@@ -88,7 +88,7 @@ impl Dictionary {
         /// Well above the error of such a pass.
         const MIN_ORTHOGONAL: f64 = 1e-5;
         let wanted = self.columns_wanted(stats, state);
-        let Some(sweep) = stats.nearly_sweep(&state.active, &state.mu, &wanted)? else {
+        let Some(sweep) = stats.approximate_sweep(&state.active, &state.mu, &wanted)? else {
             return self.refresh(stats, state);
         };
         self.take(sweep, wanted, state);

@@ -15,8 +15,7 @@ use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::{ALPHA_FLOOR, Factors};
-use crate::fit::laplace::mode::find_mode;
-use crate::fit::laplace::schedule;
+use crate::fit::laplace::{self, mode::find_mode};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
@@ -57,7 +56,13 @@ pub(crate) fn fit(
         let start = Start::default();
         sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
     } else {
-        schedule::complete(stats, state, &mut dictionary, 0, rules, recorder)
+        let mut fit = laplace::Fit {
+            stats,
+            state,
+            rules,
+            recorder,
+        };
+        fit.complete(&mut dictionary, 0)
     }
 }
 

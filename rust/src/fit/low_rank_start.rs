@@ -36,7 +36,7 @@ pub(crate) fn fit(
     }
     let empty = state.clone();
     let mut outcome = None;
-    stats.on_few_features(&mut |whole, features| {
+    stats.with_low_rank_features(&mut |whole, features| {
         outcome = Some(fit_features(whole, features, (&empty, priors), rules));
     })?;
     let Some(outcome) = outcome else {

@@ -140,7 +140,13 @@ fn fit_and_search(
     let found = if stats.is_linear() {
         fit_sequentially(stats, state, priors, rules, recorder)?
     } else {
-        laplace::schedule::fit(stats, state, priors, rules, recorder)?
+        let mut fit = laplace::Fit {
+            stats,
+            state,
+            rules,
+            recorder,
+        };
+        fit.run_from_empty(priors)?
     };
     search::exchange::continue_from(found, stats, state, priors, rules, recorder)
 }

@@ -90,14 +90,9 @@ impl Coordinates {
 
     /// The alpha after a step `d`: the relative decrease of 1 / alpha, or the change in ln alpha.
     pub(crate) fn moved(self, alpha: f64, d: f64) -> f64 {
+        let limit = Tuning::MAX_NEWTON_CHANGE;
         let moved = match self {
-            Self::Inverses => {
-                alpha
-                    / (1.0 - d).clamp(
-                        (-Tuning::MAX_NEWTON_CHANGE).exp(),
-                        Tuning::MAX_NEWTON_CHANGE.exp(),
-                    )
-            }
+            Self::Inverses => alpha / (1.0 - d).clamp((-limit).exp(), limit.exp()),
             Self::Logarithms => alpha * d.exp(),
         };
         moved.max(ALPHA_FLOOR)
@@ -173,27 +168,19 @@ pub(crate) fn step(
     if coordinates == Coordinates::Inverses {
         local = local.in_inverses((0..state.len()).map(|k| state.gamma(k)));
     }
-    let before = (
-        state.alpha.clone(),
-        state.beta,
-        state.log_posterior(),
-        local.gradient.norm(),
-    );
+    let (old_alpha, old_beta) = (state.alpha.clone(), state.beta);
+    let (objective, gradient_norm) = (state.log_posterior(), local.gradient.norm());
     while let Some(value) = damping.value() {
         if let Some(direction) = local.direction(value) {
-            let alpha: Vec<f64> = before
-                .0
-                .iter()
-                .zip(direction.iter())
-                .map(|(&a, &d)| coordinates.moved(a, d))
-                .collect();
-            let mut beta = before.1;
+            let steps = old_alpha.iter().zip(direction.iter());
+            let alpha: Vec<f64> = steps.map(|(&a, &d)| coordinates.moved(a, d)).collect();
+            let mut beta = old_beta;
             if let (true, Some(range)) = (free_beta, noise) {
                 beta = range.snapped(beta * direction[alpha.len()].exp());
             }
             if state.set_hyperparameters(&alpha, beta).is_ok() {
                 state.recentre(stats)?;
-                if improved(state, free_beta, before.2, before.3) {
+                if improved(state, free_beta, objective, gradient_norm) {
                     damping.relax();
                     return Ok(true);
                 }
@@ -201,7 +188,7 @@ pub(crate) fn step(
         }
         damping.raise();
     }
-    state.set_hyperparameters(&before.0, before.1)?;
+    state.set_hyperparameters(&old_alpha, old_beta)?;
     state.recentre(stats)?;
     Ok(false)
 }

@@ -189,7 +189,7 @@ fn update_noise(
 ) -> Result<(), Stop> {
     let Some(range) = noise else { return Ok(()) };
     let mut change = (noise_fixed_point(state, range) / state.beta).ln();
-    // The joint steps make small changes; an empty model has none.
+    // Joint steps make the small changes, but an empty model has none.
     let min_change = if state.len() > 0 {
         Tuning::MIN_NOISE_CHANGE
     } else {

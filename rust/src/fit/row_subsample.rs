@@ -66,7 +66,7 @@ pub(crate) fn fit(
     let empty = state.clone();
     let mut outcome = None;
     let (ratio, min_rows) = (Tuning::SUBSAMPLE_RATIO, Tuning::MIN_SUBSAMPLE_ROWS);
-    stats.on_fewer_rows(ratio, min_rows, &mut |whole, part| {
+    stats.with_row_subsample(ratio, min_rows, &mut |whole, part| {
         let mut run = || {
             sequential::model_of_sample(whole, state, priors, noise, recorder)?;
             let mut sampled = SubsampledStatistics::new(whole, part);
@@ -229,7 +229,7 @@ mod tests {
         };
         let mut whole = observe();
         whole
-            .on_fewer_rows(SAME, RUNS * RUN, &mut |whole, part| {
+            .with_row_subsample(SAME, RUNS * RUN, &mut |whole, part| {
                 called = true;
                 let mut sampled = SubsampledStatistics::new(whole, part);
                 let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);

@@ -74,7 +74,7 @@ impl WorkingSet {
         members.sort_unstable();
         members.dedup();
         let approximation = if approximate {
-            stats.nearly_among(&members)?
+            stats.approximate_among(&members)?
         } else {
             None
         };

@@ -1,4 +1,4 @@
-//! Almost the rows of a Gaussian likelihood, in a few features: for the way to a model, not for its end.
+//! Approximate statistics of a Gaussian likelihood from a few features, with which a fit chooses its first model.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,13 +9,13 @@ use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::column_table::Table;
 use crate::data::low_rank::features::LowRankFeatures;
-use crate::data::{Statistics, Sweep, check_flag, completed};
+use crate::data::{Statistics, Sweep, check_flag, with_both_triangles};
 use crate::linalg::LowerTriangle;
 use crate::linalg::vector::{axpy, dot};
 
-/// [`Statistics`] of functions that are no more than their features: nothing in them is as long as the rows.
+/// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
 pub(crate) struct LowRankStatistics {
-    factor: LowRankFeatures,
+    features: LowRankFeatures,
     /// F^T W F, F^T W t and t^T W t.
     gram: Table,
     projections: Vec<f64>,
@@ -23,37 +23,31 @@ pub(crate) struct LowRankStatistics {
     n_obs: f64,
     norms: Vec<f64>,
     target_scale: f64,
-    /// F^T of the residual at the mu last asked about, and the deviance there.
+    /// F^T times the residual at the latest `mu`, and the deviance there.
     gradient: Vec<f64>,
     deviance: f64,
     cancel: Option<Arc<AtomicBool>>,
 }
 
 impl LowRankStatistics {
-    /// Of rows with these targets, divided by `target_scale`, and weights.
+    /// `targets` are divided by `target_scale` already.
     pub(crate) fn new(
-        factor: LowRankFeatures,
+        features: LowRankFeatures,
         targets: &[f64],
         weights: Option<&[f64]>,
         target_scale: f64,
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
-        let ones;
-        let weights = if let Some(weights) = weights {
-            weights
-        } else {
-            ones = vec![1.0; targets.len()];
-            &ones
-        };
-        let weighted: Vec<f64> = targets.iter().zip(weights).map(|(t, w)| t * w).collect();
-        let gram = factor.gram(weights);
+        let weights = weights.map_or_else(|| vec![1.0; targets.len()], <[f64]>::to_vec);
+        let weighted: Vec<f64> = targets.iter().zip(&weights).map(|(t, w)| t * w).collect();
+        let gram = features.gram(&weights);
         check_flag(cancel.as_deref())?;
-        let projections = factor.project(&weighted);
+        let projections = features.project(&weighted);
         let target_sq = dot(targets, &weighted);
-        let squares = factor.sums(&gram, &projections, (&[], &[]), true).diag;
+        let squares = features.sums(&gram, &projections, (&[], &[]), true).diag;
         Ok(Self {
             norms: lengths(&squares)?,
-            factor,
+            features,
             gram,
             gradient: projections.clone(),
             projections,
@@ -65,16 +59,16 @@ impl LowRankStatistics {
         })
     }
 
-    /// Whether the lengths of its columns are nearly those of the rows' own.
-    pub(crate) fn has_lengths_of_rows(&self) -> bool {
-        /// Of a length, what features may leave out.
-        const SHARE: f64 = 0.5;
-        self.factor.leaves(SHARE, &self.norms)
+    /// Whether the norms are near those of the original columns.
+    pub(crate) fn norms_are_close(&self) -> bool {
+        /// Largest error of a column, relative to its norm.
+        const MAX_ERROR: f64 = 0.5;
+        self.features.error_within(MAX_ERROR, &self.norms)
     }
 
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         check_flag(self.cancel.as_deref())?;
-        let model = self.factor.combine(active, &self.norms, mu);
+        let model = self.features.combine(active, &self.norms, mu);
         let explained = self.gram.products(&model);
         self.gradient.copy_from_slice(&self.projections);
         axpy(-1.0, &explained, &mut self.gradient);
@@ -134,31 +128,27 @@ impl Statistics for LowRankStatistics {
         Ok(deviance)
     }
 
-    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // Gaussian weights do not move.
-        Ok(DMatrix::zeros(active.len(), active.len()))
-    }
-
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let deviance = self.move_to(active, mu)?;
         let columns = (wanted, self.norms.as_slice());
-        let sums = self.factor.sums(&self.gram, &self.gradient, columns, false);
+        let sums = self
+            .features
+            .sums(&self.gram, &self.gradient, columns, false);
         check_flag(self.cancel.as_deref())?;
         Ok(unit_columns(sums, &self.norms, true, deviance))
     }
 
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        Ok(self.factor.projections(&self.gradient, js, &self.norms))
+        Ok(self.features.projections(&self.gradient, js, &self.norms))
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.lower_among(js).map(completed)
+        self.lower_among(js).map(with_both_triangles)
     }
 
     fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        let among = self
-            .factor
-            .lower_among(&self.gram, &self.gradient, js, &self.norms);
+        let (gram, right) = (&self.gram, &self.gradient);
+        let among = self.features.lower_among(gram, right, js, &self.norms);
         check_flag(self.cancel.as_deref())?;
         Ok(among)
     }
@@ -167,92 +157,101 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::low_rank::policy::LowRankPolicy;
+    use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
+    use crate::data::low_rank::{gaussian, points};
     use crate::data::{DenseDesign, Design, DictionaryPart, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};
 
-    /// It answers as rows do that have these functions: so well do wide kernels agree with their features.
-    #[test]
-    fn answers_are_those_of_the_rows() {
-        const N: usize = 1300;
-        let rows: Vec<f64> = (0..2 * N).map(|i| (i as f64 * 1.37).sin()).collect();
-        let kernel = Kernel::Gaussian {
-            inverse_square_widths: vec![0.5],
-        };
-        let design = KernelDesign::new(&rows, &rows, 2, vec![kernel], true).unwrap();
-        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
-        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
-        let grade = LowRankPolicy {
-            tol: 1e-13,
-            ..LowRankPolicy::coarse(&design).unwrap()
-        };
-        let factor = LowRankFeatures::of(&design, Some(&weights), grade).unwrap();
-        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
-        let given = Some(weights.clone());
-        let mut rows =
-            Observations::new(&dense, Likelihood::Gaussian, target.clone(), given).unwrap();
-        let scale = rows.target_scale();
-        let scaled: Vec<f64> = target.iter().map(|t| t / scale).collect();
-        let mut part =
-            LowRankStatistics::new(factor, &scaled, Some(&weights), scale, None).unwrap();
-        let near = |a: &[f64], b: &[f64]| {
-            assert_eq!(a.len(), b.len());
-            for (a, b) in a.iter().zip(b) {
-                assert!((a - b).abs() < 1e-8 * (1.0 + b.abs()), "{a} {b}");
-            }
-        };
-        near(&[part.n_obs(), part.target_scale()], &[rows.n_obs(), scale]);
-        near(part.norms(), rows.norms());
-        let (active, mu) = ([0, 7, 900], [3.0, -2.0, 5.0]);
-        near(
-            &[part.deviance(&active, &mu).unwrap()],
-            &[rows.deviance(&active, &mu).unwrap()],
-        );
-        let local = |stats: &mut dyn Statistics| {
-            let (mut gram, mut slope) = (DMatrix::zeros(3, 3), vec![0.0; 3]);
-            let deviance = stats.local(&active, &mu, &mut gram, &mut slope).unwrap();
-            let mut all = gram.as_slice().to_vec();
-            all.extend_from_slice(&slope);
-            stats.gradient(&active, &mu, &mut slope).unwrap();
-            all.extend_from_slice(&slope);
-            let sweep = stats.sweep(&active, &mu, &[900, 2]).unwrap();
-            all.extend(sweep.diag.iter().chain(&sweep.gradient));
-            all.extend(sweep.gram.concat());
-            let (among, gradient) = stats.among(&[4, 0, 1299]).unwrap();
-            all.extend(among.as_slice().iter().chain(&gradient));
-            all.extend(stats.project(&[4, 0, 1299]).unwrap());
-            all.extend([deviance, sweep.deviance]);
-            all
-        };
-        near(&local(&mut part), &local(&mut rows));
+    fn weights(n: usize) -> Vec<f64> {
+        (0..n).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect()
     }
 
-    /// Rows whose columns have their lengths from features say the same of them, pass after pass.
+    fn target(n: usize) -> Vec<f64> {
+        (0..n).map(|i| (0.01 * i as f64).sin()).collect()
+    }
+
+    fn observations(design: &dyn Design) -> Observations<'_> {
+        let (target, weights) = (target(design.n_rows()), weights(design.n_rows()));
+        Observations::new(design, Likelihood::Gaussian, target, Some(weights)).unwrap()
+    }
+
+    fn stored(design: &KernelDesign) -> DenseDesign<'static> {
+        DenseDesign::new(design.values().unwrap(), design.n_rows(), design.n_basis()).unwrap()
+    }
+
+    fn assert_near(a: &[f64], b: &[f64], tol: f64) {
+        assert_eq!(a.len(), b.len());
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() < tol * (1.0 + b.abs()), "{a} {b}");
+        }
+    }
+
+    fn check(rows: &[f64], centres: &[f64], kernels: Vec<Kernel>, bias: bool) {
+        let design = KernelDesign::new(rows, centres, 2, kernels, bias).unwrap();
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let policy = LowRankPolicy {
+            tol: EXACT,
+            max_features: 300,
+        };
+        let features = LowRankFeatures::of(&design, Some(&weights(n)), policy).unwrap();
+        let dense = stored(&design);
+        let mut rows = observations(&dense);
+        assert!(features.rank() < n / 3 && features.is_exact(rows.norms()));
+        let scale = rows.target_scale();
+        let scaled: Vec<f64> = target(n).iter().map(|t| t / scale).collect();
+        let mut part =
+            LowRankStatistics::new(features, &scaled, Some(&weights(n)), scale, None).unwrap();
+        let (active, mu, js) = ([0, 7, k - 1], [3.0, -2.0, 5.0], [4, 0, k / 2]);
+        let sums = |stats: &mut dyn Statistics| {
+            let mut all = vec![stats.n_obs(), stats.target_scale()];
+            all.extend_from_slice(stats.norms());
+            all.push(stats.deviance(&active, &mu).unwrap());
+            let (mut gram, mut slope) = (DMatrix::zeros(3, 3), vec![0.0; 3]);
+            all.push(stats.local(&active, &mu, &mut gram, &mut slope).unwrap());
+            all.extend(gram.iter().chain(&slope));
+            stats.gradient(&active, &mu, &mut slope).unwrap();
+            let sweep = stats.sweep(&active, &mu, &[k - 1, 2]).unwrap();
+            all.push(sweep.deviance);
+            all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
+            let (gram, gradient) = stats.among(&js).unwrap();
+            all.extend(gram.iter().chain(&gradient));
+            all.extend(stats.project(&js).unwrap());
+            all
+        };
+        assert_near(&sums(&mut part), &sums(&mut rows), 1e-8);
+    }
+
     #[test]
-    fn nearly_right_lengths_do_as_units() {
-        const N: usize = 1300;
+    fn sums_equal_sums_over_the_rows() {
+        let (rows, others) = (points(700, 1.0), points(400, 1.3));
+        check(&rows, &rows, vec![gaussian(0.5)], true);
+        check(&rows, &others, vec![gaussian(0.5)], false);
+        check(&rows, &others, vec![gaussian(0.3), gaussian(0.7)], true);
+    }
+
+    #[test]
+    fn an_outlier_becomes_a_landmark() {
+        // Not in the sample from which the first landmarks are chosen.
+        let mut rows = points(3000, 1.0);
+        rows[2..4].copy_from_slice(&[3.0, -3.5]);
+        check(&rows, &rows[..800], vec![gaussian(0.2)], true);
+    }
+
+    /// In the units of the original columns, sums do not depend on the approximation of the norms.
+    #[test]
+    fn approximate_norms_serve_as_units() {
         let square = |i: usize| (i * i) as f64;
-        let rows: Vec<f64> = (0..2 * N).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
-        let kernel = Kernel::Gaussian {
-            inverse_square_widths: vec![1.0],
-        };
-        let design = KernelDesign::new(&rows, &rows, 2, vec![kernel], true).unwrap();
-        let dense = DenseDesign::new(design.values().unwrap(), N, design.n_basis()).unwrap();
-        let target: Vec<f64> = (0..N).map(|i| (0.01 * i as f64).sin()).collect();
-        let weights: Vec<f64> = (0..N).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect();
-        let observations = |design| {
-            let (target, weights) = (target.clone(), Some(weights.clone()));
-            Observations::new(design, Likelihood::Gaussian, target, weights).unwrap()
-        };
-        let (mut nearly, mut exactly) =
-            (observations(&design as &dyn Design), observations(&dense));
+        let rows: Vec<f64> = (0..2600).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
+        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(1.0)], true).unwrap();
+        let dense = stored(&design);
+        let (mut nearly, mut exactly) = (observations(&design), observations(&dense));
         let off = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
         let worst = nearly.norms().iter().zip(exactly.norms()).map(off);
         let worst = worst.fold(0.0, f64::max);
         assert!(1e-9 < worst && worst < 0.1, "{worst}");
         let (active, mu) = ([7, 900], [3.0, -2.0]);
         for _ in 0..2 {
-            let answers = |stats: &mut Observations<'_>| {
+            let sums = |stats: &mut Observations<'_>| {
                 let norms = stats.norms().to_vec();
                 let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
                 let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
@@ -263,24 +262,18 @@ mod tests {
                 }
                 all
             };
-            for (a, b) in answers(&mut nearly).iter().zip(answers(&mut exactly)) {
-                assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
-            }
+            assert_near(&sums(&mut nearly), &sums(&mut exactly), 1e-9);
         }
-        // Asked about some functions it keeps to its units.
-        let (whole, some) = (
-            nearly.sweep(&active, &mu, &[900]).unwrap(),
-            nearly.sweep_of(&[1, 900], &active, &mu, &[900]).unwrap(),
-        );
-        for (k, i) in [1, 900].into_iter().enumerate() {
-            let pairs = [
-                (some.diag[k], whole.diag[i]),
-                (some.gradient[k], whole.gradient[i]),
-                (some.gram[0][k], whole.gram[0][i]),
-            ];
-            for (a, b) in pairs {
-                assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} {b}");
-            }
+        // A pass over some functions uses the same norms.
+        let js = [1, 900];
+        let whole = nearly.sweep(&active, &mu, &[900]).unwrap();
+        let some = nearly.sweep_of(&js, &active, &mu, &[900]).unwrap();
+        for (some, whole) in [
+            (&some.diag, &whole.diag),
+            (&some.gradient, &whole.gradient),
+            (&some.gram[0], &whole.gram[0]),
+        ] {
+            assert_near(some, &js.map(|j| whole[j]), 1e-9);
         }
     }
 }

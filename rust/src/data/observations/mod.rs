@@ -1,5 +1,6 @@
-//! Rows in memory: a design, its targets, and a likelihood.
+//! Rows in memory: a design, targets and a likelihood.
 
+mod measure;
 mod statistics;
 
 use std::borrow::Cow;
@@ -7,33 +8,34 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::data::column_cache::Packed;
+use crate::data::column_cache::ActiveColumns;
 use crate::data::column_table::Table;
 use crate::data::design::Design;
-use crate::data::low_rank::bounds::Prepared;
+use crate::data::low_rank::bounds::FamilyBasis;
 use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::low_rank::statistics::LowRankStatistics;
 use crate::data::row_blocks::{ROW_BLOCK, Sums};
-use crate::data::targets::{check_rows, spread};
+use crate::data::targets::{check_rows, target_scale, total_weight};
 use crate::data::{Sweep, check_flag};
 use crate::likelihood::WorkingRows;
+use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::{AlignedColumns, stride};
 use crate::linalg::column_combination::add_combination;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product};
 use crate::linalg::vector::multiply_into;
 use crate::parallel::{fill_pieces_of, map_pieces};
-use crate::{Likelihood, Result};
+use crate::{Error, Likelihood, Result};
 
-/// Columns of a Gram matrix that one thread makes at a time.
+/// Columns of a Gram matrix that one thread computes at a time.
 pub(crate) const GRAM_COLUMNS: usize = 24;
-/// Rows of a Gram matrix at a time: some hundred columns this high stay in the caches, where at a distance of a power of two they
-/// would share their places.
+/// Rows of a block of a Gram matrix: some hundred columns of this height stay in the caches. A power of two would make columns compete
+/// for the same cache sets.
 pub(crate) const GRAM_ROWS: usize = 504;
 
-/// [`Statistics`](crate::data::Statistics) of rows that this process can see.
+/// [`Statistics`](crate::data::Statistics) of rows in memory.
 ///
-/// Between calls `working` and `residual` hold the working weights and residuals (times the sample weights) at the
-/// `mu` last asked about.
+/// Invariant: `working` and `residual` hold the working weights and residuals, times the sample weights, at the `mu` of
+/// `evaluation`.
 pub struct Observations<'a> {
     pub(crate) design: Arc<dyn Design + Send + 'a>,
     pub(crate) likelihood: Likelihood,
@@ -41,51 +43,78 @@ pub struct Observations<'a> {
     pub(crate) weights: Option<Vec<f64>>,
     n_obs: f64,
     pub(crate) norms: Vec<f64>,
-    pub(crate) packed: Packed,
+    pub(crate) columns: ActiveColumns,
     pub(crate) working: Vec<f64>,
     pub(crate) residual: Vec<f64>,
     skew: Vec<f64>,
-    /// The weights last asked about, and the deviance there.
-    place: Option<Place>,
+    evaluation: Option<Evaluation>,
     constant_deviance: f64,
-    pub(crate) target_scale: f64,
-    /// Whether columns divided by their `norms` have lengths of their own, rather than 1.
-    pub(crate) uneven: bool,
-    /// Their squares, for a Gaussian likelihood, once a pass has found them.
+    target_scale: f64,
+    /// Whether columns divided by `norms` have lengths other than 1, because `norms` are approximate or all 1.
+    pub(crate) inexact_norms: bool,
+    /// Squared lengths of such columns, for a Gaussian likelihood, once a pass has computed them.
     squares: Option<Vec<f64>>,
-    /// Where the bound that stands for the log-likelihood touches it, row by row; `None`: nothing stands for it.
+    /// For each row, the linear predictor at which the bound that replaces the log-likelihood is tangent to it.
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
-    pub(crate) start: Option<Sweep>,
-    /// What bounds on the functions of each family of the design are made from.
-    pub(crate) prepared: Vec<Prepared>,
-    /// The design as a product of two matrices with few columns, if it is one but for rounding.
-    pub(crate) factor: Option<Arc<LowRankFeatures>>,
-    /// Its leading features, if they are much fewer.
-    pub(crate) leading: Option<Arc<LowRankFeatures>>,
-    /// F^T W F for the weights of the moment, once it has been asked for.
-    factor_gram: Option<Arc<Table>>,
-    /// The same of the leading features.
-    leading_gram: Option<Arc<Table>>,
-    /// These rows in a few features that say almost the same, until they are asked for.
-    pub(crate) nearly: Option<LowRankStatistics>,
+    start: Option<Sweep>,
+    /// The Newton basis of each family of the design, for screening bounds.
+    pub(crate) bases: Vec<FamilyBasis>,
+    /// Features that represent the design to rounding, if their number is small.
+    factor: Option<WeightedFeatures>,
+    /// The leading ones of these features, if they are much fewer.
+    leading: Option<WeightedFeatures>,
+    /// Approximate statistics in a few features, until a fit takes them.
+    low_rank: Option<LowRankStatistics>,
     pub(crate) cancel: Option<Arc<AtomicBool>>,
 }
 
 /// Weights of some functions, and the deviance there.
-struct Place {
+struct Evaluation {
     active: Vec<usize>,
     mu: Vec<f64>,
     deviance: f64,
+}
+
+/// Low-rank features F, and F^T W F for the present working weights once it has been computed.
+struct WeightedFeatures {
+    features: LowRankFeatures,
+    gram: Option<Table>,
+}
+
+impl WeightedFeatures {
+    fn new(features: LowRankFeatures) -> Self {
+        let gram = None;
+        Self { features, gram }
+    }
+
+    /// The sums of a pass over the dictionary; `wanted` are the Gram columns asked for, and the norms of all columns.
+    fn sums(&mut self, working: &[f64], residual: &[f64], wanted: (&[usize], &[f64])) -> Sums {
+        let right = self.features.project(residual);
+        let gram = self.gram.get_or_insert_with(|| self.features.gram(working));
+        self.features.sums(gram, &right, wanted, true)
+    }
+
+    /// The Gram matrix of `js` and the gradient of each.
+    fn lower_among(
+        &mut self,
+        working: &[f64],
+        residual: &[f64],
+        js: &[usize],
+        norms: &[f64],
+    ) -> (LowerTriangle, Vec<f64>) {
+        let right = self.features.project(residual);
+        let gram = self.gram.get_or_insert_with(|| self.features.gram(working));
+        self.features.lower_among(gram, &right, js, norms)
+    }
 }
 
 impl<'a> Observations<'a> {
     /// Joins a design with its targets and optional sample weights.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape), [`Error::NonFinite`](crate::Error::NonFinite) or
-    /// [`Error::Invalid`](crate::Error::Invalid) for input outside the likelihood's domain;
-    /// [`Error::NonFinite`](crate::Error::NonFinite) also when a basis function overflows.
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for input outside the likelihood's domain;
+    /// [`Error::NonFinite`] also when a basis function overflows.
     pub fn new(
         design: &'a dyn Design,
         likelihood: Likelihood,
@@ -95,8 +124,7 @@ impl<'a> Observations<'a> {
         Self::cancellable(design, likelihood, target, weights, None)
     }
 
-    /// [`Observations::new`]; this and every later question end with
-    /// [`Error::Interrupted`](crate::Error::Interrupted) once `cancel` is raised.
+    /// [`Observations::new`]; it and every later call return [`Error::Interrupted`] once `cancel` is raised.
     ///
     /// # Errors
     /// As [`Observations::new`].
@@ -107,95 +135,92 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
-        let mut this = Self::unmeasured(design, likelihood, target, weights)?;
+        let mut this = Self::unmeasured(Arc::new(design), likelihood, target, weights, true)?;
         this.cancel = cancel;
         this.measure()?;
         Ok(this)
     }
 
-    /// With no lengths of columns.
-    pub(crate) fn unmeasured(
+    /// [`Observations::new`] without the lengths of columns, for the methods of [`DictionaryPart`](crate::DictionaryPart) only.
+    ///
+    /// # Errors
+    /// As [`Observations::new`], except that the columns are not checked.
+    pub fn in_part(
         design: &'a dyn Design,
         likelihood: Likelihood,
-        mut target: Vec<f64>,
+        target: Vec<f64>,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        check_rows(design.n_rows(), &target, weights.as_deref())?;
-        let mut target_scale = 1.0;
-        if likelihood.is_linear() {
-            target_scale = spread(&target, |row| weights.as_ref().map_or(1.0, |w| w[row]));
-            for t in &mut target {
-                *t /= target_scale;
-            }
-        }
-        likelihood.check_targets(&target)?;
-        let mut this = Self::assemble(Arc::new(design), likelihood, target, weights);
-        this.target_scale = target_scale;
+        let mut this = Self::unmeasured(Arc::new(design), likelihood, target, weights, true)?;
+        this.norms
+            .try_reserve_exact(design.n_basis())
+            .map_err(|_| Error::no_memory_for("a number for each function", design.n_basis()))?;
+        this.norms.resize(design.n_basis(), f64::NAN);
         Ok(this)
     }
 
-    /// The same without units: columns and targets are taken as they are, and so is all that is answered.
-    pub(crate) fn as_given(
+    /// Rows whose columns and targets keep the units given; there may be no rows.
+    pub(crate) fn unscaled(
         design: Box<dyn Design + Send + 'a>,
         likelihood: Likelihood,
         target: Vec<f64>,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        check_rows(design.n_rows(), &target, weights.as_deref())?;
-        likelihood.check_targets(&target)?;
-        let mut this = Self::assemble(Arc::from(design), likelihood, target, weights);
+        let mut this = Self::unmeasured(Arc::from(design), likelihood, target, weights, false)?;
         this.norms = vec![1.0; this.design.n_basis()];
-        this.uneven = true;
+        this.inexact_norms = true;
         Ok(this)
     }
 
-    /// From rows that have been checked; lengths of columns are the caller's affair.
-    fn assemble(
+    fn unmeasured(
         design: Arc<dyn Design + Send + 'a>,
         likelihood: Likelihood,
-        target: Vec<f64>,
+        mut target: Vec<f64>,
         weights: Option<Vec<f64>>,
-    ) -> Self {
-        let n = target.len();
+        scaled: bool,
+    ) -> Result<Self> {
+        let n = design.n_rows();
+        if scaled || n > 0 {
+            check_rows(n, &target, weights.as_deref())?;
+        }
+        Error::check_len("y", n, target.len())?;
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
-        let n_obs = (0..n).map(weight).sum();
-        let constant_deviance = (0..n)
-            .map(|row| weight(row) * likelihood.constant_deviance(target[row]))
-            .sum();
-        Self {
+        let mut scale = 1.0;
+        if scaled && likelihood.is_linear() {
+            scale = target_scale(&target, weight);
+            for t in &mut target {
+                *t /= scale;
+            }
+        }
+        likelihood.check_targets(&target)?;
+        let constant = |row| weight(row) * likelihood.constant_deviance(target[row]);
+        Ok(Self {
+            n_obs: total_weight(n, weights.as_deref()),
+            constant_deviance: (0..n).map(constant).sum(),
             norms: Vec::new(),
             design,
             likelihood,
             weights,
-            n_obs,
-            packed: Packed::default(),
+            columns: ActiveColumns::default(),
             working: vec![1.0; n],
             residual: vec![0.0; n],
             skew: vec![0.0; n],
-            place: None,
-            constant_deviance,
-            target_scale: 1.0,
-            uneven: false,
+            evaluation: None,
+            target_scale: scale,
+            inexact_norms: false,
             squares: None,
             xi: None,
             start: None,
-            prepared: Vec::new(),
+            bases: Vec::new(),
             factor: None,
             leading: None,
-            factor_gram: None,
-            leading_gram: None,
-            nearly: None,
+            low_rank: None,
             target,
             cancel: None,
-        }
+        })
     }
 
-    /// Targets and sample weights.
-    pub(crate) fn targets(&self) -> (&[f64], Option<&[f64]>) {
-        (&self.target, self.weights.as_deref())
-    }
-
-    /// Ends every later question with [`Error::Interrupted`](crate::Error::Interrupted) once `flag` is raised.
+    /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.cancel = Some(flag);
@@ -206,61 +231,26 @@ impl<'a> Observations<'a> {
         check_flag(self.cancel.as_deref())
     }
 
-    /// The sums of a pass at the `mu` last asked about, in the units of the columns given.
-    pub(crate) fn factor_sums(
-        &mut self,
-        factor: &LowRankFeatures,
-        wanted: &[usize],
-    ) -> Result<Sums> {
-        let gram = self.factor_gram(factor)?;
-        let right = factor.project(&self.residual);
-        let sums = factor.sums(&gram, &right, (wanted, &self.norms), true);
-        self.check_cancel()?;
-        Ok(sums)
+    /// Evaluates the columns of the active functions.
+    fn activate(&mut self, active: &[usize]) {
+        self.columns.bring_to(&*self.design, &self.norms, active);
     }
 
-    /// F^T W F at the `mu` last asked about.
-    fn factor_gram(&mut self, factor: &LowRankFeatures) -> Result<Arc<Table>> {
-        self.check_cancel()?;
-        if let Some(gram) = &self.factor_gram {
-            return Ok(gram.clone());
-        }
-        let gram = Arc::new(factor.gram(&self.working));
-        self.factor_gram = Some(gram.clone());
-        Ok(gram)
-    }
-
-    /// That of the leading features.
-    fn leading_gram(&mut self, leading: &LowRankFeatures) -> Result<Arc<Table>> {
-        self.check_cancel()?;
-        if let Some(gram) = &self.leading_gram {
-            return Ok(gram.clone());
-        }
-        let gram = Arc::new(leading.gram(&self.working));
-        self.leading_gram = Some(gram.clone());
-        self.check_cancel()?;
-        Ok(gram)
-    }
-
-    /// Brings `packed` to the active columns.
-    fn pack(&mut self, active: &[usize]) {
-        self.packed.bring_to(&*self.design, &self.norms, active);
-    }
-
-    /// Brings `working` and `residual` to `mu`, unless they are there, and returns the deviance.
+    /// Evaluates `working` and `residual` at `mu`, unless they belong to it already, and returns the deviance.
     pub(crate) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.check_cancel()?;
-        self.pack(active);
-        if let Some(place) = &self.place
-            && (&place.active[..], &place.mu[..]) == (active, mu)
+        self.activate(active);
+        if let Some(last) = &self.evaluation
+            && (&last.active[..], &last.mu[..]) == (active, mu)
         {
-            return Ok(place.deviance);
+            return Ok(last.deviance);
         }
-        (self.factor_gram, self.leading_gram) = (None, None);
-        let n = self.target.len();
-        let pieces = map_pieces(n, ROW_BLOCK, |rows| {
+        for features in [&mut self.factor, &mut self.leading].into_iter().flatten() {
+            features.gram = None;
+        }
+        let pieces = map_pieces(self.target.len(), ROW_BLOCK, |rows| {
             let mut eta = vec![0.0; rows.len()];
-            add_combination(&self.packed.at(&rows), mu, &mut eta);
+            add_combination(&self.columns.at(&rows), mu, &mut eta);
             let mut here = self.working_at(&rows, &eta);
             if let Some(weights) = &self.weights {
                 here.weigh(&weights[rows]);
@@ -268,7 +258,7 @@ impl<'a> Observations<'a> {
             here
         });
         let mut pieces = pieces.into_iter();
-        // Mostly the only one.
+        // There is usually only one piece: its memory is reused.
         let first = pieces.next().unwrap_or_default();
         let mut deviance = self.constant_deviance + first.deviance.iter().sum::<f64>();
         (self.working, self.residual, self.skew) = (first.weight, first.residual, first.skew);
@@ -278,7 +268,7 @@ impl<'a> Observations<'a> {
             self.residual.extend(piece.residual);
             deviance += piece.deviance.iter().sum::<f64>();
         }
-        self.place = Some(Place {
+        self.evaluation = Some(Evaluation {
             active: active.to_vec(),
             mu: mu.to_vec(),
             deviance,
@@ -286,17 +276,13 @@ impl<'a> Observations<'a> {
         Ok(deviance)
     }
 
-    /// What some rows contribute, or their bounds.
+    /// Working weights, residuals and deviances of some rows, or those of the bound that replaces the log-likelihood.
     fn working_at(&self, rows: &Range<usize>, eta: &[f64]) -> WorkingRows {
         let targets = &self.target[rows.clone()];
         let mut here = self.likelihood.working_rows(eta, targets);
         if let Some(xi) = &self.xi {
-            for (k, (xi, (eta, target))) in xi[rows.clone()]
-                .iter()
-                .zip(eta.iter().zip(targets))
-                .enumerate()
-            {
-                if let Some(bounded) = self.likelihood.bounded(*xi, *eta, *target) {
+            for (k, xi) in xi[rows.clone()].iter().enumerate() {
+                if let Some(bounded) = self.likelihood.bounded(*xi, eta[k], targets[k]) {
                     here.set(k, bounded);
                 }
             }
@@ -304,28 +290,28 @@ impl<'a> Observations<'a> {
         here
     }
 
-    /// W times columns that hold these rows alone, a [`stride`] apart.
+    /// W times columns that hold these rows only, a [`stride`] apart.
     pub(crate) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> AlignedColumns {
-        let (working, apart) = (&self.working[rows.clone()], stride(rows.len()));
-        let mut weighted = AlignedColumns::with_room(columns.len() * apart);
+        let (working, stride) = (&self.working[rows.clone()], stride(rows.len()));
+        let mut weighted = AlignedColumns::with_room(columns.len() * stride);
         for column in columns {
-            multiply_into(column, working, weighted.grow(apart));
+            multiply_into(column, working, weighted.grow(stride));
         }
         weighted
     }
 
-    /// Some rows of W times the columns, and of the residuals, a [`stride`] apart.
+    /// Some rows of W times the columns, followed by those of the residual, a [`stride`] apart.
     pub(crate) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> AlignedColumns {
-        let (working, apart) = (&self.working[rows.clone()], stride(rows.len()));
-        let mut right = AlignedColumns::with_room((columns.len() + 1) * apart);
+        let (working, stride) = (&self.working[rows.clone()], stride(rows.len()));
+        let mut right = AlignedColumns::with_room((columns.len() + 1) * stride);
         for column in columns {
-            multiply_into(&column[rows.clone()], working, right.grow(apart));
+            multiply_into(&column[rows.clone()], working, right.grow(stride));
         }
-        right.grow(apart)[..rows.len()].copy_from_slice(&self.residual[rows.clone()]);
+        right.grow(stride)[..rows.len()].copy_from_slice(&self.residual[rows.clone()]);
         right
     }
 
-    /// Adds the share of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows alone.
+    /// Adds the contribution of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows only.
     fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
         let m = columns.len();
         let work = m * m * rows.len();
@@ -335,31 +321,28 @@ impl<'a> Observations<'a> {
         });
     }
 
-    /// Some columns of it, from the row of the first of them down, `apart` from each other.
+    /// Adds to some columns of the Gram matrix, from the row of the first of them down, `out_stride` apart.
     fn add_gram_columns(
         &self,
         columns: &[&[f64]],
         rows: &Range<usize>,
         these: Range<usize>,
         out: &mut [f64],
-        apart: usize,
+        out_stride: usize,
     ) {
         if self.check_cancel().is_err() {
             return;
         }
         let (below, width) = (&columns[these.start..], these.len());
         let weighted;
-        let right = if self.is_plain() {
+        let right = if self.weights.is_none() && self.likelihood.is_linear() {
+            // All working weights are 1.
             TallMatrix::listed(&below[..width])
         } else {
             weighted = self.weighted(&below[..width], rows);
             TallMatrix::new(&weighted, stride(rows.len()), width)
         };
-        add_lower_transpose_product(TallMatrix::listed(below), right, rows.len(), out, apart);
-    }
-
-    /// Whether all working weights are 1, whatever mu.
-    fn is_plain(&self) -> bool {
-        self.weights.is_none() && self.likelihood.is_linear()
+        let below = TallMatrix::listed(below);
+        add_lower_transpose_product(below, right, rows.len(), out, out_stride);
     }
 }

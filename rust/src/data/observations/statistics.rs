@@ -1,25 +1,21 @@
-//! What a fit may ask of them.
+//! [`Statistics`] of rows in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
-use crate::data::column_cache::{column_into, columns_into_strips, unit_columns};
+use crate::data::column_cache::{add_squares, column_into, columns_into_strips, unit_columns};
+use crate::data::design_views::RowSubsample;
 use crate::data::observations::{GRAM_ROWS, Observations};
-use crate::data::quadratic_bound::{no_bound, tightest};
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
-use crate::data::row_subsample::RowSubsample;
-use crate::data::{Statistics, Sweep, completed};
+use crate::data::{Statistics, Sweep, no_bound, with_both_triangles};
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
-use crate::linalg::vector::{axpy, column_dot, mirror, weighted_square};
+use crate::linalg::vector::{axpy, column_dot, mirror};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
-
-/// Columns that one thread multiplies at a time.
-const COLUMNS: usize = 32;
 
 impl Statistics for Observations<'_> {
     fn n_obs(&self) -> f64 {
@@ -57,12 +53,10 @@ impl Statistics for Observations<'_> {
         gram: &mut DMatrix<f64>,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        let deviance = self.move_to(active, mu)?;
-        self.packed.products(&self.residual, gradient);
+        let deviance = self.gradient(active, mu, gradient)?;
         let m = active.len();
-        let n = self.target.len();
-        let mut sum = sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
-            self.add_gram(&self.packed.at(&rows), &rows, out);
+        let mut sum = sum_over_rows(self.target.len(), ROW_BLOCK, m, |rows, out| {
+            self.add_gram(&self.columns.at(&rows), &rows, out);
         });
         self.check_cancel()?;
         mirror(&mut sum);
@@ -75,33 +69,26 @@ impl Statistics for Observations<'_> {
             return Err(no_bound());
         }
         if !self.is_linear() {
-            self.pack(active);
-            let n = self.target.len();
-            self.xi = Some(tightest(
-                &self.packed.at(&(0..n)),
-                n,
-                mu,
-                sigma,
-                self.cancel.as_deref(),
-            )?);
-            self.place = None;
+            self.activate(active);
+            self.xi = Some(self.tightest_bounds(mu, sigma)?);
+            self.evaluation = None;
         }
         self.check_cancel()
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
-        self.packed.products(&self.residual, gradient);
+        self.columns.products(&self.residual, gradient);
         Ok(deviance)
     }
 
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         self.check_cancel()?;
-        self.pack(active);
+        self.activate(active);
         let (n, m) = (self.target.len(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
-            let columns = self.packed.at(&rows);
+            let columns = self.columns.at(&rows);
             let height = rows.len();
             let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
             let squares = t.map(|v| v * v);
@@ -122,83 +109,47 @@ impl Statistics for Observations<'_> {
             return Ok(start);
         }
         let deviance = self.move_to(active, mu)?;
-        if let Some(factor) = self.factor.clone() {
-            let sums = self.factor_sums(&factor, wanted)?;
+        if let Some(factor) = &mut self.factor {
+            let sums = factor.sums(&self.working, &self.residual, (wanted, &self.norms));
+            self.check_cancel()?;
             return Ok(unit_columns(sums, &self.norms, false, deviance));
         }
-        let columns = self.packed.columns(&*self.design, &self.norms, wanted);
-        let fixed = self.is_linear() && (!self.uneven || self.squares.is_some());
-        let sums = over_blocks(
-            &*self.design,
-            wanted.len() + 1,
-            || self.check_cancel(),
-            |block, diag, products| {
-                let rows = &block.rows;
-                let values = TallMatrix::new(block.values.data, block.values.stride, diag.len());
-                // Made anew for each block: of N rows it would be as large as the active columns.
-                let right = self.right(&columns, rows);
-                let right = TallMatrix::new(&right, stride(rows.len()), wanted.len() + 1);
-                add_transpose_product(values, right, rows.len(), products, diag.len());
-                if !fixed {
-                    for (c, diag) in diag.iter_mut().enumerate() {
-                        *diag += weighted_square(
-                            block.values.column(c, rows.len()),
-                            &self.working[rows.clone()],
-                        );
-                    }
-                }
-            },
-        )?;
+        let columns = self.columns.columns(&*self.design, &self.norms, wanted);
+        let n_products = wanted.len() + 1;
+        let fixed = self.is_linear() && (!self.inexact_norms || self.squares.is_some());
+        let check = || self.check_cancel();
+        let sums = over_blocks(&*self.design, n_products, check, |block, diag, products| {
+            let rows = &block.rows;
+            // Computed for each block: for all rows it would be as large as the active columns.
+            let right = self.right(&columns, rows);
+            let right = TallMatrix::new(&right, stride(rows.len()), n_products);
+            block.add_products(right, products, diag.len());
+            if !fixed {
+                add_squares(block, Some(&self.working), diag);
+            }
+        })?;
         let mut sweep = unit_columns(sums, &self.norms, fixed, deviance);
-        if self.is_linear() && self.uneven {
+        if self.is_linear() && self.inexact_norms {
             let squares = self.squares.get_or_insert_with(|| sweep.diag.clone());
             sweep.diag.copy_from_slice(squares);
         }
         Ok(sweep)
     }
 
-    fn on_fewer_rows(
-        &mut self,
-        share: usize,
-        least: usize,
-        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let design = Arc::clone(&self.design);
-        let Some(thinned) = RowSubsample::of(&*design, share, least) else {
-            return Ok(());
-        };
-        let target = thinned.pick(&self.target);
-        let weights = self.weights.as_ref().map(|w| thinned.pick(w));
-        let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
-        let mut part = Observations::cancellable(&thinned, likelihood, target, weights, cancel)?;
-        see(self, &mut part);
-        Ok(())
-    }
-
-    fn on_few_features(
-        &mut self,
-        see: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        if let Some(mut part) = self.nearly.take() {
-            see(self, &mut part);
-        }
-        Ok(())
-    }
-
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
         if let Some(factor) = &self.factor {
-            let right = factor.project(&self.residual);
-            return Ok(factor.projections(&right, js, &self.norms));
+            let right = factor.features.project(&self.residual);
+            return Ok(factor.features.projections(&right, js, &self.norms));
         }
         let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
             self.check_cancel()?;
             let mut column = vec![0.0; rows.len()];
             let residual = &self.residual[rows.clone()];
-            let of = |&j: &usize| {
+            let project = |&j: &usize| {
                 column_into(&*self.design, &self.norms, j, &rows, &mut column);
                 column_dot(&column, residual)
             };
-            Ok(js.iter().map(of).collect())
+            Ok(js.iter().map(project).collect())
         });
         let mut sum = vec![0.0; js.len()];
         for part in parts {
@@ -208,19 +159,23 @@ impl Statistics for Observations<'_> {
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.lower_among(js).map(completed)
+        if self.target.is_empty() {
+            let m = js.len();
+            return Ok((DMatrix::zeros(m, m), vec![0.0; m]));
+        }
+        self.lower_among(js).map(with_both_triangles)
     }
 
     fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+        /// Columns that one thread multiplies with the residual.
+        const COLUMNS: usize = 32;
         self.check_cancel()?;
-        if let Some(factor) = self.factor.clone() {
-            let gram = self.factor_gram(&factor)?;
-            let right = factor.project(&self.residual);
-            return Ok(factor.lower_among(&gram, &right, js, &self.norms));
+        if let Some(factor) = &mut self.factor {
+            return Ok(factor.lower_among(&self.working, &self.residual, js, &self.norms));
         }
         let m = js.len();
         let mut gram = LowerTriangle::zeros(m);
-        // Most of a shortlist never enters the model, so its columns are not kept.
+        // Most functions of a working set are never added to the model, so their columns are not kept.
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m]);
         for rows in pieces(self.target.len(), GRAM_ROWS) {
             let columns = columns_into_strips(&*self.design, &self.norms, js, &rows, &mut strips);
@@ -239,29 +194,82 @@ impl Statistics for Observations<'_> {
         Ok((gram, gradient))
     }
 
-    fn nearly_sweep(
+    fn with_row_subsample(
+        &mut self,
+        share: usize,
+        least: usize,
+        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        let design = Arc::clone(&self.design);
+        let Some(sample) = RowSubsample::of(&*design, share, least) else {
+            return Ok(());
+        };
+        let target = sample.pick(&self.target);
+        let weights = self.weights.as_ref().map(|w| sample.pick(w));
+        let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
+        let mut part = Observations::cancellable(&sample, likelihood, target, weights, cancel)?;
+        visit(self, &mut part);
+        Ok(())
+    }
+
+    fn with_low_rank_features(
+        &mut self,
+        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
+    ) -> Result<()> {
+        if let Some(mut low_rank) = self.low_rank.take() {
+            visit(self, &mut low_rank);
+        }
+        Ok(())
+    }
+
+    fn approximate_sweep(
         &mut self,
         active: &[usize],
         mu: &[f64],
         wanted: &[usize],
     ) -> Result<Option<Sweep>> {
-        let Some(leading) = self.leading.clone() else {
+        if self.leading.is_none() {
+            return Ok(None);
+        }
+        let deviance = self.move_to(active, mu)?;
+        let Some(leading) = &mut self.leading else {
             return Ok(None);
         };
-        let deviance = self.move_to(active, mu)?;
-        let gram = self.leading_gram(&leading)?;
-        let right = leading.project(&self.residual);
-        let sums = leading.sums(&gram, &right, (wanted, &self.norms), true);
+        let sums = leading.sums(&self.working, &self.residual, (wanted, &self.norms));
         self.check_cancel()?;
         Ok(Some(unit_columns(sums, &self.norms, false, deviance)))
     }
 
-    fn nearly_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
-        let (Some(leading), None) = (self.leading.clone(), &self.factor_gram) else {
+    fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
+        // Where F^T W F of all features is known already, the exact matrix is as cheap.
+        let known = self.factor.as_ref().is_some_and(|f| f.gram.is_some());
+        let Some(leading) = self.leading.as_mut().filter(|_| !known) else {
             return Ok(None);
         };
-        let gram = self.leading_gram(&leading)?;
-        let right = leading.project(&self.residual);
-        Ok(Some(leading.lower_among(&gram, &right, js, &self.norms)))
+        let among = leading.lower_among(&self.working, &self.residual, js, &self.norms);
+        self.check_cancel()?;
+        Ok(Some(among))
+    }
+}
+
+impl Observations<'_> {
+    /// The root of `E[eta_n^2]` for each row, at which its quadratic bound is tightest (Jaakkola & Jordan 2000).
+    fn tightest_bounds(&self, mu: &[f64], sigma: &DMatrix<f64>) -> Result<Vec<f64>> {
+        /// Rows between two checks of the flag.
+        const ROWS: usize = 64;
+        let m = mu.len();
+        let (mu, sigma) = (DVector::from_column_slice(mu), sigma.view((0, 0), (m, m)));
+        let parts = map_pieces(self.target.len(), ROWS, |rows| -> Result<Vec<f64>> {
+            self.check_cancel()?;
+            let columns = self.columns.at(&rows);
+            let phi = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]);
+            let variances = (&phi * sigma).component_mul(&phi).column_sum();
+            let eta = &phi * &mu;
+            let moments = variances.iter().zip(eta.iter());
+            Ok(moments
+                .map(|(v, eta)| (v.max(0.0) + eta * eta).sqrt())
+                .collect())
+        });
+        Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 }

@@ -1,13 +1,13 @@
 //! Working sets at a posterior mode: the Gaussian algorithm on a few functions and the linearised likelihood.
 
 use crate::Error;
-use crate::data::Statistics;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::greedy::maximize;
+use crate::fit::laplace::Fit;
 use crate::fit::laplace::mode::find_mode;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
-use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::record::{Action, Stop};
 use crate::fit::search::lns::{Opening, search};
 use crate::fit::search::local::{SearchBudget, improve};
 use crate::fit::settings::Search;
@@ -35,28 +35,6 @@ const CHOSEN_SET_EFFORT: Effort = Effort {
     step: Tuning::FINE_STEP,
     tol: f64::INFINITY,
 };
-
-/// Fits a first model on a sample of the dictionary.
-
-/// A first model, from functions of all the dictionary.
-pub(crate) fn first_model(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    dictionary: &Dictionary,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let sample = sample(dictionary, stats.n_predictors());
-    let round = Round {
-        others: &sample,
-        effort: Tuning::COARSE_EFFORT,
-        trials: NEIGHBOURHOODS_PER_SEARCH,
-        exchanging: false,
-        // The mode has moved since the first functions were added, and with it the best companions for them.
-        opening: Opening::Restart,
-    };
-    run(stats, state, dictionary.priors(), &round, recorder)?;
-    Ok(())
-}
 
 /// The working sets of one fit.
 #[derive(Default)]
@@ -95,19 +73,18 @@ impl WorkingSetRounds {
     /// Fits on the next working set; returns whether only the fixed point remains to be solved for.
     pub(crate) fn next(
         &mut self,
-        stats: &mut dyn Statistics,
-        state: &mut State,
-        dictionary: &mut Dictionary,
-        (gains, exchanging): (bool, bool),
-        recorder: &mut Recorder<'_>,
+        fit: &mut Fit<'_, '_>,
+        dictionary: &Dictionary,
+        gains: bool,
+        exchanging: bool,
     ) -> Result<bool, Stop> {
         self.made += 1;
-        let before = state.active.clone();
+        let before = fit.state.active.clone();
         let searching = self.made <= MAX_SEARCHES;
-        let mut members = dictionary.best_candidates(state, CANDIDATES_PER_SET);
-        members.extend(dictionary.near_candidates(state, CANDIDATES_PER_SET));
+        let mut members = dictionary.best_candidates(fit.state, CANDIDATES_PER_SET);
+        members.extend(dictionary.near_candidates(fit.state, CANDIDATES_PER_SET));
         if searching || exchanging {
-            members.extend(dictionary.substitutes(state));
+            members.extend(dictionary.substitutes(fit.state));
             self.substituted.clone_from(&before);
         }
         let round = Round {
@@ -122,8 +99,8 @@ impl WorkingSetRounds {
             exchanging: exchanging && !gains,
             opening: Opening::Plain,
         };
-        if run(stats, state, dictionary.priors(), &round, recorder)? {
-            return Ok(state.active == before);
+        if fit.run_round(dictionary.priors(), &round)? {
+            return Ok(fit.state.active == before);
         }
         if gains {
             // The linearisation is not accurate at the model that the working set led to. Add one block at a time instead.
@@ -160,50 +137,60 @@ struct Round<'a> {
     opening: Opening,
 }
 
-/// Runs the Gaussian algorithm on a working set, with the likelihood linearised at the mode, and finds the mode anew; repeats
-/// until the active set stays the same. Returns whether the Laplace evidence rose.
-fn run(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: &Priors,
-    round: &Round<'_>,
-    recorder: &mut Recorder<'_>,
-) -> Result<bool, Stop> {
-    const MAX_MODES: usize = 8;
-    let mut improved = false;
-    // Working set and state must use the same linearisation.
-    find_mode(stats, state)?;
-    recorder.step(Action::Mode, None, state)?;
-    for _ in 0..MAX_MODES {
-        let before = state.clone();
-        let set = WorkingSet::approximate_about(stats, state, priors, round.others)?;
-        let outcome = set.within(state, recorder, |state, recorder| {
-            set.adopt_data(state)?;
-            maximize(&set, state, None, round.effort, recorder)?;
-            if round.trials > 0 && search(&set, state, None, round.trials, round.opening)? {
-                recorder.step(Action::Search, None, state)?;
-            }
-            let budget = &mut SearchBudget::of(Search::Greedy);
-            if round.exchanging && improve(&set, state, None, budget)? {
-                recorder.step(Action::Search, None, state)?;
-            }
-            Ok(())
-        });
-        match outcome.and_then(|()| Ok(find_mode(stats, state)?)) {
-            Ok(()) => {}
-            // Far from its mode the likelihood can be too steep for its linearisation.
-            Err(Stop::Failed(Error::NotPositiveDefinite(_))) => state.clone_from(&before),
-            Err(halt) => return Err(halt),
-        }
-        let rose = state.log_posterior() > before.log_posterior();
-        if !rose {
-            state.clone_from(&before);
-        }
-        recorder.step(Action::Mode, None, state)?;
-        improved |= rose;
-        if !rose || state.active == before.active {
-            break;
-        }
+impl Fit<'_, '_> {
+    /// Fits a first model on a sample of the dictionary.
+    pub(super) fn first_model(&mut self, dictionary: &Dictionary) -> Result<(), Stop> {
+        let sample = sample(dictionary, self.stats.n_predictors());
+        let round = Round {
+            others: &sample,
+            effort: Tuning::COARSE_EFFORT,
+            trials: NEIGHBOURHOODS_PER_SEARCH,
+            exchanging: false,
+            // The mode has moved since the first functions were added, and with it the best companions for them.
+            opening: Opening::Restart,
+        };
+        self.run_round(dictionary.priors(), &round)?;
+        Ok(())
     }
-    Ok(improved)
+
+    /// Runs the Gaussian algorithm on a working set, with the likelihood linearised at the mode, and finds the mode anew; repeats
+    /// until the active set stays the same. Returns whether the Laplace evidence rose.
+    fn run_round(&mut self, priors: &Priors, round: &Round<'_>) -> Result<bool, Stop> {
+        const MAX_MODES: usize = 8;
+        let mut improved = false;
+        // Working set and state must use the same linearisation.
+        self.record_mode()?;
+        for _ in 0..MAX_MODES {
+            let before = self.state.clone();
+            let set = WorkingSet::approximate_about(self.stats, self.state, priors, round.others)?;
+            let outcome = set.within(self.state, self.recorder, |state, recorder| {
+                set.adopt_data(state)?;
+                maximize(&set, state, None, round.effort, recorder)?;
+                if round.trials > 0 && search(&set, state, None, round.trials, round.opening)? {
+                    recorder.step(Action::Search, None, state)?;
+                }
+                let budget = &mut SearchBudget::of(Search::Greedy);
+                if round.exchanging && improve(&set, state, None, budget)? {
+                    recorder.step(Action::Search, None, state)?;
+                }
+                Ok(())
+            });
+            match outcome.and_then(|()| Ok(find_mode(self.stats, self.state)?)) {
+                Ok(()) => {}
+                // Far from its mode the likelihood can be too steep for its linearisation.
+                Err(Stop::Failed(Error::NotPositiveDefinite(_))) => self.state.clone_from(&before),
+                Err(halt) => return Err(halt),
+            }
+            let rose = self.state.log_posterior() > before.log_posterior();
+            if !rose {
+                self.state.clone_from(&before);
+            }
+            self.record(Action::Mode, None)?;
+            improved |= rose;
+            if !rose || self.state.active == before.active {
+                break;
+            }
+        }
+        Ok(improved)
+    }
 }

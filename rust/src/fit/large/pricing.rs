@@ -104,7 +104,7 @@ impl Priced {
         rules: &Rules,
         recorder: &mut Recorder<'_>,
     ) -> Result<Vec<usize>, Stop> {
-        let screens = stats.screens(active, &state.mu, candidates.len())?;
+        let screens = stats.screening_bounds(active, &state.mu, candidates.len())?;
         if screens.is_empty() {
             return Ok(candidates.to_vec());
         }
@@ -134,7 +134,7 @@ impl Priced {
         flat: bool,
         open: &mut Vec<usize>,
     ) -> Result<(), Stop> {
-        let glances = stats.glances(screen, candidates)?;
+        let glances = stats.bound_samples(screen, candidates)?;
         let verdicts = map_pieces(candidates.len(), PIECE, |range| {
             let one = |c: usize| verdict(candidates[c], &glances[c], state, flat);
             range.map(one).collect::<Vec<_>>()

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 
 use crate::data::{DictionaryPart, Statistics, Subset, check_flag};
 use crate::fit::dictionary::Dictionary;
+use crate::fit::laplace;
 use crate::fit::laplace::mode::{expand_about, find_mode};
-use crate::fit::laplace::schedule;
 use crate::fit::large::pricing;
 use crate::fit::large::pricing::Priced;
 use crate::fit::model::State;
@@ -225,7 +225,13 @@ impl Run<'_> {
             return if gaussian {
                 fit_sequentially(stats, state, &priors, rules, recorder)
             } else {
-                schedule::fit(stats, state, &priors, rules, recorder)
+                laplace::Fit {
+                    stats,
+                    state,
+                    rules,
+                    recorder,
+                }
+                .run_from_empty(&priors)
             };
         }
         let mut dictionary = Dictionary::new(stats.n_basis(), priors);
@@ -234,7 +240,13 @@ impl Run<'_> {
             let start = Start::warm(usize::from(checkpoint.round <= self.blocks.searches));
             sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
         } else {
-            schedule::resume(stats, state, &mut dictionary, rules, recorder)
+            laplace::Fit {
+                stats,
+                state,
+                rules,
+                recorder,
+            }
+            .resume(&mut dictionary)
         }
     }
 

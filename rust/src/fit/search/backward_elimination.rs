@@ -12,11 +12,10 @@ use nalgebra::DMatrix;
 use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::new_alpha;
-use crate::fit::greedy::maximize;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
-use crate::fit::record::{Recorder, Stop};
-use crate::fit::search::unless_indefinite;
+use crate::fit::record::Stop;
+use crate::fit::search::{maximize_silently, unless_indefinite};
 use crate::fit::settings::Scheme;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
@@ -29,20 +28,8 @@ pub(crate) fn eliminate(
 ) -> Result<bool, Stop> {
     let attempt = || {
         let mut other = prune_all(set, state)?;
-        maximize(
-            set,
-            &mut other,
-            noise,
-            Tuning::COARSE_EFFORT,
-            &mut Recorder::silent(),
-        )?;
-        maximize(
-            set,
-            &mut other,
-            noise,
-            Tuning::TRIAL_EFFORT,
-            &mut Recorder::silent(),
-        )?;
+        maximize_silently(set, &mut other, noise, Tuning::COARSE_EFFORT)?;
+        maximize_silently(set, &mut other, noise, Tuning::TRIAL_EFFORT)?;
         Ok(other)
     };
     if let Some(other) = unless_indefinite(attempt(), None)?

@@ -11,8 +11,7 @@
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::laplace::mode::find_mode;
-use crate::fit::laplace::schedule;
+use crate::fit::laplace::{self, mode::find_mode};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
@@ -48,7 +47,13 @@ pub(crate) fn continue_from(
     let outcome = if stats.is_linear() {
         search(stats, state, priors, rules, recorder)
     } else {
-        search_at_modes(stats, state, priors, rules, recorder)
+        let mut fit = laplace::Fit {
+            stats,
+            state,
+            rules,
+            recorder,
+        };
+        search_at_modes(&mut fit, priors)
     };
     let status = unless_indefinite(outcome, stats.cancel_flag().as_deref())?.flatten();
     if let Some(status) = status
@@ -157,19 +162,16 @@ fn working_set(
 
 /// Searches on linearisations of the likelihood, each at the mode of the model found before.
 fn search_at_modes(
-    stats: &mut dyn Statistics,
-    state: &mut State,
+    fit: &mut laplace::Fit<'_, '_>,
     priors: &Priors,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
     let mut status = None;
-    let mut budget = SearchBudget::of(rules.search);
+    let mut budget = SearchBudget::of(fit.rules.search);
     for _ in 0..MAX_ROUNDS {
         let mut better = None;
         for max_moves in MOVES_PER_MODE {
             budget.moves_left = max_moves;
-            better = search_at_mode(stats, state, priors, rules, &mut budget, recorder)?;
+            better = search_at_mode(fit, priors, &mut budget)?;
             // With at most one move made, a limit of one move would give the same result.
             if better.is_some() || max_moves - budget.moves_left <= 1 {
                 break;
@@ -186,55 +188,48 @@ fn search_at_modes(
 /// Makes moves on the linearisation at the mode, and continues the fit from there. Returns `None`, with the state restored,
 /// if it does not converge to a better model.
 fn search_at_mode(
-    stats: &mut dyn Statistics,
-    state: &mut State,
+    fit: &mut laplace::Fit<'_, '_>,
     priors: &Priors,
-    rules: &Rules,
     budget: &mut SearchBudget,
-    recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    let before = state.clone();
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
-    find_mode(stats, state)?;
-    dictionary.refresh(stats, state)?;
-    let members = dictionary.substitutes(state);
-    let set = WorkingSet::about(stats, state, priors, &members)?;
-    let moved = set.within(state, recorder, |state, _| {
+    let before = fit.state.clone();
+    let mut dictionary = Dictionary::new(fit.stats.n_basis(), priors.clone());
+    find_mode(fit.stats, fit.state)?;
+    dictionary.refresh(fit.stats, fit.state)?;
+    let members = dictionary.substitutes(fit.state);
+    let set = WorkingSet::about(fit.stats, fit.state, priors, &members)?;
+    let moved = set.within(fit.state, fit.recorder, |state, _| {
         improve(&set, state, None, budget)
     });
     let outcome = match moved {
-        Ok(true) => continue_fit(stats, state, &before, priors, rules, recorder),
+        Ok(true) => continue_fit(fit, &before, priors),
         moved => moved.map(|_| None),
     };
-    let status = unless_indefinite(outcome, stats.cancel_flag().as_deref())?.flatten();
+    let status = unless_indefinite(outcome, fit.stats.cancel_flag().as_deref())?.flatten();
     if status.is_none() {
-        state.clone_from(&before);
+        fit.state.clone_from(&before);
     }
     Ok(status)
 }
 
 /// Fits to convergence after moves; `None` if the result is not better than `before`.
 fn continue_fit(
-    stats: &mut dyn Statistics,
-    state: &mut State,
+    fit: &mut laplace::Fit<'_, '_>,
     before: &State,
     priors: &Priors,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    find_mode(stats, state)?;
-    if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < before.log_posterior() {
+    find_mode(fit.stats, fit.state)?;
+    if fit.state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < before.log_posterior() {
         return Ok(None);
     }
-    recorder.step(Action::Search, None, state)?;
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
-    let mut good = state.clone();
-    let status = schedule::run(stats, state, &mut good, &mut dictionary, 0, rules, recorder)?;
-    let better = state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
+    fit.recorder.step(Action::Search, None, fit.state)?;
+    let mut dictionary = Dictionary::new(fit.stats.n_basis(), priors.clone());
+    let status = fit.run(&mut fit.state.clone(), &mut dictionary, 0)?;
+    let better = fit.state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if better && status == Status::Converged {
         return Ok(Some(status));
     }
     // The state before is restored: record its evidence.
-    recorder.step(Action::Search, None, before)?;
+    fit.recorder.step(Action::Search, None, before)?;
     Ok(None)
 }

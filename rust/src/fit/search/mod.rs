@@ -12,7 +12,12 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Error;
 use crate::data::check_flag;
-use crate::fit::record::Stop;
+use crate::fit::greedy::maximize;
+use crate::fit::model::State;
+use crate::fit::newton::NoiseRange;
+use crate::fit::record::{Recorder, Stop};
+use crate::fit::tuning::Effort;
+use crate::fit::working_set::WorkingSet;
 
 /// The result of a trial, or `None` if round-off made a posterior precision indefinite. A cancelled factorisation reports
 /// the same error, so the flag is checked.
@@ -27,4 +32,14 @@ fn unless_indefinite<T>(
         }
         trial => trial.map(Some),
     }
+}
+
+/// The greedy algorithm on a working set, without a record.
+fn maximize_silently(
+    set: &WorkingSet,
+    state: &mut State,
+    noise: Option<NoiseRange>,
+    effort: Effort,
+) -> Result<(), Stop> {
+    maximize(set, state, noise, effort, &mut Recorder::silent())
 }

@@ -253,8 +253,8 @@ mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
-    use crate::fit::greedy::maximize;
     use crate::fit::prior::{Gamma, Priors};
+    use crate::fit::search::maximize_silently;
 
     const ROWS: usize = 60;
     const COLUMNS: usize = 30;
@@ -277,14 +277,7 @@ mod tests {
         let priors = Priors::new(prior, stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        maximize(
-            &set,
-            &mut state,
-            None,
-            Tuning::COARSE_EFFORT,
-            &mut Recorder::silent(),
-        )
-        .unwrap();
+        maximize_silently(&set, &mut state, None, Tuning::COARSE_EFFORT).unwrap();
         let model = Model::new(&set, state);
         (set, model)
     }

@@ -1,12 +1,12 @@
 //! Restarts on a working set: a random third of the functions is deleted, and the model is grown again without them.
 
-use crate::fit::greedy::{maximize, maximize_from};
+use crate::fit::greedy::maximize_from;
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::local::{SearchBudget, improve};
-use crate::fit::search::unless_indefinite;
+use crate::fit::search::{maximize_silently, unless_indefinite};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
@@ -41,13 +41,7 @@ pub(crate) fn restart(
     // All restarts begin with the same model, so the result does not depend on the number of threads.
     let outcomes = map_pieces(N_RESTARTS, 1, |range| {
         let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
-        maximize(
-            set,
-            &mut state,
-            noise,
-            Tuning::COARSE_EFFORT,
-            &mut Recorder::silent(),
-        )?;
+        maximize_silently(set, &mut state, noise, Tuning::COARSE_EFFORT)?;
         improve(set, &mut state, noise, &mut SearchBudget::short())?;
         Ok(state)
     });
