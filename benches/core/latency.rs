@@ -1,8 +1,8 @@
-//! How long one prediction takes, call by call: percentiles, allocations and a histogram, as JSON.
+//! Latency of single predictions: percentiles, allocations and a histogram, as JSON.
 //!
-//! `cargo bench --bench latency -- MODEL` reads that file; without one it is twenty Gaussian functions of ten inputs and a
-//! constant. Times are less the median cost of the clock itself. A busy machine shows in the last percentiles first.
-#![allow(clippy::print_stdout)] // the JSON is what it is for
+//! `cargo bench --bench latency -- MODEL` reads that file; the default model has twenty Gaussian functions of ten features
+//! and a constant. The median cost of the clock is subtracted. Other load affects the highest percentiles first.
+#![allow(clippy::print_stdout)] // prints the JSON
 
 #[path = "../../tests/core/alloc.rs"]
 mod alloc;
@@ -20,7 +20,7 @@ use alloc::allocations;
 
 const CALLS: usize = 1_000_000;
 const ROUNDS: usize = 5;
-/// Rows that the calls take in turns.
+/// Rows that the calls cycle through.
 const ROWS: usize = 1024;
 
 /// Uniform numbers in [-1, 1) from a linear congruential generator.
@@ -34,7 +34,7 @@ fn uniform(n: usize, mut seed: u64) -> Vec<f64> {
     (0..n).map(|_| next()).collect()
 }
 
-/// Twenty Gaussian functions of ten inputs and a constant.
+/// Twenty Gaussian functions of ten features and a constant.
 fn standard() -> sparsebayes::Result<Predictor> {
     let header = r#"{"format_version": 1, "library_version": "0.1.0", "estimator": "RVR", "n_features": 10,
         "feature_names": null, "classes": null, "flat": true,
@@ -57,7 +57,7 @@ fn standard() -> sparsebayes::Result<Predictor> {
     Predictor::from_parts(Parts::new(header, tables.into())?)
 }
 
-/// Nanoseconds of each of so many calls, and the allocations of all together.
+/// Measures the nanoseconds of each of [`CALLS`] calls; returns the number of allocations.
 fn timed(times: &mut Vec<u64>, rows: &[&[f64]], mut call: impl FnMut(&[f64]) -> f64) -> usize {
     times.clear();
     allocations(|| {
@@ -70,7 +70,7 @@ fn timed(times: &mut Vec<u64>, rows: &[&[f64]], mut call: impl FnMut(&[f64]) -> 
     })
 }
 
-/// Nanoseconds for a call where no clock is read in between.
+/// Mean nanoseconds per call without reading the clock in between.
 fn untimed(rows: &[&[f64]], mut call: impl FnMut(&[f64]) -> f64) -> f64 {
     let start = Instant::now();
     for x in rows.iter().cycle().take(CALLS) {
@@ -84,7 +84,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The median over the rounds of what each says; the histogram is that of all.
+/// Medians over the rounds, and one histogram of all calls.
 fn measured(rows: &[&[f64]], clock: u64, mut call: impl FnMut(&[f64]) -> f64) -> Value {
     const RANKS: [(&str, usize); 4] = [
         ("p50", CALLS / 2),
@@ -92,7 +92,7 @@ fn measured(rows: &[&[f64]], clock: u64, mut call: impl FnMut(&[f64]) -> f64) ->
         ("p99.9", CALLS / 1000 * 999),
         ("max", CALLS - 1),
     ];
-    black_box(call(rows[0])); // what a thread keeps it asks for once
+    black_box(call(rows[0])); // the first call of a thread allocates
     let mut times = Vec::with_capacity(CALLS);
     let (mut allocations, mut plain) = (0, Vec::new());
     let mut found: [Vec<f64>; 4] = Default::default();
@@ -123,7 +123,7 @@ fn measured(rows: &[&[f64]], clock: u64, mut call: impl FnMut(&[f64]) -> f64) ->
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Cargo adds an option of its own.
+    // Cargo adds an option.
     let path = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let model = path.map_or_else(standard, Predictor::load)?;
     let values = uniform(ROWS * model.n_features(), 3);

@@ -1,7 +1,6 @@
-//! Times of the core: fits of the papers' surface, and the pieces that they spend their time in.
+//! Benchmarks of the core: fits to the surface of Tipping & Faul (2003), and their main parts.
 //!
-//! Data are made outside the timers, from fixed seeds. Absolute times say little on a busy machine; compare groups of one
-//! run, or runs of one machine.
+//! Data are generated outside the timers, from fixed seeds. Compare groups of one run, or runs on one idle computer.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -146,7 +145,7 @@ fn cholesky(c: &mut Criterion) {
     group.finish();
 }
 
-/// What a fit asks of the data: a pass over the dictionary, with Gram columns and without, and the Gram matrix of a pool.
+/// Passes over the dictionary with and without Gram columns, and the Gram matrix of a working set.
 fn passes(c: &mut Criterion) {
     let mut group = c.benchmark_group("surface, lazy kernel");
     group.sample_size(10);
@@ -156,7 +155,7 @@ fn passes(c: &mut Criterion) {
         let mut data =
             Observations::new(&design, Likelihood::Gaussian, t, None).expect("valid data");
         let strided = |k: usize| -> Vec<usize> { (0..k).map(|i| i * n / k).collect() };
-        let (active, pool) = (strided(40), strided(256));
+        let (active, working_set) = (strided(40), strided(256));
         let mu = vec![0.01; active.len()];
         for (name, wanted) in [("refresh", &[][..]), ("refresh, 40 new columns", &active)] {
             group.bench_function(BenchmarkId::new(name, n), |b| {
@@ -164,13 +163,13 @@ fn passes(c: &mut Criterion) {
             });
         }
         group.bench_function(BenchmarkId::new("Gram matrix of 256", n), |b| {
-            b.iter(|| data.among(black_box(&pool)));
+            b.iter(|| data.among(black_box(&working_set)));
         });
     }
     group.finish();
 }
 
-/// A dictionary so small that it is one pool: nearly all of the time goes to the loop inside.
+/// A dictionary that is a single working set, so that the greedy loop takes nearly all of the time.
 fn inner(c: &mut Criterion) {
     let (x, t) = surface(400);
     let design = KernelDesign::new(&x, &x[..512], 2, vec![gaussian()], true)

@@ -32,7 +32,7 @@ pub enum Error {
     /// A model file, or the parts of a model, do not describe a valid model.
     #[error("{what}")]
     Format {
-        /// What is wrong, in one sentence.
+        /// A sentence that names the problem.
         what: String,
     },
     /// A file could not be read or written.

@@ -1,13 +1,13 @@
 /*
- * sparsebayes: fitted models that predict. MIT OR Apache-2.0.
+ * sparsebayes: prediction with fitted models. MIT OR Apache-2.0.
  *
  * Written by `make header` from rust/c/src; do not edit.
  *
- * Pointers: each is NULL, which is answered with SB_STATUS_NULL_POINTER, or points to as much as is said beside the
- * function; arrays of no elements may be NULL. Arrays are written to only where they are not const, and must not overlap.
- * Tables lie row after row. Unless SB_STATUS_OK is returned, what was to be written to holds nothing to be read.
+ * Pointers: a NULL pointer gives SB_STATUS_NULL_POINTER; any other must point to as many elements as the function's
+ * comment says. Arrays without elements may be NULL. Arrays must not overlap. Matrices are row-major. Unless a call
+ * returns SB_STATUS_OK, the contents of its output arrays are unspecified.
  *
- * Threads: a model never changes. Any number of threads may use one at once, until one of them frees it.
+ * Threads: a model never changes. Any number of threads may use it at the same time, until one of them frees it.
  */
 
 
@@ -19,19 +19,19 @@
 #include <stdint.h>
 
 /**
- * How a call ended.
+ * The result of a call.
  */
 typedef enum {
   /**
-   * As it should.
+   * Success.
    */
   SB_STATUS_OK = 0,
   /**
-   * A pointer is NULL that must not be.
+   * A pointer must not be NULL.
    */
   SB_STATUS_NULL_POINTER = 1,
   /**
-   * A length does not fit the model, or another length.
+   * A length does not match the model or another length.
    */
   SB_STATUS_BAD_LENGTH = 2,
   /**
@@ -39,11 +39,11 @@ typedef enum {
    */
   SB_STATUS_NOT_FINITE = 3,
   /**
-   * An argument is outside its domain, or the question is not one for this model.
+   * An argument is outside its domain, or the model does not support the call.
    */
   SB_STATUS_INVALID = 4,
   /**
-   * The file or the bytes hold no sound model of a version known to this library.
+   * The file or the bytes do not hold a valid model of a supported version.
    */
   SB_STATUS_FORMAT = 5,
   /**
@@ -51,7 +51,7 @@ typedef enum {
    */
   SB_STATUS_IO = 6,
   /**
-   * A fault of the library; please report it.
+   * A bug in the library; please report it.
    */
   SB_STATUS_INTERNAL = 7,
 } sb_status;
@@ -68,30 +68,30 @@ extern "C" {
 /**
  * Reads a model file, as `save` of a fitted estimator writes it.
  *
- * `path` ends with a zero byte: the bytes that the system knows the file by, on Windows UTF-8.
- * `*model` becomes the model, to be given to `sb_free` in the end, or NULL if there is none.
+ * `path` is a zero-terminated string in the encoding of the file system, on Windows UTF-8.
+ * `*model` becomes the model, which `sb_free` frees, or NULL after a failure.
  */
 sb_status sb_load(const char *path, sb_predictor **model);
 
 /**
- * Makes a model of the `n_bytes` bytes of a model file, which need not stay.
+ * Reads a model from the `n_bytes` bytes of a model file, which are not needed afterwards.
  *
- * `*model` becomes the model, to be given to `sb_free` in the end, or NULL if there is none.
+ * `*model` becomes the model, which `sb_free` frees, or NULL after a failure.
  */
 sb_status sb_load_bytes(const uint8_t *bytes, size_t n_bytes, sb_predictor **model);
 
 /**
- * Frees a model, once, when no thread uses it any more. NULL is no model, and nothing happens.
+ * Frees a model that no thread uses any more. Does nothing for NULL.
  */
 void sb_free(sb_predictor *model);
 
 /**
- * Numbers in a row of x; 0 for NULL.
+ * Number of features; 0 for NULL.
  */
 size_t sb_n_features(const sb_predictor *model);
 
 /**
- * Outputs of a regression, linear predictors of a classifier; 0 for NULL.
+ * Number of outputs of a regression or linear predictors of a classifier; 0 for NULL.
  */
 size_t sb_n_outputs(const sb_predictor *model);
 
@@ -101,12 +101,12 @@ size_t sb_n_outputs(const sb_predictor *model);
 size_t sb_n_classes(const sb_predictor *model);
 
 /**
- * Numbers that `sb_predict` makes of a row: one for each output, or for each class; 0 for NULL.
+ * Numbers per row of `sb_predict`: one for each output or class; 0 for NULL.
  */
 size_t sb_n_predicted(const sb_predictor *model);
 
 /**
- * Numbers that `sb_decision` makes of a row; 0 for NULL.
+ * Numbers per row of `sb_decision`; 0 for NULL.
  */
 size_t sb_n_decisions(const sb_predictor *model);
 
@@ -116,22 +116,22 @@ size_t sb_n_decisions(const sb_predictor *model);
 bool sb_is_classifier(const sb_predictor *model);
 
 /**
- * Version of the form of the file that the model came from; 0 for NULL.
+ * Format version of the model file; 0 for NULL.
  */
 uint32_t sb_format_version(const sb_predictor *model);
 
 /**
- * Version of the library, "1.2.3" for instance. The text is always there.
+ * Version of the library, for example "1.2.3". The text is always valid.
  */
 const char *sb_version(void);
 
 /**
- * Writes the label of a class, counted from 0, as UTF-8 text with a zero byte at the end into `size` bytes at `text`.
+ * Writes the label of a class, counted from 0, as zero-terminated UTF-8 text into `size` bytes at `text`.
  *
- * Labels that are strings are copied as they are, others written as JSON has them: `1`, `0.5`, `true`; dates as the
- * whole number that NumPy keeps for them. `*needed`, unless `needed` is NULL, becomes the number of bytes that it takes
- * with the zero byte. With `size` 0 nothing is written and `text` may be NULL, which is the way to ask for that number;
- * any other `size` that is too small is `SB_STATUS_BAD_LENGTH`.
+ * Strings are copied unchanged, other labels are written as in JSON: `1`, `0.5`, `true`; dates as the integer that NumPy
+ * stores. Unless `needed` is NULL, `*needed` becomes the number of bytes including the zero byte. With `size` 0 nothing is
+ * written and `text` may be NULL, which is how to query that number; any other `size` that is too small gives
+ * `SB_STATUS_BAD_LENGTH`.
  */
 sb_status sb_class_label(const sb_predictor *model,
                          size_t class_index,
@@ -155,7 +155,7 @@ sb_status sb_predict(const sb_predictor *model,
  * Predicts means and standard deviations of a regression, noise included, at `n_rows` rows.
  *
  * `x`: `n_rows * n_features` numbers. `mean` and `std`: `n_out` numbers each, which must be
- * `n_rows * sb_n_outputs(model)`. `SB_STATUS_INVALID` for classes, which have probabilities.
+ * `n_rows * sb_n_outputs(model)`. `SB_STATUS_INVALID` for a classifier.
  */
 sb_status sb_predict_std(const sb_predictor *model,
                          const double *x,
@@ -204,17 +204,18 @@ sb_status sb_classify(const sb_predictor *model,
                       size_t n_out);
 
 /**
- * Predicts one number for one row: the mean, or of two classes the probability of the second.
+ * Predicts one number for one row: the mean, or the probability of the second of two classes.
  *
  * `x`: `n_features` numbers. `SB_STATUS_INVALID` for models that predict several numbers.
  */
 sb_status sb_predict_one(const sb_predictor *model, const double *x, size_t n_features, double *out);
 
 /**
- * Says in one sentence why the last call that failed on this thread did; "" if none has.
+ * Returns a one-sentence message about the last call that failed on this thread; "" if none has failed.
  *
- * Never NULL. The text belongs to the library and lasts until the next call on this thread that fails, or the end of
- * the thread. Where functions move between threads, in Go for instance, hold on to one from the call to the message.
+ * Never NULL. The text belongs to the library and is valid until the next failing call on this thread or the end of the
+ * thread. Languages that move functions between threads, for example Go, must lock the thread from the call to the
+ * message.
  */
 const char *sb_last_error(void);
 

@@ -1,4 +1,4 @@
-//! Pointers from C as references and slices: the only place where they are followed.
+//! Pointers from C as references and slices: the only module that dereferences them.
 
 use std::ops::Range;
 
@@ -6,45 +6,45 @@ use crate::status::{Failure, Status};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// What a pointer points to.
+/// A shared reference.
 ///
 /// # Safety
-/// `pointer` is NULL, or points to a `T` that nobody changes during `'a`.
+/// `pointer` is NULL, or points to a `T` that does not change during `'a`.
 pub(crate) unsafe fn reference<'a, T>(what: &str, pointer: *const T) -> Result<&'a T> {
     check(what, pointer)?;
-    // SAFETY: it is not NULL and aligned; the rest is the caller's promise.
+    // SAFETY: it is not NULL and aligned; the caller guarantees the rest.
     Ok(unsafe { &*pointer })
 }
 
-/// Where a result goes.
+/// A mutable reference for a result.
 ///
 /// # Safety
-/// `pointer` is NULL, or points to a `T` that nobody else touches during `'a`.
+/// `pointer` is NULL, or points to a `T` that is not accessed otherwise during `'a`.
 pub(crate) unsafe fn place<'a, T>(what: &str, pointer: *mut T) -> Result<&'a mut T> {
     check(what, pointer)?;
-    // SAFETY: it is not NULL and aligned; the rest is the caller's promise.
+    // SAFETY: it is not NULL and aligned; the caller guarantees the rest.
     Ok(unsafe { &mut *pointer })
 }
 
-/// `len` elements in a row.
+/// A slice of `len` elements.
 ///
 /// # Safety
-/// `pointer` is NULL, or points to `len` elements that nobody changes during `'a`.
+/// `pointer` is NULL, or points to `len` elements that do not change during `'a`.
 pub(crate) unsafe fn slice<'a, T>(what: &str, pointer: *const T, len: usize) -> Result<&'a [T]> {
     if len == 0 {
         return Ok(&[]);
     }
     check(what, pointer)?;
     extent(what, pointer, len)?;
-    // SAFETY: it is not NULL, aligned, and no longer than memory can be; the rest is the caller's promise.
+    // SAFETY: it is not NULL, aligned, and at most `isize::MAX` bytes; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts(pointer, len) })
 }
 
-/// Room for `len` numbers. What they are before is never read.
+/// A mutable slice for `len` results. Old values are never read.
 ///
 /// # Safety
-/// `pointer` is NULL, or points to `len` numbers that nobody else touches during `'a`.
-pub(crate) unsafe fn room<'a, T: Copy>(
+/// `pointer` is NULL, or points to `len` numbers that are not accessed otherwise during `'a`.
+pub(crate) unsafe fn output<'a, T: Copy>(
     what: &str,
     pointer: *mut T,
     len: usize,
@@ -54,11 +54,11 @@ pub(crate) unsafe fn room<'a, T: Copy>(
     }
     check(what, pointer)?;
     extent(what, pointer, len)?;
-    // SAFETY: it is not NULL, aligned, and no longer than memory can be; the rest is the caller's promise.
+    // SAFETY: it is not NULL, aligned, and at most `isize::MAX` bytes; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer, len) })
 }
 
-/// Refuses arrays that share memory: references to them must not.
+/// Rejects arrays that share memory.
 pub(crate) fn disjoint<T, U>(
     (first, a, n): (&str, *const T, usize),
     (second, b, m): (&str, *const U, usize),
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
 
     fn status<T>(result: Result<T>) -> Status {
-        let failed = crate::status::answer(|| result.map(|_| ()));
+        let failed = crate::status::guard(|| result.map(|_| ()));
         assert_ne!(failed, Status::Ok);
         failed
     }
 
     #[test]
-    fn pointers_that_cannot_be_followed_are_refused() {
+    fn invalid_pointers_are_rejected() {
         let values = [1.0, 2.0];
         let inside = values.as_ptr().wrapping_byte_add(1);
         let null = std::ptr::null::<f64>();
-        // SAFETY: each pointer is NULL, or refused before it is followed, or points to two numbers.
+        // SAFETY: each pointer is NULL, or rejected before it is dereferenced, or points to two numbers.
         unsafe {
             assert_eq!(slice("x", values.as_ptr(), 2).unwrap(), values);
             assert!(slice("x", null, 0).unwrap().is_empty());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_share_memory_are_refused() {
+    fn overlapping_arrays_are_rejected() {
         let values = [1.0, 2.0, 3.0];
         let at = |i: usize, n: usize| ("part", values[i..].as_ptr(), n);
         assert!(disjoint(at(0, 2), at(2, 1)).is_ok());

@@ -1,4 +1,4 @@
-//! Models as handles: where they come from, what they are, where they go.
+//! Models as handles: load, query, free.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use sparsebayes::Predictor;
 
-use crate::borrow::{place, reference, room, slice};
-use crate::status::{Failure, Status, answer};
+use crate::borrow::{output, place, reference, slice};
+use crate::status::{Failure, Status, guard};
 
 /// A fitted model. It never changes.
 #[derive(Debug)]
@@ -20,114 +20,114 @@ const _: () = {
 
 /// Reads a model file, as `save` of a fitted estimator writes it.
 ///
-/// `path` ends with a zero byte: the bytes that the system knows the file by, on Windows UTF-8.
-/// `*model` becomes the model, to be given to `sb_free` in the end, or NULL if there is none.
+/// `path` is a zero-terminated string in the encoding of the file system, on Windows UTF-8.
+/// `*model` becomes the model, which `sb_free` frees, or NULL after a failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_load(path: *const c_char, model: *mut *mut Model) -> Status {
-    answer(|| {
-        // SAFETY: the caller says that it points to a pointer of its own.
+    guard(|| {
+        // SAFETY: the caller guarantees that it points to a pointer.
         let model = unsafe { place("model", model) }?;
         *model = std::ptr::null_mut();
-        // SAFETY: the caller says that a string is there if it is not NULL.
+        // SAFETY: the caller guarantees that it is NULL or a string.
         let path = unsafe { reference("path", path).map(|path| CStr::from_ptr(path)) }?;
         *model = handle(Predictor::load(as_path(path)?)?);
         Ok(())
     })
 }
 
-/// Makes a model of the `n_bytes` bytes of a model file, which need not stay.
+/// Reads a model from the `n_bytes` bytes of a model file, which are not needed afterwards.
 ///
-/// `*model` becomes the model, to be given to `sb_free` in the end, or NULL if there is none.
+/// `*model` becomes the model, which `sb_free` frees, or NULL after a failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_load_bytes(
     bytes: *const u8,
     n_bytes: usize,
     model: *mut *mut Model,
 ) -> Status {
-    answer(|| {
-        // SAFETY: the caller says that it points to a pointer of its own.
+    guard(|| {
+        // SAFETY: the caller guarantees that it points to a pointer.
         let model = unsafe { place("model", model) }?;
         *model = std::ptr::null_mut();
-        // SAFETY: the caller says that so many bytes are there.
+        // SAFETY: the caller guarantees this number of bytes.
         let bytes = unsafe { slice("bytes", bytes, n_bytes) }?;
         *model = handle(Predictor::from_bytes(bytes)?);
         Ok(())
     })
 }
 
-/// Frees a model, once, when no thread uses it any more. NULL is no model, and nothing happens.
+/// Frees a model that no thread uses any more. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_free(model: *mut Model) {
     if model.is_null() {
         return;
     }
-    // SAFETY: it came from `handle`, and the caller says that it is not used any more.
+    // SAFETY: it came from `handle`, and the caller guarantees that it is not used any more.
     let model = unsafe { Box::from_raw(model) };
-    // Nothing in it panics when dropped; if that should change, C is not the place to unwind to.
+    // Dropping a model does not panic; if it did, the panic must not unwind into C.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(model)));
 }
 
-/// Numbers in a row of x; 0 for NULL.
+/// Number of features; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_n_features(model: *const Model) -> usize {
-    // SAFETY: as for `known`.
-    unsafe { known(model, 0, Predictor::n_features) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, 0, Predictor::n_features) }
 }
 
-/// Outputs of a regression, linear predictors of a classifier; 0 for NULL.
+/// Number of outputs of a regression or linear predictors of a classifier; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_n_outputs(model: *const Model) -> usize {
-    // SAFETY: as for `known`.
-    unsafe { known(model, 0, Predictor::n_outputs) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, 0, Predictor::n_outputs) }
 }
 
 /// Number of classes; 0 for a regression and for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_n_classes(model: *const Model) -> usize {
-    // SAFETY: as for `known`.
-    unsafe { known(model, 0, Predictor::n_classes) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, 0, Predictor::n_classes) }
 }
 
-/// Numbers that `sb_predict` makes of a row: one for each output, or for each class; 0 for NULL.
+/// Numbers per row of `sb_predict`: one for each output or class; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_n_predicted(model: *const Model) -> usize {
-    // SAFETY: as for `known`.
-    unsafe { known(model, 0, Predictor::n_predicted) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, 0, Predictor::n_predicted) }
 }
 
-/// Numbers that `sb_decision` makes of a row; 0 for NULL.
+/// Numbers per row of `sb_decision`; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_n_decisions(model: *const Model) -> usize {
-    // SAFETY: as for `known`.
-    unsafe { known(model, 0, Predictor::n_decisions) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, 0, Predictor::n_decisions) }
 }
 
 /// Whether the model predicts classes; false for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_is_classifier(model: *const Model) -> bool {
-    // SAFETY: as for `known`.
-    unsafe { known(model, false, Predictor::is_classifier) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, false, Predictor::is_classifier) }
 }
 
-/// Version of the form of the file that the model came from; 0 for NULL.
+/// Format version of the model file; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_format_version(model: *const Model) -> u32 {
-    // SAFETY: as for `known`.
-    unsafe { known(model, 0, |model| model.header().format_version) }
+    // SAFETY: the caller guarantees the conditions of `query`.
+    unsafe { query(model, 0, |model| model.header().format_version) }
 }
 
-/// Version of the library, "1.2.3" for instance. The text is always there.
+/// Version of the library, for example "1.2.3". The text is always valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn sb_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Writes the label of a class, counted from 0, as UTF-8 text with a zero byte at the end into `size` bytes at `text`.
+/// Writes the label of a class, counted from 0, as zero-terminated UTF-8 text into `size` bytes at `text`.
 ///
-/// Labels that are strings are copied as they are, others written as JSON has them: `1`, `0.5`, `true`; dates as the
-/// whole number that NumPy keeps for them. `*needed`, unless `needed` is NULL, becomes the number of bytes that it takes
-/// with the zero byte. With `size` 0 nothing is written and `text` may be NULL, which is the way to ask for that number;
-/// any other `size` that is too small is `SB_STATUS_BAD_LENGTH`.
+/// Strings are copied unchanged, other labels are written as in JSON: `1`, `0.5`, `true`; dates as the integer that NumPy
+/// stores. Unless `needed` is NULL, `*needed` becomes the number of bytes including the zero byte. With `size` 0 nothing is
+/// written and `text` may be NULL, which is how to query that number; any other `size` that is too small gives
+/// `SB_STATUS_BAD_LENGTH`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_class_label(
     model: *const Model,
@@ -136,13 +136,13 @@ pub unsafe extern "C" fn sb_class_label(
     size: usize,
     needed: *mut usize,
 ) -> Status {
-    answer(|| {
-        // SAFETY: the caller says that a model is there.
+    guard(|| {
+        // SAFETY: the caller guarantees that it is NULL or a model.
         let model = unsafe { reference("model", model) }?;
         let label = label(&model.0, class_index)?;
         let length = label.len() + 1;
         if !needed.is_null() {
-            // SAFETY: the caller says that a number of its own is there.
+            // SAFETY: the caller guarantees that it points to a number.
             *unsafe { place("needed", needed) }? = length;
         }
         if size == 0 {
@@ -152,8 +152,8 @@ pub unsafe extern "C" fn sb_class_label(
             let message = format!("the label takes {length} bytes, and there is room for {size}");
             return Err(Failure::new(Status::BadLength, message));
         }
-        // SAFETY: the caller says that there is room for `size` bytes, and these are not more.
-        let text = unsafe { room("text", text.cast::<u8>(), length) }?;
+        // SAFETY: the caller guarantees `size` bytes, and `length` is not larger.
+        let text = unsafe { output("text", text.cast::<u8>(), length) }?;
         text[..length - 1].copy_from_slice(label.as_bytes());
         text[length - 1] = 0;
         Ok(())
@@ -181,15 +181,14 @@ fn handle(model: Predictor) -> *mut Model {
     Box::into_raw(Box::new(Model(model)))
 }
 
-/// What is known of a model, or `otherwise` where there is none.
+/// A property of a model, or `default` for NULL.
 ///
 /// # Safety
 /// `model` is NULL, or points to a model that is not freed meanwhile.
-unsafe fn known<T>(model: *const Model, otherwise: T, ask: impl FnOnce(&Predictor) -> T) -> T {
-    // SAFETY: the caller's promise.
+unsafe fn query<T>(model: *const Model, default: T, property: impl FnOnce(&Predictor) -> T) -> T {
+    // SAFETY: the caller guarantees it.
     let model = unsafe { model.as_ref() };
-    // These do no more than read a number.
-    model.map_or(otherwise, |model| ask(&model.0))
+    model.map_or(default, |model| property(&model.0))
 }
 
 #[cfg(unix)]

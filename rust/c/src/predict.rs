@@ -2,9 +2,9 @@
 
 use sparsebayes::{Error, Predictor};
 
-use crate::borrow::{disjoint, place, reference, room, size, slice};
+use crate::borrow::{disjoint, output, place, reference, size, slice};
 use crate::model::Model;
-use crate::status::{Failure, Status, answer};
+use crate::status::{Failure, Status, guard};
 
 /// Predicts `n_rows` rows: the means of a regression, or the probability of each class.
 ///
@@ -18,15 +18,15 @@ pub unsafe extern "C" fn sb_predict(
     out: *mut f64,
     n_out: usize,
 ) -> Status {
-    let question = Question::new(x, n_rows, n_features, Predictor::n_predicted);
-    // SAFETY: the caller's promises are passed on.
-    answer(|| unsafe { question.fill(model, out, n_out, Predictor::predict_into) })
+    let rows = Rows::new(x, n_rows, n_features, Predictor::n_predicted);
+    // SAFETY: the caller guarantees the conditions of `fill`.
+    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::predict_into) })
 }
 
 /// Predicts means and standard deviations of a regression, noise included, at `n_rows` rows.
 ///
 /// `x`: `n_rows * n_features` numbers. `mean` and `std`: `n_out` numbers each, which must be
-/// `n_rows * sb_n_outputs(model)`. `SB_STATUS_INVALID` for classes, which have probabilities.
+/// `n_rows * sb_n_outputs(model)`. `SB_STATUS_INVALID` for a classifier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_predict_std(
     model: *const Model,
@@ -37,16 +37,16 @@ pub unsafe extern "C" fn sb_predict_std(
     std: *mut f64,
     n_out: usize,
 ) -> Status {
-    let question = Question::new(x, n_rows, n_features, Predictor::n_outputs);
+    let rows = Rows::new(x, n_rows, n_features, Predictor::n_outputs);
     let fill = |model: &Predictor, x: &[f64], mean: &mut [f64]| {
         disjoint(("mean", mean.as_ptr(), n_out), ("std", std, n_out))?;
         disjoint(("x", x.as_ptr(), x.len()), ("std", std, n_out))?;
-        // SAFETY: the caller says that there is room for `n_out` numbers, which overlap no others.
-        let std = unsafe { room("std", std, n_out) }?;
+        // SAFETY: the caller guarantees `n_out` numbers; they overlap no other array.
+        let std = unsafe { output("std", std, n_out) }?;
         Ok::<(), Failure>(model.predict_std_into(x, mean, std)?)
     };
-    // SAFETY: the caller's promises are passed on.
-    answer(|| unsafe { question.fill(model, mean, n_out, fill) })
+    // SAFETY: the caller guarantees the conditions of `fill`.
+    guard(|| unsafe { rows.fill(model, mean, n_out, fill) })
 }
 
 /// Predicts the probability of each class at `n_rows` rows; each row sums to 1.
@@ -62,9 +62,9 @@ pub unsafe extern "C" fn sb_predict_proba(
     out: *mut f64,
     n_out: usize,
 ) -> Status {
-    let question = Question::new(x, n_rows, n_features, Predictor::n_predicted);
-    // SAFETY: the caller's promises are passed on.
-    answer(|| unsafe { question.fill(model, out, n_out, Predictor::predict_proba_into) })
+    let rows = Rows::new(x, n_rows, n_features, Predictor::n_predicted);
+    // SAFETY: the caller guarantees the conditions of `fill`.
+    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::predict_proba_into) })
 }
 
 /// Computes the linear predictors at `n_rows` rows: log odds, logits or scores of a classifier.
@@ -79,9 +79,9 @@ pub unsafe extern "C" fn sb_decision(
     out: *mut f64,
     n_out: usize,
 ) -> Status {
-    let question = Question::new(x, n_rows, n_features, Predictor::n_decisions);
-    // SAFETY: the caller's promises are passed on.
-    answer(|| unsafe { question.fill(model, out, n_out, Predictor::decision_into) })
+    let rows = Rows::new(x, n_rows, n_features, Predictor::n_decisions);
+    // SAFETY: the caller guarantees the conditions of `fill`.
+    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::decision_into) })
 }
 
 /// Finds the most probable class at `n_rows` rows, counted from 0: see `sb_class_label`.
@@ -97,12 +97,12 @@ pub unsafe extern "C" fn sb_classify(
     out: *mut usize,
     n_out: usize,
 ) -> Status {
-    let question = Question::new(x, n_rows, n_features, |_| 1);
-    // SAFETY: the caller's promises are passed on.
-    answer(|| unsafe { question.fill(model, out, n_out, Predictor::classify_into) })
+    let rows = Rows::new(x, n_rows, n_features, |_| 1);
+    // SAFETY: the caller guarantees the conditions of `fill`.
+    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::classify_into) })
 }
 
-/// Predicts one number for one row: the mean, or of two classes the probability of the second.
+/// Predicts one number for one row: the mean, or the probability of the second of two classes.
 ///
 /// `x`: `n_features` numbers. `SB_STATUS_INVALID` for models that predict several numbers.
 #[unsafe(no_mangle)]
@@ -112,27 +112,27 @@ pub unsafe extern "C" fn sb_predict_one(
     n_features: usize,
     out: *mut f64,
 ) -> Status {
-    answer(|| {
-        // SAFETY: the caller says that a model is there.
+    guard(|| {
+        // SAFETY: the caller guarantees that it is NULL or a model.
         let model = unsafe { reference("model", model) }?;
-        // SAFETY: the caller says that so many numbers are there.
+        // SAFETY: the caller guarantees this number of elements.
         let x = unsafe { slice("x", x, n_features) }?;
         let value = model.0.predict_one(x)?;
-        // SAFETY: the caller says that there is room for a number. The slice is not used any more.
+        // SAFETY: the caller guarantees that it points to a number. The slice is not used any more.
         *unsafe { place("out", out) }? = value;
         Ok(())
     })
 }
 
-/// Rows of x, and how many numbers each has in the answer.
-struct Question<W> {
+/// The rows of x, and the number of results per row.
+struct Rows<W> {
     x: *const f64,
     n_rows: usize,
     n_features: usize,
     width: W,
 }
 
-impl<W: FnOnce(&Predictor) -> usize> Question<W> {
+impl<W: FnOnce(&Predictor) -> usize> Rows<W> {
     fn new(x: *const f64, n_rows: usize, n_features: usize, width: W) -> Self {
         Self {
             x,
@@ -142,11 +142,11 @@ impl<W: FnOnce(&Predictor) -> usize> Question<W> {
         }
     }
 
-    /// Checks all lengths, then has the answer written.
+    /// Checks all lengths, then calls `write`.
     ///
     /// # Safety
-    /// Each pointer is NULL, or points to as much as the lengths beside it say; nobody touches what is written to
-    /// meanwhile, nor changes what is read.
+    /// Each pointer is NULL, or points to as many elements as the length beside it says. Output arrays are not accessed
+    /// meanwhile, and inputs do not change.
     unsafe fn fill<T: Copy, E: Into<Failure>>(
         self,
         model: *const Model,
@@ -154,25 +154,25 @@ impl<W: FnOnce(&Predictor) -> usize> Question<W> {
         n_out: usize,
         write: impl FnOnce(&Predictor, &[f64], &mut [T]) -> Result<(), E>,
     ) -> Result<(), Failure> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let model = &unsafe { reference("model", model) }?.0;
-        same("n_features", model.n_features(), self.n_features)?;
+        check_len("n_features", model.n_features(), self.n_features)?;
         let n_x = size("x", self.n_rows, self.n_features)?;
-        same(
+        check_len(
             "n_out",
             size("out", self.n_rows, (self.width)(model))?,
             n_out,
         )?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let x = unsafe { slice("x", self.x, n_x) }?;
         disjoint(("x", self.x, n_x), ("out", out, n_out))?;
-        // SAFETY: the caller's promise; it shares nothing with x.
-        let out = unsafe { room("out", out, n_out) }?;
+        // SAFETY: the caller guarantees it; it does not overlap x.
+        let out = unsafe { output("out", out, n_out) }?;
         write(model, x, out).map_err(Into::into)
     }
 }
 
-fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Failure> {
+fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Failure> {
     if expected == got {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Failures as codes and messages.
+//! Status codes and error messages.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -8,29 +8,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sparsebayes::Error;
 
-/// How a call ended.
+/// The result of a call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// As it should.
+    /// Success.
     Ok = 0,
-    /// A pointer is NULL that must not be.
+    /// A pointer must not be NULL.
     NullPointer = 1,
-    /// A length does not fit the model, or another length.
+    /// A length does not match the model or another length.
     BadLength = 2,
     /// A number is NaN or infinite.
     NotFinite = 3,
-    /// An argument is outside its domain, or the question is not one for this model.
+    /// An argument is outside its domain, or the model does not support the call.
     Invalid = 4,
-    /// The file or the bytes hold no sound model of a version known to this library.
+    /// The file or the bytes do not hold a valid model of a supported version.
     Format = 5,
     /// The file could not be read.
     Io = 6,
-    /// A fault of the library; please report it.
+    /// A bug in the library; please report it.
     Internal = 7,
 }
 
-/// What went wrong, in one sentence.
+/// A status code and a one-sentence message.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: Status,
@@ -72,31 +72,32 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `f`; a failure, or a panic, becomes a code and this thread's last message.
-pub(crate) fn answer(f: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // What `f` may leave half done are the caller's arrays, which say nothing after a failure.
+/// Runs `f`; a failure or a panic becomes a status code and this thread's last message.
+pub(crate) fn guard(f: impl FnOnce() -> Result<(), Failure>) -> Status {
+    // Unwind safe: `f` only modifies the caller's arrays, whose contents are unspecified after a failure.
     let failure = match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => return Status::Ok,
         Ok(Err(failure)) => failure,
         Err(payload) => {
             let failure = Failure::of_panic(payload.as_ref());
-            // Its destructor might panic in turn.
+            // Not dropped, because its destructor might panic.
             std::mem::forget(payload);
             failure
         }
     };
     let text: Vec<u8> = failure.message.bytes().filter(|&b| b != 0).collect();
-    // A thread that is about to end has no last message any more.
+    // Fails only while the thread ends.
     let _ = LAST.try_with(|last| {
         *last.borrow_mut() = CString::new(text).unwrap_or_default();
     });
     failure.status
 }
 
-/// Says in one sentence why the last call that failed on this thread did; "" if none has.
+/// Returns a one-sentence message about the last call that failed on this thread; "" if none has failed.
 ///
-/// Never NULL. The text belongs to the library and lasts until the next call on this thread that fails, or the end of
-/// the thread. Where functions move between threads, in Go for instance, hold on to one from the call to the message.
+/// Never NULL. The text belongs to the library and is valid until the next failing call on this thread or the end of the
+/// thread. Languages that move functions between threads, for example Go, must lock the thread from the call to the
+/// message.
 #[unsafe(no_mangle)]
 pub extern "C" fn sb_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr())
@@ -119,7 +120,7 @@ mod tests {
     fn panics_become_codes() {
         let index = std::hint::black_box(3);
         assert_eq!(
-            answer(|| {
+            guard(|| {
                 let _ = [0, 1][index];
                 Ok(())
             }),
@@ -132,10 +133,10 @@ mod tests {
     fn a_message_stays_until_the_next_failure_of_its_thread() {
         assert_eq!(last(), "");
         let fail = |message: &'static str| {
-            answer(|| Err(Failure::new(Status::Invalid, message)));
+            guard(|| Err(Failure::new(Status::Invalid, message)));
         };
         fail("first");
-        assert_eq!(answer(|| Ok(())), Status::Ok);
+        assert_eq!(guard(|| Ok(())), Status::Ok);
         assert_eq!(last(), "first");
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! The header that is kept is the one that the code says.
+//! The committed header equals the generated one.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ fn written() -> Result<String, Box<dyn Error>> {
     let config = cbindgen::Config::from_file(inside("cbindgen.toml"))?;
     let builder = cbindgen::Builder::new().with_config(config);
     let mut header = Vec::new();
-    // It finds the modules by itself.
+    // cbindgen finds the modules.
     let bindings = builder.with_src(inside("src/lib.rs")).generate()?;
     bindings.write(&mut header);
     Ok(String::from_utf8(header)?)
 }
 
-/// With `WRITE_HEADER` set, as `make header` does, it is written instead.
+/// With `WRITE_HEADER` set, as `make header` does, the test writes the header instead.
 #[test]
-fn the_header_is_that_of_the_code() -> Result<(), Box<dyn Error>> {
+fn the_header_is_current() -> Result<(), Box<dyn Error>> {
     let (path, new) = (inside("include/sparsebayes.h"), written()?);
     if std::env::var_os("WRITE_HEADER").is_some() {
         return Ok(std::fs::write(path, new)?);
@@ -27,7 +27,7 @@ fn the_header_is_that_of_the_code() -> Result<(), Box<dyn Error>> {
     let kept = std::fs::read_to_string(path)?;
     assert!(
         kept.lines().eq(new.lines()),
-        "include/sparsebayes.h is not what the code says; run `make header`"
+        "include/sparsebayes.h is out of date; run `make header`"
     );
     Ok(())
 }

@@ -119,7 +119,7 @@ fn every_kernel_agrees_with_its_formula_and_is_symmetric() {
 }
 
 #[test]
-fn columns_agree_with_single_pairs_to_the_bit_in_any_range() {
+fn columns_have_the_same_bits_as_single_pairs() {
     let n = 1100;
     let rows = points(n);
     let stored = Points::from_rows(&rows, n, 3);
@@ -141,7 +141,7 @@ fn columns_agree_with_single_pairs_to_the_bit_in_any_range() {
 
 #[test]
 #[should_panic(expected = "rows 1..6 of 5")]
-fn rows_beyond_the_points_are_not_read() {
+fn rows_after_the_last_point_panic() {
     Kernel::Linear.column_into(
         &Points::from_rows(&points(5), 5, 3),
         &[0.0; 3],
@@ -152,7 +152,7 @@ fn rows_beyond_the_points_are_not_read() {
 
 #[test]
 #[should_panic(expected = "features of the centre")]
-fn a_centre_with_other_features_is_refused() {
+fn a_centre_with_other_features_panics() {
     Kernel::Linear.column_into(
         &Points::from_rows(&points(5), 5, 3),
         &[0.0; 2],
@@ -162,7 +162,7 @@ fn a_centre_with_other_features_is_refused() {
 }
 
 #[test]
-fn parameters_out_of_range_are_refused() {
+fn invalid_parameters_are_rejected() {
     for kernel in [
         Kernel::Gaussian {
             inverse_square_widths: vec![1.0, 2.0],

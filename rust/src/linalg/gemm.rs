@@ -245,7 +245,7 @@ mod tests {
         (4, 0, 0),
     ];
 
-    /// Columns of A, one row more than so many, and of B.
+    /// A, (n + 1) x p, and B, n x r; the product uses the first n rows.
     fn factors((n, p, r): (usize, usize, usize)) -> (Vec<f64>, Vec<f64>) {
         let a = (0..(n + 1) * p).map(|i| (i as f64).sin()).collect();
         (a, (0..n * r).map(|i| (i as f64).cos()).collect())

@@ -330,7 +330,7 @@ mod tests {
         }
 
         #[test]
-        fn curvatures_are_minus_the_slopes_of_the_expectations((scores, own) in rows()) {
+        fn curvatures_are_minus_the_derivatives_of_the_expectations((scores, own) in rows()) {
             // Targets minus scores are the gradient of ln P.
             let (probit, n) = (Probit::new(64).unwrap(), scores.len());
             let (expected, curvatures) = probit.curvatures(&scores, &[own], n).unwrap();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_is_refused() {
+    fn invalid_input_is_rejected() {
         let probit = Probit::default();
         assert!(Probit::new(0).is_err() && Probit::new(1001).is_err());
         assert!(probit.probabilities(&[1.0, 2.0], 1).is_err());

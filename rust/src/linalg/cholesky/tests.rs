@@ -128,14 +128,14 @@ fn run(changes: &[Change]) -> (Cholesky, DMatrix<f64>) {
 
 proptest! {
     #[test]
-    fn any_sequence_of_changes_leaves_the_factor_of_the_changed_matrix(
+    fn random_changes_give_the_factor_of_the_changed_matrix(
         changes in prop::collection::vec(change(), 1..60)
     ) {
         run(&changes);
     }
 
     #[test]
-    fn answers_agree_with_dense_ones(changes in prop::collection::vec(change(), 1..60), b in vector()) {
+    fn solves_agree_with_dense_ones(changes in prop::collection::vec(change(), 1..60), b in vector()) {
         let (mut factor, a) = run(&changes);
         let n = factor.len();
         let Some(dense) = nalgebra::linalg::Cholesky::new(a.clone()).filter(|_| n > 0) else { return Ok(()) };
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn refactoring_agrees_with_changing(changes in prop::collection::vec(change(), 1..60)) {
+    fn refactoring_agrees_with_updates(changes in prop::collection::vec(change(), 1..60)) {
         let (changed, a) = run(&changes);
         let mut fresh = Cholesky::with_capacity(1);
         fresh.refactor(a.nrows(), |i, j| if j <= i { a[(i, j)] } else { f64::NAN }).unwrap();
@@ -205,7 +205,7 @@ fn the_schur_complement_is_returned() {
 }
 
 #[test]
-fn a_failed_refactoring_names_the_pivot_and_leaves_nothing() {
+fn a_failed_refactoring_names_the_pivot_and_empties_the_factor() {
     let mut a = DMatrix::identity(4, 4);
     a[(2, 2)] = -1.0;
     let mut factor = Cholesky::with_capacity(4);
@@ -223,7 +223,7 @@ fn a_failed_refactoring_names_the_pivot_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_not_finite_is_refused_and_changes_nothing() {
+fn values_that_are_not_finite_are_rejected_without_changes() {
     let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 2.0)).unwrap();
     let before = lower(&factor);
     for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -236,7 +236,7 @@ fn what_is_not_finite_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_singular_result_is_refused() {
+fn a_singular_result_is_rejected() {
     let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 4.0)).unwrap();
     let before = lower(&factor);
     assert!(factor.push(&[4.0, 0.0, 0.0], 4.0).is_err());
@@ -246,7 +246,7 @@ fn a_singular_result_is_refused() {
 }
 
 #[test]
-fn nothing_moves_in_memory_within_the_capacity() {
+fn nothing_is_reallocated_within_the_capacity() {
     let mut factor = Cholesky::with_capacity(8);
     let places = |f: &Cholesky| {
         (
@@ -274,7 +274,7 @@ fn nothing_moves_in_memory_within_the_capacity() {
 /// Sizes around those at which a tile, a vector or a panel is full, and more than two panels.
 const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 47, 48, 49, 107];
 
-fn of_many_rows(n: usize) -> DMatrix<f64> {
+fn large_matrix(n: usize) -> DMatrix<f64> {
     DMatrix::from_fn(n, n, |i, j| {
         let apart = (i as f64 - j as f64).abs();
         (-0.3 * apart).exp() * (0.1 * apart).cos() + if i == j { 0.5 + i as f64 } else { 0.0 }
@@ -282,9 +282,9 @@ fn of_many_rows(n: usize) -> DMatrix<f64> {
 }
 
 #[test]
-fn factors_and_inverses_are_those_of_the_matrix_whatever_its_size() {
+fn factors_and_inverses_of_all_sizes_are_correct() {
     for n in SIZES {
-        let a = of_many_rows(n);
+        let a = large_matrix(n);
         let mut chol = Cholesky::with_capacity(n + 3);
         // Elements above the diagonal and after the last row have no meaning.
         chol.refactor(n + 2, |i, j| if i == j { 1e10 } else { 1e4 })
@@ -301,10 +301,10 @@ fn factors_and_inverses_are_those_of_the_matrix_whatever_its_size() {
 }
 
 #[test]
-fn the_pivot_at_which_a_factor_fails_is_named_wherever_it_is() {
+fn errors_name_the_failing_pivot() {
     for n in SIZES {
         for bad in 0..n {
-            let mut a = of_many_rows(n);
+            let mut a = large_matrix(n);
             a[(bad, bad)] = -1.0;
             let mut chol = Cholesky::with_capacity(n);
             let error = chol.refactor(n, |i, j| a[(i, j)]).unwrap_err();
@@ -314,11 +314,11 @@ fn the_pivot_at_which_a_factor_fails_is_named_wherever_it_is() {
 }
 
 #[test]
-fn what_is_told_to_end_early_does() {
+fn a_raised_flag_ends_the_work_early() {
     let flag = Arc::new(AtomicBool::new(false));
     let mut chol = Cholesky::with_capacity(0);
     chol.cancelled_by(Some(Arc::clone(&flag)));
-    let a = of_many_rows(100);
+    let a = large_matrix(100);
     chol.refactor(100, |i, j| a[(i, j)]).unwrap();
     flag.store(true, Ordering::Relaxed);
     let mut untouched = DMatrix::zeros(100, 100);
@@ -328,7 +328,7 @@ fn what_is_told_to_end_early_does() {
 }
 
 /// Factor and inverse with a given instruction set.
-fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) {
+fn with_instruction_set<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) {
     let n = a.nrows();
     let mut chol = Cholesky::with_capacity(n);
     chol.factor.fill(f64::NAN);
@@ -358,15 +358,15 @@ fn with_vectors<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatrix<f64>) 
 }
 
 #[test]
-fn vectors_of_any_length_give_factor_and_inverse() {
+fn all_instruction_sets_give_factor_and_inverse() {
     // More than one run of terms.
     for n in SIZES.into_iter().chain([tiles::RUN + 60]) {
-        let a = of_many_rows(n);
+        let a = large_matrix(n);
         let all = [
-            with_vectors(pulp::Scalar::new(), &a),
-            with_vectors(pulp::Scalar128b, &a),
-            with_vectors(pulp::Scalar256b, &a),
-            with_vectors(pulp::Scalar512b, &a),
+            with_instruction_set(pulp::Scalar::new(), &a),
+            with_instruction_set(pulp::Scalar128b, &a),
+            with_instruction_set(pulp::Scalar256b, &a),
+            with_instruction_set(pulp::Scalar512b, &a),
         ];
         for (chol, upper) in &all {
             let lower = lower(chol);
