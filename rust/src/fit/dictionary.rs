@@ -28,8 +28,8 @@ pub(crate) struct Dictionary {
     /// Functions and weights at the last pass, to which `gradient` belongs.
     weights: Vec<(usize, f64)>,
     factors: Vec<Factors>,
-    /// Active functions, alphas, mu and beta to which `factors` belong; `None` after a pass.
-    factors_model: Option<(Vec<usize>, Vec<f64>, Vec<f64>, f64)>,
+    /// The model to which `factors` belong; `None` after a pass.
+    factors_model: Option<FactorsModel>,
     /// How often each function was added or offered.
     entries: Vec<u8>,
     priors: Priors,
@@ -38,6 +38,9 @@ pub(crate) struct Dictionary {
     /// Least part of a column (squared, relative) orthogonal to the active columns at which S exceeds the error of the last pass.
     min_orthogonal: f64,
 }
+
+/// Active functions, alphas, mu and beta: the parts of a model on which S and Q depend.
+type FactorsModel = (Vec<usize>, Vec<f64>, Vec<f64>, f64);
 
 impl Dictionary {
     pub(crate) fn new(n_basis: usize, priors: Priors) -> Self {

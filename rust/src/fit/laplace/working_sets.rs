@@ -36,8 +36,6 @@ const CHOSEN_SET_EFFORT: Effort = Effort {
     tol: f64::INFINITY,
 };
 
-/// Fits a first model on a sample of the dictionary.
-
 /// A first model, from functions of all the dictionary.
 pub(crate) fn first_model(
     stats: &mut dyn Statistics,
