@@ -209,8 +209,10 @@ class KernelDesign(Design):
             return super().fit(target, weights, likelihood, settings, callback)
         checkpoint = self._checkpoint(target, weights)
         functions, options = self._arguments()
-        posterior = _core.fit_kernel_in_blocks(
-            *functions,
+        fit_in_blocks: Callable[..., _core.Posterior] = partial(
+            _core.fit_kernel_in_blocks, *functions, **options
+        )
+        posterior = fit_in_blocks(
             target,
             weights,
             likelihood=likelihood,
@@ -218,7 +220,6 @@ class KernelDesign(Design):
             resume=None if checkpoint is None else checkpoint.load(),
             keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
             callback=callback,
-            **options,
             **settings.of_one_target(),
         )
         if checkpoint is not None:

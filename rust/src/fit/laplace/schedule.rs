@@ -62,7 +62,7 @@ impl Fit<'_, '_> {
         self.complete(dictionary, 0)
     }
 
-    /// [`run`] with rollback: if round-off makes the posterior precision indefinite, restores the last model at its mode.
+    /// [`Self::run`] with rollback: if round-off makes the posterior precision indefinite, restores the last model at its mode.
     pub(crate) fn complete(
         &mut self,
         dictionary: &mut Dictionary,

@@ -147,17 +147,17 @@ impl TopDownFit {
     ///
     /// # Errors
     /// [`Error::Invalid`] if the positions do not ascend, or are out of range.
-    pub fn keep(&mut self, places: &[usize]) -> Result<()> {
+    pub fn keep(&mut self, positions: &[usize]) -> Result<()> {
         let (n, m) = (self.n_rows, self.n_basis());
-        let ascending = places.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || places.last().is_some_and(|&last| last >= m) {
-            let what = format!("places to keep must ascend and be less than {m}");
+        let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || positions.last().is_some_and(|&last| last >= m) {
+            let what = format!("positions to keep must ascend and be less than {m}");
             return Err(Error::Invalid { what });
         }
         let column = |&j: &usize| self.columns[j * n..(j + 1) * n].iter().copied();
-        let columns = places.iter().flat_map(column).collect();
-        let entries = |&j: &usize| places.iter().map(move |&i| (i, j));
-        let gram = places.iter().flat_map(entries);
+        let columns = positions.iter().flat_map(column).collect();
+        let entries = |&j: &usize| positions.iter().map(move |&i| (i, j));
+        let gram = positions.iter().flat_map(entries);
         self.gram = gram.map(|(i, j)| self.gram[i + j * m]).collect();
         self.columns = columns;
         Ok(())

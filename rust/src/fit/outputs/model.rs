@@ -64,7 +64,7 @@ const FIRST_CAPACITY: usize = 32;
 const NEGLIGIBLE: f64 = 1e-10;
 
 impl OutputState {
-    /// An empty model. `betas` has one entry for each output or one for all; `squares` are those of the targets.
+    /// An empty model. `betas` has one entry for each output or one for all; `squares` are the squared norms of the targets.
     pub(crate) fn empty(betas: &[f64], squares: &[f64], n_obs: f64) -> Self {
         let level = |&beta: &f64| Level {
             beta,

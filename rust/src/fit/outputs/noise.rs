@@ -61,7 +61,7 @@ impl NoiseLevels {
         }
     }
 
-    /// The same levels, all fixed.
+    /// These levels, all fixed.
     pub(super) fn all_fixed(&self) -> Self {
         Self {
             maxima: vec![None; self.maxima.len()],

@@ -1,4 +1,4 @@
-//! Convergence of the alphas and noise levels of several outputs for a fixed set of candidates, the active ones.
+//! Refinement of the alphas and noise levels of several outputs: re-estimation and deletion of active functions, no additions.
 
 use crate::data::OutputStatistics;
 use crate::fit::newton::Coordinates;
