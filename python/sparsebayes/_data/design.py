@@ -208,9 +208,11 @@ class KernelDesign(Design):
         if not has_blocks or self.n_basis <= _MAX_UNBLOCKED:
             return super().fit(target, weights, likelihood, settings, callback)
         checkpoint = self._checkpoint(target, weights)
-        functions, options = self._arguments()
+        _, options = self._arguments()
         posterior = _core.fit_kernel_in_blocks(
-            *functions,
+            self.X,
+            self.centres,
+            self.kernels,
             target,
             weights,
             likelihood=likelihood,
