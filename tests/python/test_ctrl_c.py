@@ -26,7 +26,7 @@ from sparsebayes import (
     SufficientStatistics,
 )
 from sparsebayes._cancellable import in_background
-from sparsebayes._data import blocks
+from sparsebayes._data import design
 from sparsebayes._revm import eigen
 from sparsebayes.kernels import Gaussian
 from sparsebayes.providers import RowPart, SummedStatistics
@@ -97,8 +97,8 @@ def test_no_step_follows_ctrl_c(name):
 
 def test_no_step_follows_ctrl_c_in_a_sweep(monkeypatch):
     """A sweep over a dictionary in blocks is reported too."""
-    monkeypatch.setattr(blocks, "_MOST_WHOLE", 0)
-    monkeypatch.setattr(blocks, "_SIZES", (50, 60, 16, 64, 2))
+    monkeypatch.setattr(design, "_MAX_UNBLOCKED", 0)
+    monkeypatch.setattr(design, "_BLOCK_SIZES", (50, 60, 16, 64, 2))
     records = []
 
     def press(record):
