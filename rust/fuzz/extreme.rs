@@ -107,7 +107,6 @@ impl From<Recipe> for Extreme {
                     [Search::Greedy, Search::Greedy, Search::Exchange],
                     scheme / 6,
                 ),
-                ..Settings::default()
             },
         }
     }

@@ -29,6 +29,7 @@ proptest! {
 
 /// Such problems once panicked, ran without end, or were errors instead of the last converged model.
 #[test]
+#[allow(clippy::too_many_lines)] // a list of problems
 fn what_broke_once_does_not_break_again() {
     use Likelihood::{Bernoulli, Gaussian, Poisson};
     let problem = |kind, columns: Vec<Vec<f64>>, targets: &[f64]| Extreme {

@@ -18,9 +18,9 @@ pub unsafe extern "C" fn sb_predict(
     out: *mut f64,
     n_out: usize,
 ) -> Status {
-    let rows = Rows::new(x, n_rows, n_features, Predictor::n_predicted);
+    let input = Input::new(x, n_rows, n_features, Predictor::n_predicted);
     // SAFETY: the caller guarantees the conditions of `fill`.
-    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::predict_into) })
+    guard(|| unsafe { input.fill(model, out, n_out, Predictor::predict_into) })
 }
 
 /// Predicts means and standard deviations of a regression, noise included, at `n_rows` rows.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn sb_predict_std(
     std: *mut f64,
     n_out: usize,
 ) -> Status {
-    let rows = Rows::new(x, n_rows, n_features, Predictor::n_outputs);
+    let input = Input::new(x, n_rows, n_features, Predictor::n_outputs);
     let fill = |model: &Predictor, x: &[f64], mean: &mut [f64]| {
         disjoint(("mean", mean.as_ptr(), n_out), ("std", std, n_out))?;
         disjoint(("x", x.as_ptr(), x.len()), ("std", std, n_out))?;
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn sb_predict_std(
         Ok::<(), Failure>(model.predict_std_into(x, mean, std)?)
     };
     // SAFETY: the caller guarantees the conditions of `fill`.
-    guard(|| unsafe { rows.fill(model, mean, n_out, fill) })
+    guard(|| unsafe { input.fill(model, mean, n_out, fill) })
 }
 
 /// Predicts the probability of each class at `n_rows` rows; each row sums to 1.
@@ -62,9 +62,9 @@ pub unsafe extern "C" fn sb_predict_proba(
     out: *mut f64,
     n_out: usize,
 ) -> Status {
-    let rows = Rows::new(x, n_rows, n_features, Predictor::n_predicted);
+    let input = Input::new(x, n_rows, n_features, Predictor::n_predicted);
     // SAFETY: the caller guarantees the conditions of `fill`.
-    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::predict_proba_into) })
+    guard(|| unsafe { input.fill(model, out, n_out, Predictor::predict_proba_into) })
 }
 
 /// Computes the linear predictors at `n_rows` rows: log odds, logits or scores of a classifier.
@@ -79,9 +79,9 @@ pub unsafe extern "C" fn sb_decision(
     out: *mut f64,
     n_out: usize,
 ) -> Status {
-    let rows = Rows::new(x, n_rows, n_features, Predictor::n_decisions);
+    let input = Input::new(x, n_rows, n_features, Predictor::n_decisions);
     // SAFETY: the caller guarantees the conditions of `fill`.
-    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::decision_into) })
+    guard(|| unsafe { input.fill(model, out, n_out, Predictor::decision_into) })
 }
 
 /// Finds the most probable class at `n_rows` rows, counted from 0: see `sb_class_label`.
@@ -97,9 +97,9 @@ pub unsafe extern "C" fn sb_classify(
     out: *mut usize,
     n_out: usize,
 ) -> Status {
-    let rows = Rows::new(x, n_rows, n_features, |_| 1);
+    let input = Input::new(x, n_rows, n_features, |_| 1);
     // SAFETY: the caller guarantees the conditions of `fill`.
-    guard(|| unsafe { rows.fill(model, out, n_out, Predictor::classify_into) })
+    guard(|| unsafe { input.fill(model, out, n_out, Predictor::classify_into) })
 }
 
 /// Predicts one number for one row: the mean, or the probability of the second of two classes.
@@ -124,15 +124,15 @@ pub unsafe extern "C" fn sb_predict_one(
     })
 }
 
-/// The rows of x, and the number of results per row.
-struct Rows<W> {
+/// The input x, and the number of results per row.
+struct Input<W> {
     x: *const f64,
     n_rows: usize,
     n_features: usize,
     width: W,
 }
 
-impl<W: FnOnce(&Predictor) -> usize> Rows<W> {
+impl<W: FnOnce(&Predictor) -> usize> Input<W> {
     fn new(x: *const f64, n_rows: usize, n_features: usize, width: W) -> Self {
         Self {
             x,

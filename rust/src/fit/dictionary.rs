@@ -17,6 +17,9 @@ use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_l
 use crate::linalg::vector::axpy;
 use crate::parallel::map_pieces;
 
+/// Active functions, alphas, mu and beta of a model.
+type ModelKey = (Vec<usize>, Vec<f64>, Vec<f64>, f64);
+
 /// S, Q and Gram columns over the dictionary.
 ///
 /// Between calls `gram` holds Phi^T W phi_j for every active j, and for some that were active before. `diag` and `gradient`
@@ -29,7 +32,7 @@ pub(crate) struct Dictionary {
     weights: Vec<(usize, f64)>,
     factors: Vec<Factors>,
     /// Active functions, alphas, mu and beta to which `factors` belong; `None` after a pass.
-    factors_model: Option<(Vec<usize>, Vec<f64>, Vec<f64>, f64)>,
+    factors_model: Option<ModelKey>,
     /// How often each function was added or offered.
     entries: Vec<u8>,
     priors: Priors,

@@ -137,14 +137,14 @@ impl Cholesky {
 
     /// Column j of L from its diagonal down.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn column(&self, j: usize) -> &[f64] {
         let stride = self.factor.nrows();
         &self.factor.as_slice()[j * stride + j..j * stride + self.len]
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn column_mut(&mut self, j: usize) -> &mut [f64] {
         let stride = self.factor.nrows();
         &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]

@@ -17,15 +17,12 @@ impl Cholesky {
         dispatch(SolveLower { chol: self, b });
     }
 
-    /// Solves with the diagonal block of L that begins at row `start` and has the size of `b`.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
-    fn solve_lower_from(&self, start: usize, b: &mut [f64]) {
-        let b_len = b.len();
-        let whole = b_len - b_len % SOLVE_BLOCK;
-        let column = |k: usize| &self.column(start + k)[..b_len - k];
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
+    fn solve_lower_here(&self, b: &mut [f64]) {
+        let whole = b.len() - b.len() % SOLVE_BLOCK;
         for first in (0..whole).step_by(SOLVE_BLOCK) {
-            let columns: [&[f64]; SOLVE_BLOCK] = std::array::from_fn(|t| column(first + t));
+            let columns: [&[f64]; SOLVE_BLOCK] = std::array::from_fn(|t| self.column(first + t));
             let (solved, rest) = b[first..].split_at_mut(SOLVE_BLOCK);
             for (t, column) in columns.iter().enumerate() {
                 solved[t] /= column[0];
@@ -39,7 +36,7 @@ impl Cholesky {
             axpys(std::array::from_fn(below), rest);
         }
         for k in whole..b.len() {
-            let column = column(k);
+            let column = self.column(k);
             b[k] /= column[0];
             axpy(-b[k], &column[1..], &mut b[k + 1..]);
         }
@@ -55,7 +52,7 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn solve_transposed_here(&self, b: &mut [f64]) {
         for k in (0..b.len()).rev() {
             let column = self.column(k);
@@ -102,37 +99,9 @@ impl Cholesky {
             values[j * out_stride + i] = values[i * out_stride + j];
         });
     }
-
-    /// The diagonal of the inverse of A.
-    ///
-    /// # Panics
-    /// If `out` is shorter than `len`.
-    pub fn inverse_diagonal_into(&mut self, out: &mut [f64]) {
-        let mut column = std::mem::take(&mut self.work);
-        for (j, out) in out[..self.len].iter_mut().enumerate() {
-            column.clear();
-            column.resize(self.len - j, 0.0);
-            column[0] = 1.0;
-            self.solve_lower_from(j, &mut column);
-            *out = dot(&column, &column);
-        }
-        self.work = column;
-    }
-
-    /// Column `j` of the inverse of A.
-    ///
-    /// # Panics
-    /// If `out` is not `len` long or `j >= len`.
-    pub fn inverse_column_into(&self, j: usize, out: &mut [f64]) {
-        assert_eq!(out.len(), self.len, "length of out");
-        out.fill(0.0);
-        out[j] = 1.0;
-        self.solve_lower_from(j, &mut out[j..]);
-        self.solve_lower_transpose_in_place(out);
-    }
 }
 
 vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
-    |this| this.chol.solve_lower_from(0, this.b));
+    |this| this.chol.solve_lower_here(this.b));
 vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
     |this| this.chol.solve_transposed_here(this.b));

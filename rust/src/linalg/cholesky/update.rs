@@ -37,17 +37,9 @@ impl Cholesky {
         self.work = below;
     }
 
-    /// A += x x^T. `x` must be finite and is overwritten.
-    ///
-    /// # Panics
-    /// If `x` is not `len` long.
-    pub fn rank_one_update(&mut self, x: &mut [f64]) {
-        assert_eq!(x.len(), self.len, "length of x");
-        self.update_from(0, x);
-    }
-
-    /// Adds x x^T to the trailing block that begins at row `start`; `x` is as long as that block.
-    fn update_from(&mut self, start: usize, x: &mut [f64]) {
+    /// Adds x x^T to the trailing block that begins at row `start`. `x` has the length of that block, must be finite and is
+    /// overwritten.
+    pub(super) fn update_from(&mut self, start: usize, x: &mut [f64]) {
         dispatch(Update {
             chol: self,
             start,
@@ -56,7 +48,7 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn update_here(&mut self, start: usize, x: &mut [f64]) {
         for k in 0..x.len() {
             let (head, tail) = x[k..].split_at_mut(1);
@@ -72,21 +64,15 @@ impl Cholesky {
         }
     }
 
-    /// A -= x x^T. `x` is overwritten.
+    /// Subtracts x x^T from the trailing block that begins at row `start`. `x` is overwritten.
     ///
-    /// # Errors
-    /// [`NotPositiveDefinite`] if the result is not; the factor is then unchanged.
-    ///
-    /// # Panics
-    /// If `x` is not `len` long.
-    pub fn rank_one_downdate(&mut self, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
-        assert_eq!(x.len(), self.len, "length of x");
-        self.downdate_from(0, x)
-    }
-
     /// LINPACK's method: the rotations that turn (p; rho) into (0; 1), applied to (L, 0), give the factor of A - x x^T.
-    /// Positive definiteness is checked before the factor changes.
-    fn downdate_from(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
+    /// The factor is unchanged if the result is not positive definite.
+    pub(super) fn downdate_from(
+        &mut self,
+        start: usize,
+        x: &mut [f64],
+    ) -> Result<(), NotPositiveDefinite> {
         dispatch(Downdate {
             chol: self,
             start,
@@ -95,7 +81,7 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `refactor_here`
+    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn downdate_here(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
         for k in 0..x.len() {
             let column = self.column(start + k);
