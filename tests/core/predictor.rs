@@ -8,7 +8,6 @@ use sparsebayes::predictor::{
 use sparsebayes::{Error, Kernel, Predictor, with_threads};
 
 use crate::alloc::allocations;
-use crate::problems::gaussian;
 
 const D: usize = 3;
 
@@ -20,7 +19,9 @@ fn numbers(n: usize, seed: u32) -> Vec<f64> {
 }
 
 fn kernels() -> Vec<Kernel> {
-    let gaussian = gaussian(0.5);
+    let gaussian = Kernel::Gaussian {
+        inverse_square_widths: vec![0.5],
+    };
     let spline = Kernel::OnColumns {
         columns: vec![2, 0],
         kernel: Box::new(Kernel::LinearSpline),
@@ -359,7 +360,7 @@ fn parts_that_do_not_fit_are_refused() {
         (0, |p| drop(p.tables.remove("points.2"))),
         (0, |p| drop(p.tables.remove("covariance.0"))),
         (0, |p| {
-            drop(p.tables.insert("more".into(), table(&[0], vec![])))
+            p.tables.insert("more".into(), table(&[0], vec![]));
         }),
         (0, |p| of(p, "weights.0").values[0] = f64::INFINITY),
         (0, |p| of(p, "weights.0").shape = vec![1, 7]),

@@ -214,5 +214,5 @@ def test_a_search_is_refused_where_there_is_none(settings):
 
 def test_a_search_is_refused_for_several_outputs():
     X, y = columns(30, 5)
-    with pytest.raises(ValueError, match=r"search must be 'greedy' where .* fit the columns one by one"):
+    with pytest.raises(ValueError, match=r"search must be 'greedy' if .* fit the columns one by one"):
         SparseBayesRegressor(fit_intercept=False, search="exchange").fit(X, np.column_stack([y, -y]))

@@ -62,6 +62,7 @@ BAD_X = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("case", BAD_X)
 def test_bad_X_is_refused_by_name(kind, case):
