@@ -1,4 +1,4 @@
-"""Long work in NumPy and LAPACK that Ctrl-C ends at once, with one BLAS thread."""
+"""Long computations in NumPy and LAPACK that Ctrl-C interrupts at once, with one BLAS thread."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Result = TypeVar("Result")
 _INTERVAL: Final = 0.05
 
 
-class _Abandoned(Exception):
-    """The caller no longer waits for the work."""
+class _Cancelled(Exception):
+    """The caller no longer waits for the result."""
 
 
 def in_background(
     work: Callable[[Callable[[], None]], Result], meanwhile: Callable[[int], None] | None = None
 ) -> Result:
-    """Return ``work(pulse)``, computed on a thread of its own; its errors are raised here.
+    """Return ``work(pulse)``, computed on another thread; its errors are raised here.
 
     This thread calls ``meanwhile`` every 50 ms with the number of calls of ``pulse`` so far.
 
-    Signal handlers run while the work goes on, even during one long call of LAPACK. If a handler raises, as
-    Ctrl-C does, the caller is free at once; the work, which must have no effect but its result, ends at its
-    next call of ``pulse``.
+    Signal handlers can run during the work, even during one long call of LAPACK. If a handler raises, as for
+    Ctrl-C, this function ends at once; the work, which must have no side effects, ends at its next call of
+    ``pulse``.
     """
-    abandoned, outcome, n_pulses = threading.Event(), Future[Result](), 0
+    cancelled, outcome, n_pulses = threading.Event(), Future[Result](), 0
 
     def pulse() -> None:
         nonlocal n_pulses
-        if abandoned.is_set():
-            raise _Abandoned
+        if cancelled.is_set():
+            raise _Cancelled
         n_pulses += 1
 
     def run() -> None:
@@ -51,19 +51,19 @@ def in_background(
     # The context holds NumPy's error state.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
     try:
-        # Inside the `try`: Ctrl-C may come while the thread starts, and the work would never end.
+        # Inside the `try`, because Ctrl-C may interrupt `start` once the thread runs.
         thread.start()
         while wait([outcome], _INTERVAL).not_done:
             if meanwhile is not None:
                 meanwhile(n_pulses)
     except BaseException:
-        abandoned.set()
+        cancelled.set()
         raise
     return outcome.result()
 
 
 class _Limit:
-    """The one limit of this process, shared by all fits that run at the same time."""
+    """The BLAS limit of this process, shared by all fits that run at the same time."""
 
     lock = threading.Lock()
     users = 0
@@ -72,8 +72,7 @@ class _Limit:
 
 @cache
 def _blas() -> ThreadpoolController:
-    # SciPy brings a BLAS of its own, which is found only once it is loaded. The search takes longer than a
-    # small fit.
+    # SciPy has its own BLAS, which is found only once it is loaded. Cached, because the search is slow.
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()
@@ -81,7 +80,7 @@ def _blas() -> ThreadpoolController:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: the last bits of its sums depend on the number of threads."""
+    """Limit BLAS to one thread: the last bits of its sums depend on the number of threads."""
     with _Limit.lock:
         if _Limit.users == 0:
             _Limit.limiter = _blas().limit(limits=1, user_api="blas")

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
     from .kernels import Kernel
 
 #: L-BFGS iterations. Measured: docs/notebook/kernel-learning.md.
-_ITERATIONS: Final = 40
-#: How far the logs of variances may go from where they start.
+_LBFGS_ITERATIONS: Final = 40
+#: Bound of the change of log variances from their start.
 _VARIANCE_RANGE: Final = 12.0
-#: Relative size of the diagonal that makes up for round-off in a test for positive definiteness.
+#: Relative size of the diagonal that compensates for round-off in the test for positive definiteness.
 _JITTER: Final = 1e-8
 
 
@@ -57,11 +56,11 @@ class CovarianceEvidence:
 
     L = -(tr Y^T A + C ln|C| + C N ln 2 pi) / 2,    dL/dC = (A A^T - C C^-1) / 2.
 
-    A row of weight w counts like w equal rows: beside that of their mean, whose noise variance is 1 / (w
-    beta), the evidence of w equal targets has the factor beta^((w - 1) / 2), and a constant.
+    A row of weight w counts like w equal rows: compared with one row of noise variance 1 / (w beta), the
+    evidence of w equal targets has the factor beta^((w - 1) / 2), and a constant.
 
-    Of a kernel that is not positive definite K K^T / N takes the place of K. The vector that L depends on
-    holds the log kernel parameters, then ln a, ln v and, unless the noise is given, -ln beta.
+    K K^T / N replaces K if a kernel is not positive definite. The vector that L depends on holds the log
+    kernel parameters, then ln a, ln v and, unless the noise is given, -ln beta.
     """
 
     def __init__(
@@ -75,13 +74,13 @@ class CovarianceEvidence:
     ) -> None:
         self._kernels, self._X, self._fixed, self._Y = kernels, X, fixed, Y
         self._noise = 1.0 / weights
-        #: Rows that weights count beyond those there are.
-        self._n_more = float(weights.sum()) - len(weights)
+        #: Sum of the weights minus the number of rows.
+        self._excess_weight = float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
         self._squared = [not _is_positive_definite(kernel(X, X)) for kernel in kernels]
 
     def start(self) -> FloatArray:
-        """Return a vector with the kernels' own parameters and variances that explain unit targets."""
+        """Return a start: the given kernel parameters, and variances for targets of variance 1."""
         theta = [log_parameters(kernel) for kernel in self._kernels]
         sizes = [float(np.mean(np.diag(K))) for K, _ in self._covariances(self._kernels)]
         sizes += list(np.mean(self._fixed**2, axis=0))
@@ -108,18 +107,18 @@ class CovarianceEvidence:
         n, n_outputs = self._Y.shape
         A, inverse = cho_solve((factor, True), self._Y), cho_solve((factor, True), np.eye(n))
         log_det = 2.0 * float(np.log(np.diag(factor)).sum())
-        log_det += self._n_more * log_noise
+        log_det += self._excess_weight * log_noise
         value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
         G = 0.5 * (A @ A.T - n_outputs * inverse)
         slopes = [pull(a * G) for a, (_, pull) in zip(np.exp(log_a), parts, strict=True)]
         slopes.append([a * np.sum(G * K) for a, (K, _) in zip(np.exp(log_a), parts, strict=True)])
         slopes.append(np.exp(log_v) * np.sum((G @ self._fixed) * self._fixed, axis=0))
         if estimated:
-            slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._n_more])
+            slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._excess_weight])
         return value, np.concatenate(slopes)
 
     def _covariances(self, kernels: list[Kernel]) -> list[tuple[FloatArray, Any]]:
-        """Return the covariance of each kernel and the function that pulls a gradient in it back."""
+        """Return the covariance of each kernel, and the function from dL/dK to dL/d(log parameters)."""
         parts = []
         for kernel, squared in zip(kernels, self._squared, strict=True):
             K, pull = forward(kernel, self._X, self._X)
@@ -127,7 +126,7 @@ class CovarianceEvidence:
         return parts
 
     def maximise(self, X: FloatArray) -> FloatArray:
-        """Climb from the start by L-BFGS; return the log kernel parameters. ``X``: rows for their bounds."""
+        """Maximise L by L-BFGS and return the log kernel parameters; ``X`` are the rows for their bounds."""
         x0 = self.start()
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
         n = len(limits)
@@ -137,15 +136,15 @@ class CovarianceEvidence:
         if not np.isfinite(box).all():
             return x0[:n]
 
-        def descend(x: FloatArray) -> tuple[float, FloatArray]:
+        def negative(x: FloatArray) -> tuple[float, FloatArray]:
             with np.errstate(over="ignore", invalid="ignore"):
                 found = self(x)
             if found is None or not np.isfinite(found[1]).all():
                 return np.inf, np.zeros_like(x)
             return -found[0], -found[1]
 
-        options: dict[str, Any] = {"maxiter": _ITERATIONS, "maxcor": 20}
-        result = minimize(descend, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
+        options: dict[str, Any] = {"maxiter": _LBFGS_ITERATIONS, "maxcor": 20}
+        result = minimize(negative, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
         finite = np.isfinite(result.fun) and np.isfinite(result.x).all()
         theta: FloatArray = (result.x if finite else x0)[:n]
         return theta
@@ -160,39 +159,37 @@ def _is_positive_definite(K: FloatArray) -> bool:
 
 
 def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
-    """Return K K^T / N: of its slope D, symmetric, K has the slope 2 D K / N."""
+    """Return K K^T / N, and its pull: for a symmetric slope D, K has the slope 2 D K / N."""
     return K @ K.T / len(K), lambda D: pull(2.0 / len(K) * (D @ K))
 
 
-#: Fits the model with these kernels: one posterior for each output.
-Fit = Callable[[list[Kernel]], "list[_core.Posterior]"]
-
-#: Rows of the Gaussian process, and rows and centres of the fits that are compared first.
+#: Rows of the Gaussian process; rows and centres of the first cross-validation; folds; repetitions of the
+#: folds for few rows; folds with more than two classes.
 _PROCESS_ROWS: Final = 300
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
-_MOST_DEALS: Final = 3
-_FOLDS_OF_CLASSES: Final = 2
-#: Log density a row within which other kernels may stand in for the best, whose fit does not converge.
-_NEARLY: Final = 0.2
-#: Shares of the way from equal lengths to those proposed; and lengths are multiplied with powers of this.
-_SHARES: Final = (1.0, 0.6)
+_MAX_REPEATS: Final = 3
+_CLASS_FOLDS: Final = 2
+#: Kernels within this log density per row of the best replace it if its fit does not converge.
+_MAX_DENSITY_LOSS: Final = 0.2
+#: Fractions of the way from equal lengths to the proposal; log factor between tried lengths; most factors.
+_FRACTIONS: Final = (1.0, 0.6)
 _LENGTH_STEP: Final = float(np.log(2.0) / 2.0)
 _LENGTH_STEPS: Final = 4
-#: A fit is given up with more functions than this share of the rows, or after so many steps.
-_MOST_FUNCTIONS: Final = 0.5
-_MOST_STEPS: Final = 2000
+#: A trial fit is abandoned with more active functions than this fraction of the rows, or after so many steps.
+_MAX_ACTIVE_FRACTION: Final = 0.5
+_MAX_STEPS: Final = 2000
 
 
 @dataclass(frozen=True)
 class LearningData:
-    """What kernels are learned from: the training data and the dictionary around them."""
+    """The training data and the dictionary that kernels are learned from."""
 
     #: Rows, N x d.
     X: FloatArray
-    #: Where kernel functions are centred, M x d.
+    #: Centres of the kernel functions, M x d.
     centres: FloatArray
-    #: Functions without parameters, N x F: the bias, and columns beside the kernels.
+    #: Functions without parameters, N x F: the bias, and the extra columns.
     fixed: FloatArray
     #: One target for each output, all of length N.
     targets: list[FloatArray]
@@ -201,13 +198,13 @@ class LearningData:
     likelihood: Likelihood
     #: Given noise variance, or None.
     noise_variance: float | None
-    #: How many of ``fixed`` the dictionary has before the kernels; the others come after.
+    #: Number of ``fixed`` functions before the kernels in the dictionary; the others follow the kernels.
     n_before: int
-    #: The row of each centre; None where centres are no rows.
+    #: The row of each centre; None if centres are not rows.
     centre_rows: IntArray | None = None
 
     def scale(self) -> float:
-        """Return the spread of the first target; 1 where its values are no quantity."""
+        """Return the standard deviation of the first target; 1 for likelihoods other than the Gaussian."""
         return self._moments(0)[1] if self.likelihood == "gaussian" else 1.0
 
     def _moments(self, output: int) -> tuple[float, float]:
@@ -216,7 +213,7 @@ class LearningData:
         return float(mean), float(np.sqrt(square))
 
     def standardised(self) -> FloatArray:
-        """Return the targets that vary, with mean 0 and variance 1, N x C."""
+        """Return the targets that are not constant, with mean 0 and variance 1, N x C."""
         moments = [self._moments(output) for output in range(len(self.targets))]
         pairs = zip(self.targets, moments, strict=True)
         return np.column_stack([(t - mean) / scale for t, (mean, scale) in pairs if scale > 0.0])
@@ -237,11 +234,11 @@ class LearningData:
 def check_model(
     argument: str, kernel: object, y: NDArray[Any], likelihood: Likelihood, settings: Settings
 ) -> None:
-    """Raise ValueError for a model whose kernel cannot be learned; ``argument`` is what asks for it."""
+    """Raise ValueError for a model whose kernel cannot be learned; ``argument`` turns learning on."""
     if is_precomputed(kernel):
         raise ValueError(
-            f"kernel='precomputed' needs kernel parameters to be given, but there is {argument}: its values "
-            "are what they are; give a kernel with parameters to have them learned"
+            f"kernel='precomputed' has no parameters, but there is {argument}: give a kernel with parameters "
+            "to learn them"
         )
     if y.ndim == 2:
         raise ValueError(
@@ -265,30 +262,30 @@ def check_learnable(kernels: list[Kernel]) -> None:
 
 
 def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list[list[Kernel]]:
-    """Return the kernels with learned parameters, and the next best ones; as given where nothing is learned.
+    """Return the kernels with learned parameters, and the next best ones; as given if nothing can be learned.
 
-    The work is bounded by numbers of rows, iterations and functions, and depends on no clock and no thread.
+    The work is bounded by numbers of rows, iterations and functions; the result is deterministic.
     """
     varies = all(np.ptp(target) > 0.0 for target in data.targets)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
         return [kernels]
-    # The matrices are small: several threads for each would wait for one another most of the time.
+    # The matrices are too small for several threads.
     with one_blas_thread():
         return _Learner(kernels, data, settings).run()
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Kernels, and how fits with them predicted rows left out."""
+    """Kernels, and their predictions of held-out rows."""
 
     kernels: list[Kernel]
-    #: Log predictive density of each row, weighed; None where a fit was given up.
+    #: Weighted log predictive density of each row; None if a fit was abandoned.
     densities: FloatArray | None
 
     @property
-    def merit(self) -> float:
-        """Log density of the rows left out."""
+    def score(self) -> float:
+        """Log density of the held-out rows."""
         return -np.inf if self.densities is None else float(self.densities.sum())
 
 
@@ -307,46 +304,46 @@ class _Learner:
     settings: Settings
 
     def run(self) -> list[list[Kernel]]:
-        """Propose parameters, and choose among them and their relatives; the best first."""
+        """Propose parameters and cross-validate variants; return the kernels, the best first."""
         rows = _draw(len(self.data.X), _FOLD_ROWS)
-        # Few rows are dealt out to folds several times, for the same work as many rows once.
-        n_deals = max(1, min(_MOST_DEALS, _FOLD_ROWS // len(rows)))
-        folds = [fold for deal in range(n_deals) for fold in self._folds(rows, deal)]
+        # Few rows are divided into folds several times.
+        n_repeats = max(1, min(_MAX_REPEATS, _FOLD_ROWS // len(rows)))
+        folds = [fold for repeat in range(n_repeats) for fold in self._folds(rows, repeat)]
         if len(self.data.targets) > 1:
-            folds = folds[: n_deals * _FOLDS_OF_CLASSES]  # each takes a fit for each class
+            folds = folds[: n_repeats * _CLASS_FOLDS]  # each needs a fit for each class
         splits = [self._split(rows, fold, _FOLD_ROWS) for fold in folds]
         suggested = with_all_log_parameters(self.kernels, self._natural)
         found = [self._candidate(kernels, splits) for kernels in (self.kernels, suggested)]
         proposal = self._proposal(suggested)
-        for share in _SHARES:
-            theta = self._natural + share * (proposal - self._natural)
-            found += self._walk(with_all_log_parameters(self.kernels, theta), splits, (1, -1))
+        for fraction in _FRACTIONS:
+            theta = self._natural + fraction * (proposal - self._natural)
+            found += self._scale_lengths(with_all_log_parameters(self.kernels, theta), splits, (1, -1))
         if len(rows) < len(self.data.X):
-            # More rows bear narrower kernels: compare these on all rows, one fold of which is left out.
-            best = max(found, key=lambda one: one.merit)
+            # More rows allow narrower kernels: compare these on all rows, with one fold held out.
+            best = max(found, key=lambda one: one.score)
             rows = np.arange(len(self.data.X))
             splits = [self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))]
-            found = self._walk(best.kernels, splits, (-1,))
-        ranked = sorted(found, key=lambda one: one.merit, reverse=True)
+            found = self._scale_lengths(best.kernels, splits, (-1,))
+        ranked = sorted(found, key=lambda one: one.score, reverse=True)
         weight = sum(float(split.held_out.weights.sum()) for split in splits)
-        least = ranked[0].merit - _NEARLY * weight
-        return [one.kernels for one in ranked if one is ranked[0] or one.merit >= least]
+        least = ranked[0].score - _MAX_DENSITY_LOSS * weight
+        return [one.kernels for one in ranked if one is ranked[0] or one.score >= least]
 
-    def _walk(
+    def _scale_lengths(
         self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
     ) -> list[_Candidate]:
-        """Return candidates with all lengths shorter, or longer, while that predicts better."""
+        """Return candidates with all lengths multiplied by growing factors, while predictions improve."""
         theta, step = _parameters(kernels), self._powers * _LENGTH_STEP
         found = [self._candidate(kernels, splits)]
         for direction in directions if step.any() else ():
             last = found[0]
-            # What saturates needs longer lengths.
+            # An abandoned fit needs longer lengths.
             if direction < 0 and last.densities is None:
                 break
             for n_steps in range(1, _LENGTH_STEPS + 1):
                 moved = with_all_log_parameters(kernels, theta + direction * n_steps * step)
                 found.append(self._candidate(moved, splits))
-                if last.densities is not None and found[-1].merit <= last.merit:
+                if last.densities is not None and found[-1].score <= last.score:
                     break
                 last = found[-1]
         return found
@@ -357,18 +354,18 @@ class _Learner:
 
     @cached_property
     def _natural(self) -> FloatArray:
-        """Log parameters as the data suggest, several kernels of a kind with the proportions given."""
+        """Natural log parameters for the data, with the given proportions of kernels of the same kind."""
         parts = [leaf for kernel in self.kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
         means = [float(log_parameters(leaf).mean()) for leaf in parts]
         suggested = []
         for leaf, mean in zip(parts, means, strict=True):
-            # Kernels that start equal would stay equal.
+            # Kernels with equal starts would stay equal.
             alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
             suggested.append(natural(leaf, self.data.X, self.data.weights) + mean - np.mean(alike))
         return np.concatenate(suggested)
 
     def _proposal(self, kernels: list[Kernel]) -> FloatArray:
-        """Return the log parameters of a Gaussian process of large evidence, from these kernels."""
+        """Return log parameters that maximise the evidence of a Gaussian process, from these kernels."""
         data = self.data
         rows = _draw(len(data.X), _PROCESS_ROWS)
         scale = data.scale()
@@ -377,12 +374,10 @@ class _Learner:
         evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y, data.weights[rows], noise)
         return evidence.maximise(data.X)
 
-    # --- fits ---------------------------------------------------------------------------------------
-
-    def _folds(self, rows: IntArray, deal: int) -> list[IntArray]:
-        """Deal rows out, those of each class evenly; rows with the same inputs stay together."""
+    def _folds(self, rows: IntArray, repeat: int) -> list[IntArray]:
+        """Divide rows into folds, each class evenly; rows with equal inputs stay together."""
         _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
-        order = np.random.default_rng(deal).permutation(len(first))
+        order = np.random.default_rng(repeat).permutation(len(first))
         if self.data.likelihood != "gaussian":
             of_first = np.column_stack(self.data.targets)[rows[first]]
             labels = of_first @ np.arange(1, len(self.data.targets) + 1)
@@ -401,7 +396,7 @@ class _Learner:
         return _Split(data.at(kept, centres), data.at(held_out, centres))
 
     def _candidate(self, kernels: list[Kernel], splits: list[_Split]) -> _Candidate:
-        """Fit each split, and predict what it holds out."""
+        """Fit each split, and predict its held-out rows."""
         densities = []
         for split in splits:
             posteriors = []
@@ -414,15 +409,15 @@ class _Learner:
         return _Candidate(kernels, np.concatenate(densities))
 
     def _fit(self, kernels: list[Kernel], data: LearningData, output: int) -> _core.Posterior | None:
-        """Fit one output sequentially; None where that saturates, takes too many steps, or breaks down."""
-        most = _MOST_FUNCTIONS * len(data.X)
+        """Fit one output sequentially; None if the fit is abandoned or fails."""
+        most = _MAX_ACTIVE_FRACTION * len(data.X)
 
         def stop(
             iteration: int, action: str, column: int, gain: float, evidence: float, n: int, *_: Any
         ) -> bool:
             return n > most
 
-        settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MOST_STEPS)
+        settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MAX_STEPS)
         try:
             posterior = _design(kernels, data, settings).fit(
                 data.targets[output], data.weights, data.likelihood, settings, stop
@@ -433,7 +428,7 @@ class _Learner:
 
 
 def _draw(n: int, most: int) -> IntArray:
-    """Draw at most so many of n, ascending; always the same ones."""
+    """Draw at most ``most`` of n numbers, ascending; the same for equal arguments."""
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
@@ -461,7 +456,7 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
     else:
         logits = np.column_stack([mean / np.sqrt(1.0 + np.pi / 8.0 * variance) for mean, variance in moments])
         of_each: FloatArray = log_normalised(logits)
-        # One column is the logit of the second of two classes.
+        # With two classes the one column is the logit of the second.
         classes = (
             data.targets[0] > 0.5 if len(moments) == 1 else np.argmax(np.column_stack(data.targets), axis=1)
         )
@@ -472,7 +467,7 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
     """Return the values of these columns of the dictionary at the rows."""
-    # Centres that are rows may all have been left out.
+    # There may be no centres if all of them are held-out rows.
     n_centres, end = len(data.centres), data.n_before + len(kernels) * len(data.centres)
     block, centre = np.divmod(active - data.n_before, max(n_centres, 1))
     fixed = np.where(active < data.n_before, active, active - len(kernels) * n_centres)

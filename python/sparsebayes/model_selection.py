@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's searches: the density of rows left out, and the evidence."""
+"""Scorers for scikit-learn's searches: the predictive density of held-out rows, and the evidence."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from ._types import IntArray
 
 __all__ = ["AllRows", "density_score", "evidence_score"]
 
-#: What a model scores that has overfitted its rows; finite, so that a search can average and rank it.
+#: Score of a model that has overfitted; finite, so that a search can average and rank it.
 OVERFITTED: Final = -1e6
 
 
 def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
-    """Return the log evidence of the rows that an estimator was fitted to: a scorer for scikit-learn.
+    """Return the log evidence of the training rows of an estimator: a scorer for scikit-learn.
 
-    The evidence overfits narrow kernels: the precisions are those of most evidence and not integrated over,
-    and with a function about every row a model that is narrow enough explains anything. Choose kernels and
-    their widths by `density_score`, or have them learned (``gamma="ard"``). The evidence is of use to compare
-    models of few functions on few rows: given to ``GridSearchCV`` with ``cv=AllRows()`` it takes one fit for
-    each point of the grid.
+    Choose kernels and their widths by `density_score`, or learn them (``gamma="ard"``): the evidence overfits
+    narrow kernels, because the precisions maximise it instead of being integrated out, and a narrow enough
+    kernel about every row explains any targets. Use the evidence to compare models with few functions on few
+    rows: in ``GridSearchCV`` with ``cv=AllRows()`` it needs one fit for each point of the grid.
 
     Parameters
     ----------
     est : fitted estimator of this package, or Pipeline that ends in one
-        With ``log_marginal_likelihood_``. Of several outputs or one fit per class it is the sum over them.
+        With ``log_marginal_likelihood_``: the sum over several outputs, or over the fits of several classes.
     X, y : ignored
-        There because scikit-learn gives them; the rows are those of the fit.
+        Part of scikit-learn's interface; the score depends on the rows of the fit only.
 
     Returns
     -------
@@ -46,7 +45,7 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
     NotFittedError
         If ``est`` is not fitted.
     TypeError
-        If ``est`` has no evidence: `MRVM2`, the eigen-vector machines, estimators of others.
+        If ``est`` has no evidence: `MRVM2`, the REVM estimators, estimators of other packages.
 
     Warns
     -----
@@ -55,11 +54,10 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
 
     Notes
     -----
-    Only evidences of the same targets can be compared: not fits of other rows, of targets transformed in
-    another way, or with other sample weights, nor a regression's with a classifier's. Nor those of different
-    approximations: Laplace's for `RVC`, that of the auxiliary targets for `MRVM1`, the lower bound of
-    ``scheme="variational"``, and ``multi_class="ovr"``, whose sum is over as many tables of labels as there
-    are classes, against ``"softmax"``. What is done to the inputs may differ.
+    Compare evidences only for the same targets and sample weights, and only with the same approximation:
+    Laplace's for `RVC`, that of the auxiliary targets for `MRVM1`, the lower bound of
+    ``scheme="variational"``; ``multi_class="ovr"``, a sum over binary fits, is not comparable with
+    ``"softmax"``. The inputs may be transformed differently.
 
     Examples
     --------
@@ -81,7 +79,7 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
         )
     if reason := _overfitted(last):
         warnings.warn(
-            f"evidence_score of a model with {reason}: the evidence of such a model says nothing about its "
+            f"evidence_score of a model with {reason}: the evidence of such a model does not reflect its "
             "predictions. Choose by density_score with ordinary folds, or learn the kernel (gamma='ard')",
             UserWarning,
             stacklevel=2,
@@ -90,34 +88,34 @@ def evidence_score(est: Any, X: ArrayLike | None = None, y: ArrayLike | None = N
 
 
 def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
-    """Return the mean log predictive density of rows that were left out: a scorer for scikit-learn.
+    """Return the mean log predictive density of held-out rows: a scorer for scikit-learn.
 
-    Use it with ordinary folds: ``GridSearchCV(RVR(), grid, scoring=density_score)``. It weighs errors and
-    error bars: a model that is sure of what is not so scores badly. A model whose effective number of
-    parameters exceeds half of its training rows, or whose noise estimate is at its floor, scores -1e6, so
-    that it is chosen only where all are of this kind.
+    Use it with ordinary folds: ``GridSearchCV(RVR(), grid, scoring=density_score)``. It takes error bars into
+    account: confident wrong predictions score badly. A model whose effective number of parameters exceeds
+    half of its training rows, or whose noise estimate is at its floor, scores -1e6, so that it is chosen only
+    if no other is available.
 
     Parameters
     ----------
     est : fitted estimator, or Pipeline that ends in one
         A regressor with ``predict(X, return_std=True)`` or a classifier with ``predict_proba``.
     X : array-like of shape (n_samples, n_features)
-        Rows that ``est`` was not fitted to.
+        Held-out rows.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their targets.
 
     Returns
     -------
     float
-        In nats per row: the larger, the better. Of several outputs the sum over them; of classes the mean
-        log probability of the class of each row.
+        In nats per row: the larger, the better. For several outputs their sum; for classifiers the mean log
+        probability of the true classes.
 
     Raises
     ------
     NotFittedError
         If ``est`` is not fitted.
     ValueError
-        If y holds a class that the fit did not see, or another number of outputs.
+        If y holds a class that was not in the training data, or another number of outputs.
 
     Examples
     --------
@@ -139,7 +137,7 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
         p = est.predict_proba(X)
         known, at = np.asarray(est.classes_), np.searchsorted(est.classes_, y)
         if not np.array_equal(known[np.minimum(at, len(known) - 1)], np.asarray(y)):
-            raise ValueError("y must hold classes that the fit saw; use folds that are stratified")
+            raise ValueError("y must hold classes of the training rows only; use stratified folds")
         return float(np.mean(np.log(np.maximum(p[np.arange(len(p)), at], np.finfo(np.float64).tiny))))
     mean, std = est.predict(X, return_std=True)
     target = np.asarray(y, dtype=np.float64)
@@ -151,7 +149,7 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
 
 
 def _last(est: Any, scorer: str) -> Any:
-    """Return the fitted estimator that a pipeline ends in."""
+    """Return the last step of a fitted pipeline, or the estimator itself."""
     last = est
     while hasattr(last, "steps"):
         last = last.steps[-1][1]
@@ -162,7 +160,7 @@ def _last(est: Any, scorer: str) -> Any:
 
 
 def _overfitted(est: Any) -> str:
-    """Return what shows that a model has overfitted its rows, "" if nothing does."""
+    """Return the sign of overfitting that a model shows, "" if none."""
     if getattr(est, "status_", "") == "noise_floor":
         return "its noise at the floor"
     return "more effective parameters than half of its rows" if getattr(est, "_is_saturated", False) else ""
@@ -171,7 +169,7 @@ def _overfitted(est: Any) -> str:
 class AllRows:
     """A splitter with one split, which trains and tests on all rows: ``cv`` for `evidence_score`.
 
-    Scores that are no evidence are too good on rows that a model was fitted to: use it for nothing else.
+    Use it for the evidence only: other scores are too high on the training rows.
 
     Examples
     --------

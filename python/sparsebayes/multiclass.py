@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._cancellable import one_blas_thread
-from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real, check_watchers
+from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real, check_reporting
 from ._checks.numbers import check_predictions
 from ._checks.targets import (
     Training,
@@ -88,7 +88,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         return self
 
     def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        check_watchers(self)
+        check_reporting(self)
         factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
         if self.n_quadrature is not None:
             check_integer("n_quadrature", self.n_quadrature, least=1)

@@ -104,7 +104,7 @@ def test_the_density_is_that_of_the_predictive_distribution(sinc):
     classes = RVC(gamma=0.1).fit(X, labels)
     loss = log_loss(labels, classes.predict_proba(X), labels=classes.classes_)
     assert density_score(classes, X, labels) == pytest.approx(-loss, rel=1e-12)
-    with pytest.raises(ValueError, match="classes that the fit saw"):
+    with pytest.raises(ValueError, match="classes of the training rows"):
         density_score(classes, X, np.full(100, "other"))
     with pytest.raises(ValueError, match="y must have the shape"):
         density_score(model, X, np.column_stack([y, y]))

@@ -91,7 +91,7 @@ def test_what_is_not_finite_in_columns_is_said_as_elsewhere(kind, settings, valu
 
 
 COLUMNS = {
-    "text": (["x", "y"] * 6, r"column 'age' holds 'x' in row 0, which is no real number"),
+    "text": (["x", "y"] * 6, r"column 'age' holds 'x' in row 0, which is not a real number"),
     "text among numbers": ([1.5] * 5 + ["n/a"] + [2.0] * 6, r"column 'age' holds 'n/a' in row 5"),
     "NaN": (spoiled(Y, np.nan), r"contains NaN in column 'age', row 1 \(1 of 12 rows\)"),
     "None": ([None, 1.0] * 6, r"contains NaN in column 'age', row 0 \(6 of 12 rows\)"),

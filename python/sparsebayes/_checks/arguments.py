@@ -1,4 +1,4 @@
-"""Checks of arguments that are no arrays. Knows neither arrays nor scikit-learn."""
+"""Checks of scalar arguments. Does not import scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 
 from .._types import Likelihood, Scheme, Search, Settings
 
-#: What Python and NumPy take for numbers; spans of time are integers to NumPy.
-NO_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
-#: More threads than these help nobody, and there are systems that refuse them.
-_MOST_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
+#: Types that Python or NumPy register as numbers but that are not: booleans and time spans.
+NOT_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
+#: More threads do not help, and some systems refuse them.
+_MAX_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
 
 
 def check_real(name: str, value: object, *, positive: bool = False) -> float:
-    """Return ``value`` as a float; TypeError if no real number, ValueError if not finite or positive."""
+    """Return ``value`` as a float; TypeError if it is not real, ValueError if not finite or positive."""
     kind = "a positive number" if positive else "a finite number"
-    if isinstance(value, NO_NUMBERS) or not isinstance(value, numbers.Real):
+    if isinstance(value, NOT_NUMBERS) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {kind}, got {value!r}")
     try:
         number = float(value)
-    except OverflowError:  # of an integer, or a fraction of integers
+    except OverflowError:  # a large integer or fraction
         number = math.inf
     if not math.isfinite(number) or (positive and number <= 0.0):
         raise ValueError(f"{name} must be {kind}, got {value!r}")
@@ -34,8 +34,8 @@ def check_real(name: str, value: object, *, positive: bool = False) -> float:
 
 
 def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsize) -> int:
-    """Return ``value`` as an int; TypeError if it is none, ValueError outside ``least`` to ``most``."""
-    if isinstance(value, NO_NUMBERS) or not isinstance(value, numbers.Integral):
+    """Return ``value`` as an int; TypeError if it is not one, ValueError outside ``least`` to ``most``."""
+    if isinstance(value, NOT_NUMBERS) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
     number = int(value)
     if number < least:
@@ -46,7 +46,7 @@ def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsi
 
 
 def check_entries(name: str, values: Any, kind: str) -> list[Any]:
-    """Return what ``values`` holds; TypeError if nothing goes through them."""
+    """Return ``values`` as a list; TypeError if they are not iterable."""
     try:
         return list(values)
     except TypeError:
@@ -58,7 +58,7 @@ def check_n_jobs(n_jobs: object) -> int | None:
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
         return None
     try:
-        return min(check_integer("n_jobs", n_jobs, least=1), _MOST_THREADS)
+        return min(check_integer("n_jobs", n_jobs, least=1), _MAX_THREADS)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}"
@@ -66,14 +66,14 @@ def check_n_jobs(n_jobs: object) -> int | None:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return ``value`` as a bool; TypeError if it is neither that nor an integer."""
+    """Return ``value`` as a bool; TypeError if it is neither a bool nor an integer."""
     if isinstance(value, np.timedelta64) or not isinstance(value, (bool, np.bool_, numbers.Integral)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def check_row_likelihood(value: object) -> Likelihood:
-    """Return the likelihood of rows that answer for themselves; ValueError if it is none."""
+    """Return the likelihood of a provider; ValueError if it is invalid."""
     known = [name for name in get_args(Likelihood) if name != "multinomial"]
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"likelihood must be one of {', '.join(known)}; got {value!r}")
@@ -81,7 +81,7 @@ def check_row_likelihood(value: object) -> Likelihood:
 
 
 def check_file(name: str, value: object) -> str:
-    """Return a path as text; TypeError if it is none, ValueError if no file can have that name."""
+    """Return a path as a string; TypeError if it is not a path, ValueError if no file can have that name."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
     try:
@@ -96,7 +96,7 @@ def check_file(name: str, value: object) -> str:
     return path
 
 
-def check_watchers(estimator: Any) -> None:
+def check_reporting(estimator: Any) -> None:
     """Check ``callback`` and ``verbose``."""
     if estimator.callback is not None and not callable(estimator.callback):
         raise TypeError(
@@ -107,8 +107,8 @@ def check_watchers(estimator: Any) -> None:
 
 
 def check_settings(estimator: Any) -> Settings:
-    """Check the constructor arguments that the estimators of one likelihood have."""
-    check_watchers(estimator)
+    """Check the constructor arguments common to regression and classification."""
+    check_reporting(estimator)
     scheme = _scheme(estimator.scheme)
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
@@ -124,7 +124,7 @@ def check_settings(estimator: Any) -> Settings:
 
 
 def _is_array(value: object) -> bool:
-    # Series have __array__ too.
+    # A pandas series has __array__.
     return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1)
 
 
@@ -135,7 +135,7 @@ def _noise_variances(value: object) -> tuple[float, ...] | None:
 
 
 def check_prior(name: str, value: object) -> tuple[float, float]:
-    """Return shape and rate of a Gamma prior; TypeError if no pair of numbers, ValueError if negative."""
+    """Return shape and rate of a Gamma prior; TypeError if not a pair of numbers, ValueError if negative."""
     remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
     if (
         not isinstance(value, (tuple, list, np.ndarray))
@@ -156,19 +156,19 @@ def _alpha_prior(value: object) -> tuple[float, float]:
     shape, rate = check_prior("alpha_prior", value)
     if shape > 0.0 and rate == 0.0:
         raise ValueError(
-            "alpha_prior must have a positive rate if it has a positive shape: without one it asks for "
-            f"infinite precisions; got {value!r}"
+            "alpha_prior must have a positive rate if it has a positive shape: with rate 0 all precisions "
+            f"would be infinite; got {value!r}"
         )
     return shape, rate
 
 
 def is_learned(gamma: object) -> bool:
-    """Tell whether ``gamma`` asks for widths that are learned."""
+    """Tell whether ``gamma`` means that widths are learned."""
     return isinstance(gamma, str) and gamma in ("learn", "ard")
 
 
 def learning_argument(estimator: Any) -> str:
-    """Return the argument of ``estimator`` that asks for learned kernel parameters, "" if none does."""
+    """Return the argument of ``estimator`` that turns kernel learning on, "" if none does."""
     optimize_kernel = getattr(estimator, "optimize_kernel", False)
     if not isinstance(optimize_kernel, (bool, np.bool_)):
         raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
@@ -179,12 +179,12 @@ def learning_argument(estimator: Any) -> str:
 
 
 def _search(estimator: Any, scheme: Scheme) -> Search:
-    """Return ``search``; ValueError if it has another value, or does not go with the scheme."""
+    """Return ``search``; ValueError if it is invalid, or incompatible with the scheme."""
     search = getattr(estimator, "search", "greedy")
     if not isinstance(search, str) or search not in get_args(Search):
         raise ValueError(f"search must be 'greedy' or 'exchange', got {search!r}")
     if search != "greedy" and scheme != "sequential":
-        raise ValueError(f"search={search!r} needs scheme='sequential'; or take search='greedy'")
+        raise ValueError(f"search={search!r} needs scheme='sequential'; or set search='greedy'")
     return cast(Search, search)
 
 
@@ -201,5 +201,5 @@ def _noise_variance(value: object) -> float | None:
         return check_real("noise_variance", value, positive=True)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"{error}; leave it None to have it estimated, or give one for each column of a y of several"
+            f"{error}; leave it None to estimate it, or give one for each column of y"
         ) from None

@@ -1,4 +1,4 @@
-"""What comes from outside: arrays as real numbers, and functions that are called. Knows no scikit-learn."""
+"""Conversion of user arrays to real numbers, and calls of user functions. Does not import scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._types import FloatArray
 
-#: What the core can read in place; `numpy.require` copies what is otherwise.
+#: Requirements of the core for `numpy.require`.
 PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
     "C_CONTIGUOUS",
     "ALIGNED",
@@ -21,7 +21,7 @@ PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
 
 
 def real_array(name: str, values: ArrayLike) -> FloatArray:
-    """Return ``values`` as float64, a view where they are that; TypeError, naming them, if no real numbers.
+    """Return ``values`` as float64, a view if possible; TypeError if they are not real numbers.
 
     Neither shape nor finiteness is checked.
     """
@@ -35,7 +35,7 @@ def real_array(name: str, values: ArrayLike) -> FloatArray:
 
 
 def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return ``values``, labels for instance, as an array; ValueError, naming them, if they are none."""
+    """Return ``values``, such as labels, as an array; ValueError if that fails."""
     refuse_mask(name, values)
     try:
         return np.asarray(values)
@@ -46,17 +46,10 @@ def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
 def as_float64(
     name: str, array: NDArray[Any], requirements: Sequence[Literal["C", "A", "F", "E"]] | Any = ()
 ) -> FloatArray:
-    """Return an array of real numbers as float64 that meets what `numpy.require` is to require.
+    """Return an array of real numbers as float64, with the requirements of `numpy.require`.
 
-    NumPy would make numbers of dates and texts too, and infinities of long doubles, without a word. Objects,
-    such as the decimals of a data base, become floats one by one.
-
-    Raises
-    ------
-    TypeError
-        If the array has a type of something else.
-    ValueError
-        If it has finite numbers that float64 does not.
+    TypeError for other types, such as dates and strings, which NumPy would convert; ValueError for long
+    doubles beyond the range of float64. Objects, such as decimals of a data base, become floats one by one.
     """
     if array.dtype == object:
         try:
@@ -73,7 +66,7 @@ def as_float64(
 
 
 def column_names(table: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame or an Arrow table; None where not all are texts."""
+    """Return the column names of a data frame or an Arrow table; None if not all are strings."""
     names = getattr(table, "column_names", None)  # Arrow, whose ``columns`` are the columns themselves
     if names is None:
         names = getattr(table, "columns", None)
@@ -84,13 +77,13 @@ def column_names(table: Any) -> list[str] | None:
 
 @contextmanager
 def naming_column(name: str, values: Any) -> Iterator[None]:
-    """Have a complaint about the numbers of a matrix say which column, and which row of it, it is about."""
+    """Name column and row in errors about the numbers of a matrix."""
     try:
         yield
     except (TypeError, ValueError) as error:
         try:
             fault = _fault(name, values, error)
-        except Exception:  # values are anything at all: what was wrong is known
+        except Exception:  # values can be any object; keep the original error
             fault = None
         if fault is None:
             raise
@@ -98,7 +91,7 @@ def naming_column(name: str, values: Any) -> Iterator[None]:
 
 
 def _fault(name: str, values: Any, error: Exception) -> str | None:
-    """Say which column of a matrix holds what is no finite number; None if all are finite numbers."""
+    """Return a message that names the first column with invalid values; None if there is none."""
     names = column_names(values)
     table = values if names is not None or hasattr(values, "iloc") else np.asarray(values)
     if len(table.shape) != 2:
@@ -118,7 +111,7 @@ def _fault(name: str, values: Any, error: Exception) -> str | None:
             value = entries[row]
             reason, value = ("", str(value)) if isinstance(value, str) else (f" ({error})", value)
             return (
-                f"{name}: {column} holds {reprlib.repr(value)} in row {row}, which is no real number; "
+                f"{name}: {column} holds {reprlib.repr(value)} in row {row}, which is not a real number; "
                 f"give numbers (0 and 1 for two kinds, a column for each of several), or leave it out{reason}"
             )
         bad = np.flatnonzero(~np.isfinite(numbers))
@@ -138,10 +131,10 @@ def _column(table: Any, j: int) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as a float, NaN if it is missing; None if it is no number."""
+    """Return a value as a float, NaN if it is missing; None if it is not a number."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return float("nan")
-    if isinstance(value, np.complexfloating):  # float() makes a real number of it, with a warning
+    if isinstance(value, np.complexfloating):  # float() would drop the imaginary part, with a warning
         return None
     try:
         return float(value)
@@ -150,9 +143,9 @@ def _number(value: Any) -> float | None:
 
 
 def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call what a user gave as ``name``; an error of the call itself, as of the number of arguments, says so.
+    """Call a user's function; name it in errors of the call itself, such as a wrong number of arguments.
 
-    Errors inside the function come through as they are.
+    Errors inside the function are raised unchanged.
     """
     try:
         return function(*arguments)
@@ -163,16 +156,16 @@ def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def asked_to_stop(callback: Callable[[Any], object], record: object) -> bool:
-    """Tell a user's callback of a step, and return whether it asks for an end of the fit."""
-    answer = called("callback", callback, record)
+    """Call a user's callback with a record, and return whether it stops the fit."""
+    result = called("callback", callback, record)
     try:
-        return bool(answer)
-    except (TypeError, ValueError) as error:  # of several truths, as an array has
+        return bool(result)
+    except (TypeError, ValueError) as error:  # an array with several values
         raise type(error)(f"callback must return True, False or None: {error}") from None
 
 
 def refuse_mask(name: str, values: Any) -> None:
-    """Raise ValueError if some of ``values`` are masked: all that comes after would take what is below."""
+    """Raise ValueError if some of ``values`` are masked, because NumPy would use the masked values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} holds masked values; fill them, or leave their rows out")
 
@@ -184,16 +177,16 @@ def check_predictions(name: str, *parts: FloatArray) -> None:
 
 
 def column_means(X: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return the weighted mean of each column: the first row, and the mean of what others differ from it by.
+    """Return the weighted mean of each column, as the first row plus the mean difference from it.
 
-    So it loses no digits where columns are far from 0. Rows are added up in their order, a block at a time.
+    This loses no digits for columns far from 0. Rows are added up in order, a block at a time.
     """
     first, rows, total = X[0], 4096, np.zeros(X.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is said where it is used
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the means are used
         for start in range(0, len(X), rows):
-            apart = X[start : start + rows] - first
+            difference = X[start : start + rows] - first
             if weights is not None:
-                apart *= weights[start : start + rows, np.newaxis]
-            total += apart.sum(axis=0)
+                difference *= weights[start : start + rows, np.newaxis]
+            total += difference.sum(axis=0)
         means: FloatArray = first + total / (len(X) if weights is None else weights.sum())
     return means

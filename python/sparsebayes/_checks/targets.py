@@ -1,4 +1,4 @@
-"""The only place where arrays from outside are checked and coerced."""
+"""Checks and conversion of the arrays that users pass."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from .numbers import PLAIN, as_float64, naming_column, refuse_mask
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """Known standard deviations of targets, up to a common factor, as weights that add up to the rows.
+    """Known standard deviations of targets, up to a common factor, as weights.
 
     With counts c_n and targets of variance sigma^2 s_n^2 the weights are c_n v_n, v_n = ``variance`` / s_n^2,
-    where ``variance`` is such that their sum is that of c_n. The noise precision of a row of weight 1 is then
-    1 / (sigma^2 ``variance``), and all that counts rows by the sum of weights is right as it stands. The log
-    evidence of rows that count w_n lacks sum_n c_n ln(v_n) / 2.
+    where ``variance`` is such that they have the sum of the c_n, the number of rows. The noise precision of a
+    row of weight 1 is then 1 / (sigma^2 ``variance``). The log evidence computed with these weights lacks the
+    constant sum_n c_n ln(v_n) / 2.
     """
 
-    #: What each row counts; None: once.
+    #: c_n; None: all 1.
     counts: FloatArray | None
-    #: Mean of s_n^2, the harmonic one: what a row of weight 1 has.
+    #: Harmonic mean of s_n^2: the relative variance of a row of weight 1.
     variance: float
-    #: What the log evidence lacks.
+    #: The missing constant of the log evidence.
     log_evidence: float
 
 
 @dataclass(frozen=True)
 class Training:
-    """Checked training data, without the rows that weigh nothing."""
+    """Checked training data, without the rows of zero weight."""
 
     #: N x d, float64, C order.
     X: FloatArray
     #: Length N: floats for regression (N x C with several outputs), labels as given for classification.
     y: NDArray[Any]
-    #: Length N and positive, or None where every row counts once.
+    #: Length N and positive, or None if every row counts once.
     weights: FloatArray | None
-    #: Where each row was in the data given, ascending.
+    #: Number of each row in the given data, ascending.
     rows: IntArray
-    #: Rows in the data given.
+    #: Number of rows of the given data.
     n_samples: int
-    #: What `weights` are made of where standard deviations of the targets are known.
+    #: How `weights` were computed from standard deviations of the targets, if these are known.
     noise: KnownNoise | None = None
 
     @property
     def counts(self) -> FloatArray | None:
-        """What each row counts, whatever its noise; None: once."""
+        """The sample weights without the known noise; None: all 1."""
         return self.weights if self.noise is None else self.noise.counts
 
     def at(self, rows: IntArray) -> FloatArray:
-        """Return these rows of X, counted as in the data given."""
+        """Return these rows of X, numbered as in the given data."""
         values: FloatArray = self.X[np.searchsorted(self.rows, rows)]
         return values
 
@@ -77,13 +77,13 @@ def check_training(
     unread: bool = False,
     y_std: ArrayLike | None = None,
 ) -> Training:
-    """Check training data: numbers, finite, shapes that agree, weights that make sense.
+    """Check training data: finite numbers, shapes that agree, valid weights.
 
-    ``labels``: y holds class labels. ``reset``: remember the features of X in ``estimator``; else compare
-    with them. ``outputs``: y may have several columns. ``unread``: X need not be read where nothing else is
-    to be found out; whoever takes it sees what is not finite, and asks `check_X` what to say.
+    ``labels``: y holds class labels. ``reset``: store the features of X in ``estimator``; else compare with
+    them. ``outputs``: y may have several columns. ``unread``: the values of X need not be checked here; the
+    caller detects values that are not finite, and calls `check_X` for the message.
     """
-    # Rows that weigh nothing are left out below, and have to be numbers all the same.
+    # Rows of zero weight are dropped below, but must hold numbers too.
     values = check_X(estimator, X, reset=reset, unread=unread and sample_weight is None)
     if y is None:
         name = type(estimator).__name__
@@ -129,15 +129,15 @@ def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
 
 
 def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
-    """Return what is known of the noise, and the weights of the rows; None where all are 1."""
+    """Return the known noise, and the weights of the rows; None if all are 1."""
     c = np.ones(len(stds)) if counts is None else counts
-    least = float(stds.min())
-    precisions = (least / stds) ** 2
+    smallest = float(stds.min())
+    precisions = (smallest / stds) ** 2
     factor = float(c.sum() / (c @ precisions))
-    variance = least**2 * factor
+    variance = smallest**2 * factor
     if precisions.min() < 1e-200:
         raise ValueError(
-            f"y_std must lie within a factor of 1e100, got {least:g} to {stds.max():g}; leave rows out by "
+            f"y_std must lie within a factor of 1e100, got {smallest:g} to {stds.max():g}; leave rows out by "
             "sample_weight=0"
         )
     precisions *= factor
@@ -146,7 +146,7 @@ def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNois
 
 
 def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
-    """Check y alone: labels as they are, or finite numbers as float64."""
+    """Check y: labels as given, or finite numbers as float64."""
     if not labels and _is_checked(y, 1):
         return y.copy()
     refuse_mask("y", y)
@@ -156,13 +156,13 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
             target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
             return as_float64("y", target).copy(order="C")
     assert_all_finite(target, input_name="y")
-    if not _are_few_integers(target):
+    if not _need_no_check(target):
         check_classification_targets(target)
     return target
 
 
 def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes there are, sorted; ValueError if there is but one."""
+    """Return the distinct classes, sorted; ValueError if there are less than two."""
     with naming("y"):
         classes = np.unique(labels)
     if len(classes) == 0:
@@ -170,21 +170,20 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
     if len(classes) < 2:
         raise ValueError(
             f"y holds one class only, {classes.tolist()[0]!r} (rows of zero weight do not count); a "
-            f"classifier "
-            "needs at least two"
+            "classifier needs at least two"
         )
     return classes
 
 
 def distinct_rows(training: Training) -> IntArray:
-    """Return the first of each set of equal rows of X, as in the data given, ascending."""
+    """Return the first of each set of equal rows of X, numbered as in the data, ascending."""
     first = first_of_equal(training.X)
     return training.rows if len(first) == len(training.rows) else training.rows[first]
 
 
 def first_of_equal(X: FloatArray) -> IntArray:
     """Return the first of each set of equal rows, ascending."""
-    # Whole rows take long to sort, and where the first column has no value twice no row is there twice.
+    # Sorting whole rows is slow; without equal values in the first column no rows are equal.
     column = np.sort(X[:, 0])
     if (column[1:] != column[:-1]).all():
         return np.arange(len(X))
@@ -206,25 +205,24 @@ def _columns(y: ArrayLike) -> NDArray[Any]:
     return values
 
 
-def _are_few_integers(labels: NDArray[Any]) -> bool:
-    """Tell whether scikit-learn, which takes its time to find out, has nothing to say of these labels."""
+def _need_no_check(labels: NDArray[Any]) -> bool:
+    """Tell whether these labels pass scikit-learn's checks, which are slow, without warning."""
     if labels.dtype.kind not in "iu" or len(labels) == 0:
         return False
-    # It warns where classes outnumber half of the rows.
+    # It warns if there are more classes than half of the rows.
     return int(labels.max()) - int(labels.min()) < len(labels) // 2
 
 
 def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) -> FloatArray:
     """Check X and return it as finite float64 in C order; a view where it already is that.
 
-    ``unread``: see `check_training`.
+    ``unread``: as for `check_training`.
     """
     with naming("X"):
         refuse_mask("X", X)
         if _is_checked(X, 2, unread=unread):
             if reset:
-                # What scikit-learn does too, after a search for names of columns that takes longer than the
-                # rest of these checks; an array has none.
+                # As `validate_data`, without its slow search for column names, which an array lacks.
                 estimator.__dict__.pop("feature_names_in_", None)
                 estimator.n_features_in_ = X.shape[1]
                 return X
@@ -236,7 +234,7 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) 
 
 
 def check_finite(name: str, values: NDArray[Any], requirements: Any = ()) -> FloatArray:
-    """Return what scikit-learn has checked as float64, and check what it has not: objects of a table."""
+    """Return values checked by scikit-learn as float64; check objects, such as decimals, here."""
     numbers = as_float64(name, values, requirements)
     if values.dtype == object:
         assert_all_finite(numbers, input_name=name)
@@ -244,9 +242,9 @@ def check_finite(name: str, values: NDArray[Any], requirements: Any = ()) -> Flo
 
 
 def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGuard[FloatArray]:
-    """Tell whether these are what checks would return; of a few rows they take longer than to look.
+    """Tell whether the checks would return these values unchanged; they are slow for few rows.
 
-    ``unread``: but for what is not finite.
+    ``unread``: without a check that they are finite.
     """
     if type(values) is not np.ndarray or values.dtype != np.float64:
         return False
@@ -257,22 +255,22 @@ def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGu
 
 
 def check_sizes(X: FloatArray) -> None:
-    """Refuse columns that are there but too small to square: no fit would see them."""
-    least, few = 1e-140, 8
-    # As a rule a few rows tell, and the others need not be read.
+    """Raise ValueError for columns that are not zero but whose squares underflow."""
+    smallest, few = 1e-140, 8
+    # For most X a few rows suffice.
     for rows in (X[:few], X):
         sizes = np.maximum(rows.max(axis=0), -rows.min(axis=0))
-        if (sizes >= least).all():
+        if (sizes >= smallest).all():
             return
-    if (faint := np.flatnonzero((sizes > 0) & (sizes < least))).size:
+    if (faint := np.flatnonzero((sizes > 0) & (sizes < smallest))).size:
         raise ValueError(
-            f"X holds nothing beyond {sizes[faint[0]]:g} in column {faint[0]}, too small to square; rescale "
-            f"X to values beyond {least:g}"
+            f"X has no larger value than {sizes[faint[0]]:g} in column {faint[0]}, too small to square; "
+            f"rescale X to values above {smallest:g}"
         )
 
 
 def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
-    """Check rows of a design, maybe none; return them as finite float64 in C or Fortran order."""
+    """Return rows of a design, maybe none, as finite float64 in C or Fortran order."""
     with naming(name):
         refuse_mask(name, values)
         with naming_column(name, values):
@@ -286,7 +284,7 @@ def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
 def check_chunk_targets(
     name: str, target: ArrayLike, sample_weight: ArrayLike | None, n_rows: int
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Check targets and weights of some rows, of which none need count."""
+    """Check targets and weights of some rows; all weights may be zero."""
     if target is None:
         raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got None")
     with naming(name):
@@ -294,7 +292,7 @@ def check_chunk_targets(
         shape = np.shape(target)
         if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
-                f"{name} must have one column, got an array of shape {shape}; take each column on its own"
+                f"{name} must have one column, got an array of shape {shape}; fit each column separately"
             )
         values = column_or_1d(target, warn=True)
         values = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=0, input_name=name)
@@ -328,7 +326,7 @@ def check_weights(
         if (weights < 0).any():
             raise ValueError("sample_weight must not be negative; weight 0 leaves a row out")
         if not may_vanish and not weights.any():
-            # The words in parentheses are scikit-learn's.
+            # The words in parentheses are required by scikit-learn's checks.
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
@@ -336,7 +334,7 @@ def check_weights(
 
 
 def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | None = None) -> FloatArray:
-    """Check columns of numbers: finite, ``n_rows`` of them, and as many columns as the fit had."""
+    """Check extra columns: finite numbers, ``n_rows`` rows, and ``n_columns`` columns."""
     with naming(name):
         refuse_mask(name, values)
         with naming_column(name, values):
@@ -361,9 +359,9 @@ def check_square(training: Training) -> None:
 
 @contextmanager
 def naming(argument: str) -> Iterator[None]:
-    """See to it that a complaint about ``argument`` says so."""
+    """Name the argument in errors."""
     try:
-        # Sums that overflow on the way to a verdict are no news.
+        # Overflow in the checks themselves is no error.
         with np.errstate(over="ignore", invalid="ignore"):
             yield
     except (TypeError, ValueError, OverflowError) as error:
@@ -374,7 +372,7 @@ def naming(argument: str) -> Iterator[None]:
 
 
 def last_step(est: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the last step of a fitted pipeline, and X as it receives it; any other estimator as it is."""
+    """Return the last step of a fitted pipeline and its input; for other estimators ``est`` and ``X``."""
     while hasattr(est, "steps"):
         check_is_fitted(est)
         steps, est = est[:-1], est[-1]

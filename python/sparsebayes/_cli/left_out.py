@@ -77,13 +77,13 @@ class Recipe:
     def fit(self, width: Width, rows: Rows) -> Any:
         """Return a model fitted with this width."""
         from ..kernels import Gaussian
-        from ..kernels._parameters import weighted_spreads
+        from ..kernels._parameters import column_stds
 
         if width is None:
             return self.fit_kernel(self.kernel, rows)
         if width == "ard":
             return self.fit_kernel("rbf", rows, gamma="ard")
-        spreads = weighted_spreads(rows.X, rows.weights)
+        spreads = column_stds(rows.X, rows.weights)
         spreads[spreads == 0.0] = 1.0  # a constant input has any width
         return self.fit_kernel(Gaussian(float(width) * np.sqrt(len(spreads)) * spreads), rows)
 

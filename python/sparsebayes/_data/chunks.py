@@ -476,7 +476,7 @@ def _check_numeric(column: str, kind: Any) -> None:
     numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     if not any(is_kind(kind) for is_kind in numeric):
         raise TypeError(
-            f"X: column {column!r} must hold numbers, got {kind}; encode it, or give a data set without it"
+            f"X: column {column!r} holds {kind}, not numbers; encode it, or give a data set without it"
         )
 
 

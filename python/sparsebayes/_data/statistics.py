@@ -34,31 +34,31 @@ __all__ = ["SufficientStatistics"]
 
 
 class SufficientStatistics:
-    r"""All that sparse Bayesian regression needs of its rows, as sums over them.
+    r"""The sums over rows that sparse Bayesian regression needs.
 
-    With a Gaussian likelihood the evidence sees N rows through :math:`\Phi^T W \Phi`, :math:`\Phi^T W t`,
-    :math:`t^T W t` and the sum of the weights alone (Tipping & Faul 2003, equations 6, 22 and 23, written out
-    with :math:`C^{-1}` by the Woodbury identity). Sums over chunks add up to sums over all rows: chunks can
-    come one after another, from other processes and in any order, and
-    `SparseBayesRegressor.fit_statistics` makes the model that ``fit`` makes of all rows together, to 1e-8.
+    With a Gaussian likelihood the evidence depends on N rows only through :math:`\Phi^T W \Phi`,
+    :math:`\Phi^T W t`, :math:`t^T W t` and the sum of the weights (Tipping & Faul 2003, equations 6, 22 and
+    23, with :math:`C^{-1}` by the Woodbury identity). Sums over chunks add up to sums over all rows, in any
+    order and from several processes, and `SparseBayesRegressor.fit_statistics` returns the model of ``fit``
+    on all rows, to 1e-8.
 
-    Sums are kept to about 75 bits, since what a model leaves of its targets is a small difference of large
-    ones. Column sums are kept too: the same statistics serve models with and without intercept.
+    Sums have about 75 bits, because residuals are small differences of large sums. Column sums are included:
+    the statistics serve models with and without intercept.
 
     Parameters
     ----------
     n_basis : int
         Number of columns of Phi. Each pair of them takes 16 bytes of memory, and 8 of a pickle.
     n_jobs : int, optional
-        Threads for long updates; None or -1: all cores. They do not show in the result.
+        Threads for long updates; None or -1: all cores. The result does not depend on it.
 
     Attributes
     ----------
     n_basis : int
     n_samples : int
-        Rows taken in, those of zero weight too.
+        Number of rows, including those of zero weight.
     sum_of_weights : float
-        What n_samples would be if weights were counts.
+        Sum of the sample weights.
     gram : ndarray of shape (n_basis, n_basis)
         :math:`\Phi^T W \Phi`, rounded.
     projections : ndarray of shape (n_basis,)
@@ -69,15 +69,15 @@ class SufficientStatistics:
     See Also
     --------
     SparseBayesRegressor.fit_statistics : Fit a model to them.
-    SparseBayesRegressor.partial_fit : Take rows in and fit at once.
+    SparseBayesRegressor.partial_fit : Add rows and fit.
 
     Notes
     -----
-    All chunks must have the same basis functions in the same order. Do not centre or scale chunk by chunk:
-    each would be moved by something else.
+    All chunks must have the same basis functions in the same order. Do not centre or scale each chunk with
+    its own moments.
 
-    Safe to share between threads; pickles and copies carry all digits. An update that fails or is interrupted
-    leaves the sums as they were.
+    Safe to share between threads; pickles and copies contain all digits. An update that fails or is
+    interrupted does not change the sums.
 
     References
     ----------
@@ -107,13 +107,12 @@ class SufficientStatistics:
         self._n_jobs = check_n_jobs(n_jobs)
 
     def update(self, Phi: ArrayLike, t: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take in rows: all of them or, after an error, none.
+        """Add rows; after an error none has been added.
 
         Parameters
         ----------
         Phi : array-like of shape (n, n_basis)
-            Values of the basis functions; read in place where it is float64 in C or Fortran order. There may
-            be no rows.
+            Values of the basis functions; not copied if float64 in C or Fortran order. n may be 0.
         t : array-like of shape (n,)
             Targets.
         sample_weight : array-like of shape (n,), optional
@@ -126,10 +125,10 @@ class SufficientStatistics:
         Raises
         ------
         TypeError, ValueError
-            If an argument is not finite numbers of its shape, naming it.
+            If an argument does not hold finite numbers of its shape, naming it.
         """
         values = check_chunk("Phi", Phi, self.n_basis)
-        return self._take(values, *check_chunk_targets("t", t, sample_weight, len(values)))
+        return self._add_checked(values, *check_chunk_targets("t", t, sample_weight, len(values)))
 
     def update_kernel(
         self,
@@ -139,19 +138,19 @@ class SufficientStatistics:
         kernel: Kernel | Sequence[Kernel],
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Take in rows by the values of kernel functions there, which are never stored.
+        """Add rows of inputs; the values of the kernel functions are not stored.
 
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-            Inputs. There may be no rows.
+            Inputs. n may be 0.
         t : array-like of shape (n,)
             Targets.
         centres : array-like of shape (n_centres, n_features)
-            Where the functions stand, the same centres in each call.
+            Centres of the kernel functions, the same in each call.
         kernel : kernel object or list of these
-            Of `sparsebayes.kernels`, with all parameters. With several the functions of the first about all
-            centres come before those of the second: n_basis is the product of the two numbers.
+            Of `sparsebayes.kernels`, with all parameters. With several, the functions of the first kernel
+            precede those of the second; n_basis is the number of kernels times the number of centres.
         sample_weight : array-like of shape (n,), optional
             Weight of each row: 2 counts like two equal rows, 0 like none.
 
@@ -162,7 +161,7 @@ class SufficientStatistics:
         Raises
         ------
         TypeError, ValueError
-            If an argument is not finite numbers of its shape, or ``kernel`` no kernel object, naming it.
+            If an argument does not hold finite numbers of its shape, or ``kernel`` is not a kernel object.
 
         Examples
         --------
@@ -192,12 +191,12 @@ class SufficientStatistics:
         return self
 
     def merge(self, other: SufficientStatistics) -> Self:
-        """Take in all rows of ``other``, which stays as it is.
+        """Add all rows of ``other``, which does not change.
 
         Parameters
         ----------
         other : SufficientStatistics
-            Of the same basis functions.
+            Sums for the same basis functions.
 
         Returns
         -------
@@ -206,7 +205,7 @@ class SufficientStatistics:
         Raises
         ------
         TypeError, ValueError
-            If ``other`` is something else, or has another number of basis functions.
+            If ``other`` has another type, or another number of basis functions.
         """
         if not isinstance(other, SufficientStatistics):
             raise TypeError(f"other must be SufficientStatistics, got {type(other).__name__}")
@@ -217,8 +216,8 @@ class SufficientStatistics:
         self._core.merge(other._core, n_threads=self._n_jobs)
         return self
 
-    def _take(self, Phi: FloatArray, t: FloatArray, weights: FloatArray | None) -> Self:
-        """Take in rows that have been checked."""
+    def _add_checked(self, Phi: FloatArray, t: FloatArray, weights: FloatArray | None) -> Self:
+        """Add checked rows."""
         self._core.update(Phi, t, weights, n_threads=self._n_jobs)
         return self
 
@@ -229,7 +228,7 @@ class SufficientStatistics:
 
     @property
     def n_samples(self) -> int:
-        """Rows taken in, those of zero weight too."""
+        """Number of rows, including those of zero weight."""
         return self._core.n_rows
 
     @property
@@ -253,42 +252,42 @@ class SufficientStatistics:
         return self._core.target_square()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes a copy: a number of rows, and an array of sums."""
+        """Return the function and arguments that restore a pickle."""
         return _restored, (self.n_basis, self._n_jobs, *self._core.parts())
 
     def __sizeof__(self) -> int:
-        """Return the bytes of the sums, which schedulers ask for before they move them."""
+        """Return the bytes of the sums, for Dask's scheduler."""
         return 16 * self.n_basis**2
 
     def __repr__(self) -> str:
-        """Return what it is and how much it holds."""
+        """Return the class and its sizes."""
         return f"SufficientStatistics(n_basis={self.n_basis}, n_samples={self.n_samples})"
 
 
 def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) -> SufficientStatistics:
     """Return the statistics of a pickle."""
     statistics = SufficientStatistics.__new__(SufficientStatistics)
-    # What came from another process may lie anywhere in its message.
+    # An array unpickled from a message may be misaligned.
     plain = np.require(parts, np.float64, PLAIN)
     statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, plain)
     statistics._n_jobs = n_jobs
     return statistics
 
 
-#: Values of a block of rows, at most, unless it is shorter than the least number of rows.
-_VALUES: Final = 1 << 22
-_LEAST, _MOST = 512, 8192
-#: Bytes for each pair of functions: sums so far and those of a block, of 16 each; then in place of the latter
-#: the matrices of a fit, measured with nearly all functions in the model.
-_PAIR: Final = 100
-#: Bytes for each function: a strip of rows, whole and cut in two.
-_FUNCTION: Final = 3 * 520 * 8 + 256
-#: Bytes for each value of a block: as it is read, as checked, and as kernels take it.
-_VALUE: Final = 32
+#: Most values of a block of rows, and least and most rows of a block, which take precedence.
+_MAX_VALUES: Final = 1 << 22
+_MIN_ROWS, _MAX_ROWS = 512, 8192
+#: Bytes for each pair of functions: 16 for the sums, 16 for the sums of a block, later replaced by the
+#: matrices of a fit with nearly all functions active.
+_BYTES_PER_PAIR: Final = 100
+#: Bytes for each function: a strip of rows and its two halves in double-double arithmetic.
+_BYTES_PER_FUNCTION: Final = 3 * 520 * 8 + 256
+#: Bytes for each value of a block: read, checked and passed to kernels.
+_BYTES_PER_VALUE: Final = 32
 
 
 class Summed(Protocol):
-    """Functions of rows."""
+    """Basis functions whose products are summed over rows."""
 
     @property
     def n_basis(self) -> int:
@@ -296,13 +295,13 @@ class Summed(Protocol):
 
     @property
     def width(self) -> int:
-        """Values that a row takes while it is summed."""
+        """Values that are stored for a row while it is added."""
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows: all of them or, after an error, none."""
+        """Add checked rows; after an error none has been added."""
 
-    def most(self, n_basis: int) -> str:
-        """Say how many there may be, where ``n_basis`` functions fit."""
+    def remedy(self, n_basis: int) -> str:
+        """Return a message that says how to have at most ``n_basis`` functions."""
 
 
 @dataclass(frozen=True)
@@ -313,21 +312,21 @@ class Columns:
 
     @property
     def width(self) -> int:
-        """Values that a row takes while it is summed."""
+        """Values that are stored for a row while it is added."""
         return self.n_basis
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
         """Add checked rows."""
-        stats._take(X, t, w)
+        stats._add_checked(X, t, w)
 
-    def most(self, n_basis: int) -> str:
-        """Say how many columns fit."""
+    def remedy(self, n_basis: int) -> str:
+        """Return a message with the number of columns that fit."""
         return f"X has {self.n_basis} columns; give at most {n_basis} of them"
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels about centres, all of the first kernel before those of the second, and extra columns."""
+    """Kernels about centres, one kernel after another, and extra columns."""
 
     kernels: list[Kernel]
     centres: FloatArray
@@ -337,7 +336,7 @@ class Kernels:
 
     @cached_property
     def _cores(self) -> list[_core.Kernel] | None:
-        """The kernels as the core knows them, None if it does not know all."""
+        """The kernels as kernels of the core, None if it lacks one."""
         cores = [core for kernel in self.kernels if (core := kernel.to_core()) is not None]
         return cores if len(cores) == len(self.kernels) else None
 
@@ -348,12 +347,12 @@ class Kernels:
 
     @property
     def width(self) -> int:
-        """Values that a row takes while it is summed: those of kernels only if Python evaluates them."""
+        """Values that are stored for a row while it is added; of kernels only if Python evaluates them."""
         own = 0 if self._cores is not None else len(self.kernels) * len(self.centres)
         return int(self.centres.shape[1]) + self.n_extra + own
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows; kernels of the core are evaluated strip by strip."""
+        """Add checked rows; the core evaluates its kernels in strips."""
         X = np.ascontiguousarray(X)
         extra = columns_at(self.extra, X, self.n_extra)
         if self._cores is not None:
@@ -365,7 +364,7 @@ class Kernels:
         rows = block_rows(self.width)
         if len(X) <= rows:
             blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
-            stats._take(np.hstack([*blocks, extra]), t, w)
+            stats._add_checked(np.hstack([*blocks, extra]), t, w)
             return
         sums = SufficientStatistics(self.n_basis, n_jobs=self.n_threads)
         for start in range(0, len(X), rows):
@@ -373,60 +372,60 @@ class Kernels:
             self.add(sums, X[at], t[at], None if w is None else w[at])
         stats.merge(sums)
 
-    def most(self, n_basis: int) -> str:
-        """Say how many candidates fit."""
+    def remedy(self, n_basis: int) -> str:
+        """Return a message with the number of candidates that fit."""
         fit = max(0, n_basis - self.n_extra) // len(self.kernels)
         each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
         return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
 
 
-def block_rows(width: int, values: int = _VALUES) -> int:
-    """Return how many rows of so many values are taken at a time: a power of 2, whatever else is known."""
+def block_rows(width: int, values: int = _MAX_VALUES) -> int:
+    """Return the number of rows of a block if each has ``width`` values: a power of 2."""
     rows = 1 << max(0, math.floor(math.log2(values / max(1, width))))
-    return min(max(rows, _LEAST), _MOST)
+    return min(max(rows, _MIN_ROWS), _MAX_ROWS)
 
 
 def check_room(functions: Summed, n_features: int, limit: int) -> None:
-    """Raise ValueError, naming how many functions fit, if sums of these take more than ``limit`` bytes."""
-    rows = _VALUE * block_rows(functions.width) * max(functions.width, n_features)
+    """Raise ValueError if the sums of these functions take more than ``limit`` bytes."""
+    rows = _BYTES_PER_VALUE * block_rows(functions.width) * max(functions.width, n_features)
     needed = bytes_of_sums(functions.n_basis) + rows
     if needed <= limit:
         return
-    # The root of a K^2 + b K = what is left.
-    left, a, b = max(0.0, limit - rows), _PAIR, _FUNCTION
+    # The root K of a K^2 + b K = left.
+    left, a, b = max(0.0, limit - rows), _BYTES_PER_PAIR, _BYTES_PER_FUNCTION
     fits = max(0, int((math.sqrt(b * b + 4 * a * left) - b) / (2 * a)) - 2)
     raise ValueError(
         f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
-        f"{in_words(needed)} here. {functions.most(fits)}, or raise memory_limit"
+        f"{in_words(needed)} here. {functions.remedy(fits)}, or raise memory_limit"
     )
 
 
 def bytes_of_sums(n_basis: int) -> int:
-    """Return the bytes that a fit of sums over so many functions takes beside the rows."""
+    """Return the bytes that sums for so many functions and their fit take, without the rows."""
     size = n_basis + 2
-    return _PAIR * size * size + _FUNCTION * size
+    return _BYTES_PER_PAIR * size * size + _BYTES_PER_FUNCTION * size
 
 
-#: The share of the machine's memory that a fit takes unless it is told otherwise.
-_SHARE: Final = 0.5
+#: Default memory limit, as a fraction of the memory of the computer.
+_DEFAULT_FRACTION: Final = 0.5
 _UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-#: Where Linux says what a container may take.
-_GROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-#: Where a machine does not say how much memory it has.
-_MODEST: Final = 4 << 30
+#: Files with the memory limit of a container under Linux.
+_LIMIT_FILES: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+#: Bytes assumed if the system does not report its memory.
+_UNKNOWN_MEMORY: Final = 4 << 30
 
 
 def check_memory_limit(value: object) -> int:
-    """Return the number of bytes that ``memory_limit`` stands for; None is half of what the machine has.
+    """Return ``memory_limit`` in bytes; None is half of the memory of the computer.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no positive number of bytes, nor a text of one: ``"500MB"``, ``"1.5GiB"``.
+        If it is not a positive number of bytes, or a string such as ``"500MB"`` or ``"1.5GiB"``.
     """
     if value is None:
-        return int(_SHARE * _installed())
-    remedy = f"memory_limit must be None, a number of bytes, or a text such as '2GiB'; got {value!r}"
+        return int(_DEFAULT_FRACTION * _total_memory())
+    remedy = f"memory_limit must be None, a number of bytes, or a string such as '2GiB'; got {value!r}"
     if isinstance(value, str):
         return _parsed(value, remedy)
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -437,7 +436,7 @@ def check_memory_limit(value: object) -> int:
 
 
 def in_words(n_bytes: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes with a unit."""
     power = 0 if n_bytes < 1 else min(4, int(math.log(n_bytes, 1024)))
     unit = "B" if power == 0 else f"{' KMGT'[power]}iB"
     return f"{n_bytes / 1024**power:.3g} {unit}"
@@ -455,15 +454,15 @@ def _parsed(text: str, remedy: str) -> int:
 
 
 @cache
-def _installed() -> int:
-    """Return the bytes of memory of the machine, or of the container that this runs in, as first found."""
+def _total_memory() -> int:
+    """Return the bytes of memory of the computer, or of its container."""
     try:
         found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        found = _MODEST
-    for path in _GROUPS:
+        found = _UNKNOWN_MEMORY
+    for path in _LIMIT_FILES:
         try:
             found = min(found, int(Path(path).read_text()))
-        except (OSError, ValueError):  # no such group, or "max"
+        except (OSError, ValueError):  # no such file, or "max"
             continue
     return found

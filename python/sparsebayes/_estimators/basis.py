@@ -33,7 +33,7 @@ from .._data.statistics import Kernels, check_memory_limit, check_room
 from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Linear
-from ..kernels._parameters import weighted_spreads
+from ..kernels._parameters import column_stds
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from .base import SparseBayesEstimator, Trainable
 from .status import MAX_CONSTANT_FUNCTIONS
@@ -315,7 +315,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             values = K * weights
             slope = values.sum(axis=1, keepdims=True) * X - values @ centres
             square += np.average(slope**2, axis=0, weights=training.weights)
-        size = np.sqrt(square) * weighted_spreads(X, training.weights) / np.square(kernel.width)
+        size = np.sqrt(square) * column_stds(X, training.weights) / np.square(kernel.width)
         size /= size.max() or 1.0
         names = getattr(self, "feature_names_in_", range(X.shape[1]))
         order = np.argsort(-size, kind="stable")

@@ -68,8 +68,8 @@ class Kernel:
         Parameters
         ----------
         deep : bool, default=True
-            Whether to include the parameters of parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or product,
-            ``kernel__width`` of `OnColumns`.
+            Whether to include the parameters of parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or
+            product, ``kernel__width`` of `OnColumns`.
 
         Returns
         -------

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .._checks.arguments import NO_NUMBERS, check_integer
+from .._checks.arguments import NOT_NUMBERS, check_integer
 from .._checks.numbers import real_array
 from .._types import FloatArray, IntArray, KernelFunction
 from ._base import Custom, Kernel
@@ -203,7 +203,7 @@ def _names(columns: Columns) -> list[str]:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, NO_NUMBERS)
+    return isinstance(value, numbers.Integral) and not isinstance(value, NOT_NUMBERS)
 
 
 def _bound(value: object) -> int | None:

@@ -1,8 +1,8 @@
-"""The continuous parameters of kernels: what they are, kernels with others, and gradients in them.
+"""The continuous parameters of kernels: values, replacement, natural scale and gradients.
 
-Each parameter is a number of fixed sign, known by the logarithm of its size. ``forward`` evaluates a kernel
-and returns with the values K a function ``pull``: from D = dL/dK to dL/d(log parameters), so that no array of
-the size of K times the number of parameters is ever made.
+Each parameter has a fixed sign and is represented by the logarithm of its absolute value. ``forward`` returns
+the values K of a kernel and a function ``pull`` from D = dL/dK to dL/d(log parameters), which needs no array
+of the size of K times the number of parameters.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ._standard import Gaussian, Laplacian, Polynomial, Sigmoid
 
 #: From dL/dK to dL/d(log parameters).
 Pull = Callable[[FloatArray], FloatArray]
-#: How far below and above what the data suggest a parameter may go: with a width of ten thousand times its
-#: spread an input is as good as not there.
-_BELOW: Final = np.log(1e3)
-_ABOVE: Final = np.log(1e4)
+#: Bounds of the log parameters below and above their natural values: with a width of 1e4 times its standard
+#: deviation an input has no effect.
+_MAX_LOG_DECREASE: Final = np.log(1e3)
+_MAX_LOG_INCREASE: Final = np.log(1e4)
 
 
 def leaves(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the kernels that sums and products are made of, in the order of their parameters.
+    """Yield the elementary kernels of sums and products, in the order of their parameters.
 
-    Those on some of the columns come each with its columns.
+    Kernels inside `OnColumns` are yielded with their columns.
     """
     if isinstance(kernel, OnColumns):
         yield from (OnColumns(leaf, kernel.columns) for leaf in leaves(kernel.inner()))
@@ -46,7 +46,7 @@ def leaves(kernel: Kernel) -> Iterator[Kernel]:
 
 
 def kind(leaf: Kernel) -> tuple[object, ...]:
-    """Return what leaves with comparable parameters have in common: their class, and the columns they see."""
+    """Return the class and columns of a leaf; leaves of one kind have comparable parameters."""
     return (*kind(leaf.inner()), repr(leaf.columns)) if isinstance(leaf, OnColumns) else (type(leaf),)
 
 
@@ -55,7 +55,7 @@ def kind(leaf: Kernel) -> tuple[object, ...]:
 
 @singledispatch
 def log_parameters(kernel: Kernel) -> FloatArray:
-    """Return the logarithms of the sizes of all continuous parameters; none for kernels without."""
+    """Return the logarithms of the absolute values of all continuous parameters."""
     parts = [leaf for leaf in leaves(kernel) if leaf is not kernel]
     return np.concatenate([log_parameters(part) for part in parts]) if parts else np.empty(0)
 
@@ -73,7 +73,7 @@ def _(kernel: Laplacian) -> FloatArray:
 @log_parameters.register(Polynomial)
 @log_parameters.register(Sigmoid)
 def _(kernel: Polynomial | Sigmoid) -> FloatArray:
-    # A coef0 of 0 stays 0; otherwise its sign stays.
+    # A coef0 of 0 stays 0; others keep their sign.
     return np.log([kernel.gamma, *([abs(kernel.coef0)] if kernel.coef0 != 0.0 else [])])
 
 
@@ -130,15 +130,15 @@ def with_all_log_parameters(kernels: list[Kernel] | tuple[Kernel, ...], theta: F
     ]
 
 
-# --- what the data suggest ------------------------------------------------------------------------
+# --- natural values -------------------------------------------------------------------------------
 
 
 @singledispatch
 def natural(kernel: Kernel, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """Return log parameters in proportion to the spread of the rows X.
+    """Return log parameters in proportion to the standard deviations of X.
 
-    For kernels that fall with distance: such that the exponent of two rows is 1/2 on average, each input
-    having an equal share. For those of the inner product: such that its square is 1 on average.
+    For kernels of the distance the exponent of two rows is then 1/2 on average, with equal shares of the
+    inputs; for kernels of the inner product its average square is 1.
     """
     parts = [natural(leaf, X, weights) for leaf in leaves(kernel) if leaf is not kernel]
     return np.concatenate(parts) if parts else np.empty(0)
@@ -146,18 +146,18 @@ def natural(kernel: Kernel, X: FloatArray, weights: FloatArray | None = None) ->
 
 @natural.register
 def _(kernel: Gaussian, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    spreads = weighted_spreads(X, weights)
+    stds = column_stds(X, weights)
     if not isinstance(kernel.width, tuple):
-        return np.log([2.0 * (np.sqrt(np.sum(spreads**2)) or 1.0)])
-    spreads[spreads == 0.0] = 1.0  # a constant input has any width
-    widths: FloatArray = np.log(2.0 * np.sqrt(X.shape[1]) * spreads)
+        return np.log([2.0 * (np.sqrt(np.sum(stds**2)) or 1.0)])
+    stds[stds == 0.0] = 1.0  # a constant input has any width
+    widths: FloatArray = np.log(2.0 * np.sqrt(X.shape[1]) * stds)
     return widths if len(kernel.width) == X.shape[1] else np.atleast_1d(widths.mean())
 
 
 @natural.register
 def _(kernel: Laplacian, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    # The mean distance of two normal numbers is 2 / sqrt(pi) of their deviation.
-    total = float(weighted_spreads(X, weights).sum()) or 1.0
+    # The mean distance of two normal numbers is 2 / sqrt(pi) of their standard deviation.
+    total = float(column_stds(X, weights).sum()) or 1.0
     return -np.log([total * 4.0 / np.sqrt(np.pi)])
 
 
@@ -174,12 +174,12 @@ def _(kernel: OnColumns, X: FloatArray, weights: FloatArray | None = None) -> Fl
     return natural(kernel.inner(), kernel.select(X), weights)
 
 
-def weighted_spreads(X: FloatArray, weights: FloatArray | None) -> FloatArray:
+def column_stds(X: FloatArray, weights: FloatArray | None) -> FloatArray:
     """Return the standard deviation of each column of X; of a constant one exactly 0."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is said where it is used
-        apart = X - column_means(X, weights)
-        spreads: FloatArray = np.sqrt(np.average(apart**2, axis=0, weights=weights))
-    return spreads
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the values are used
+        centred = X - column_means(X, weights)
+        stds: FloatArray = np.sqrt(np.average(centred**2, axis=0, weights=weights))
+    return stds
 
 
 def length_powers(kernel: Kernel) -> FloatArray:
@@ -192,10 +192,10 @@ def length_powers(kernel: Kernel) -> FloatArray:
 def bounds(kernel: Kernel, X: FloatArray) -> FloatArray:
     """Return the least and largest log of each parameter, (n, 2)."""
     centre, power = natural(kernel, X), length_powers(kernel)
-    # Narrower than the distance of neighbours a function is about one row: the optimum at zero width. If all
-    # that varies is one input, the natural width of N rows spread evenly is about N/4 of these distances.
-    below = np.where(power != 0.0, np.clip(np.log(len(X) / 4.0), 1.0, _BELOW), _BELOW)
-    above = np.full(len(centre), _ABOVE)
+    # A width below the distance of neighbours is an optimum at zero width, with a function for every row. For
+    # one evenly spaced input the natural width of N rows is about N/4 of these distances.
+    below = np.where(power != 0.0, np.clip(np.log(len(X) / 4.0), 1.0, _MAX_LOG_DECREASE), _MAX_LOG_DECREASE)
+    above = np.full(len(centre), _MAX_LOG_INCREASE)
     return np.column_stack(
         [centre - np.where(power < 0.0, above, below), centre + np.where(power < 0.0, below, above)]
     )
@@ -214,7 +214,7 @@ def forward(kernel: Kernel, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, P
 def _(kernel: Gaussian, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
     # d exp(-sum_d (x_d - z_d)^2 / w_d^2) / d ln w_d = 2 k (x_d - z_d)^2 / w_d^2.
     width = np.asarray(kernel.width, dtype=np.float64)
-    centre = X.mean(axis=0)  # the square is expanded below, and numbers far from 0 would cancel
+    centre = X.mean(axis=0)  # the expanded square below would cancel for numbers far from 0
     x, z = (X - centre) / width, (Z - centre) / width
     K: FloatArray = np.exp(-cdist(x, z, "sqeuclidean"))
 

@@ -1,4 +1,4 @@
-"""From what ``kernel=`` takes to kernel objects with every parameter known."""
+"""From the argument ``kernel=`` to kernel objects with values for all parameters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ._columns import OnColumns, find
 from ._parameters import natural, with_log_parameters
 from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
-#: Of gamma; its inverse is the largest.
-_LEAST_GAMMA: Final = 1e-300
+#: Smallest gamma; its inverse is the largest.
+_MIN_GAMMA: Final = 1e-300
 
 #: Kernels by name, from (gamma, degree, coef0).
 _NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
@@ -31,12 +31,12 @@ _NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
 
 
 def is_precomputed(kernel: object) -> bool:
-    """Tell whether ``kernel`` says that X holds kernel values."""
+    """Tell whether X holds kernel values."""
     return isinstance(kernel, str) and kernel == "precomputed"
 
 
 def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
-    """Tell whether ``resolve`` will ask for the variance of the training rows."""
+    """Tell whether ``resolve`` needs the variance of the training rows."""
     if gamma != "scale":
         return False
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
@@ -55,12 +55,11 @@ def resolve(
     middle: Callable[[], FloatArray] | None = None,
     learns: bool = False,
 ) -> list[Kernel]:
-    """Return the kernels that ``kernel`` and its parameters stand for on the training rows ``X``.
+    """Return the kernels specified by ``kernel`` and its parameters for the training rows ``X``.
 
-    ``gamma``, ``degree`` and ``coef0`` fill in the kernels given by name; kernel objects bring their own.
-    Every parameter is checked, used or not. ``feature_names``: of the columns of X, if they have names.
-    ``learns``: whether gamma may be "learn" or "ard", for which the kernels have the widths to start from.
-    ``middle`` returns the offset of linear kernels that have none of their own.
+    ``gamma``, ``degree`` and ``coef0`` are the parameters of kernels given by name; all are checked, used or
+    not. ``feature_names``: of the columns of X, if any. ``learns``: whether gamma may be "learn" or "ard";
+    the kernels then have initial widths. ``middle`` returns the offset of linear kernels without one.
     """
     if is_learned(gamma):
         _check_learned(kernel, gamma, learns=learns)
@@ -78,7 +77,7 @@ def resolve(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The training rows as one kernel sees them."""
+    """The columns of the training rows that one kernel uses."""
 
     X: FloatArray
     weights: FloatArray | None
@@ -92,7 +91,7 @@ class _Inputs:
     @cached_property
     def gamma(self) -> float:
         if is_learned(self.given_gamma):
-            return 1.0  # no kernel has it
+            return 1.0  # not used by any kernel
         return _gamma(self.given_gamma, self.X, self.weights)
 
     def at(self, columns: IntArray) -> _Inputs:
@@ -114,14 +113,14 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     if _is_not_centred(kernel):
         return inputs.linear()
     if isinstance(kernel, Kernel):
-        return copy(kernel)  # a fitted model keeps its kernel when `set_params` changes the one given
+        return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
     if isinstance(kernel, str) and kernel in ("rbf", "laplacian") and is_learned(inputs.given_gamma):
         return _start(kernel, inputs)
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(
-            "kernel='precomputed' stands alone; put the precomputed columns of several kernels side by side"
+            "kernel='precomputed' cannot be combined; put the columns of several kernels side by side"
         )
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
@@ -134,7 +133,7 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
 
 
 def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
-    """Raise ValueError where gamma="learn" or "ard" has nothing to learn, or something that it cannot."""
+    """Raise ValueError if gamma="learn" or "ard" has nothing to learn, or cannot learn the kernel."""
     if not learns:
         raise ValueError(
             f"gamma={gamma!r} is for RVR and RVC with the rows in memory; give a positive number, 'scale' or "
@@ -151,20 +150,20 @@ def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
 
 
 def _start(kernel: str, inputs: _Inputs) -> Kernel:
-    """Return the kernel that learning starts from: its lengths follow from the spreads of the inputs."""
+    """Return the initial kernel of learning, with its natural lengths."""
     n_features, gamma = inputs.X.shape[1], inputs.given_gamma
     start: Kernel = Laplacian(1.0)
     if kernel == "rbf":
         start = Gaussian(1.0 if gamma == "learn" else (1.0,) * n_features)
     with np.errstate(over="ignore", invalid="ignore"):
         log_lengths = natural(start, inputs.X, inputs.weights)
-    if not (np.abs(log_lengths) < -0.5 * np.log(_LEAST_GAMMA)).all():
-        raise ValueError(f"gamma={gamma!r} needs the spreads of the columns of X, which overflow; rescale X")
+    if not (np.abs(log_lengths) < -0.5 * np.log(_MIN_GAMMA)).all():
+        raise ValueError(f"gamma={gamma!r} needs the standard deviations of X, which overflow; rescale X")
     return with_log_parameters(start, log_lengths)
 
 
 def _names_with_gamma(kernel: Any) -> Iterator[str]:
-    """Yield the kernels given by name, in ``kernel`` and its parts, that have a gamma."""
+    """Yield the names in ``kernel`` and its parts that have a gamma."""
     if isinstance(kernel, OnColumns):
         yield from _names_with_gamma(kernel.kernel)
     elif isinstance(kernel, (Sum, Product)):
@@ -175,14 +174,14 @@ def _names_with_gamma(kernel: Any) -> Iterator[str]:
 
 
 def _is_not_centred(kernel: Any) -> bool:
-    """Tell whether this is a linear kernel that has no offset yet."""
+    """Tell whether this is a linear kernel without offset."""
     if isinstance(kernel, Linear):
         return kernel.offset is None
     return isinstance(kernel, str) and kernel == "linear"
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
-    """Return gamma as scikit-learn's SVMs understand it; a weight counts as that many rows."""
+    """Return gamma as in scikit-learn's SVMs; a row of weight w counts w times."""
     if not isinstance(gamma, str):
         try:
             given = check_real("gamma", gamma, positive=True)
@@ -190,9 +189,9 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
             raise type(error)(
                 f"{error}; 'scale' and 'auto' adapt it to X, 'learn' and 'ard' learn it"
             ) from None
-        if not _LEAST_GAMMA <= given <= 1.0 / _LEAST_GAMMA:  # widths and their squares have to be numbers
+        if not _MIN_GAMMA <= given <= 1.0 / _MIN_GAMMA:  # widths and their squares have to be numbers
             raise ValueError(
-                f"gamma must be between {_LEAST_GAMMA:g} and {1.0 / _LEAST_GAMMA:g}, got {given:g}; rescale X"
+                f"gamma must be between {_MIN_GAMMA:g} and {1.0 / _MIN_GAMMA:g}, got {given:g}; rescale X"
             )
         return given
     if gamma == "auto":
@@ -206,6 +205,6 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
     if not np.isfinite(X.shape[1] * variance):
         raise ValueError("gamma='scale' needs the variance of X, which overflows; rescale X")
     scale = X.shape[1] * variance
-    if 0.0 < scale < _LEAST_GAMMA:
+    if 0.0 < scale < _MIN_GAMMA:
         raise ValueError(f"gamma='scale' needs the variance of X, which is {variance:g}; rescale X")
     return 1.0 / scale if scale > 0.0 else 1.0
