@@ -233,7 +233,7 @@ def test_odd_data_end_in_a_model(kind, kernel, case):
     if case == "classes far apart":
         assert model.score(X, y) == 1.0
     if kind is MRVM1:
-        assert_certified(model, X, y)
+        assert_certified(model, X, y, status=model.status_)
 
 
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")

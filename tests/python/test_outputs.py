@@ -169,10 +169,7 @@ def test_random_problems_end_certified(seed, n_outputs, n_columns, shared, noise
     model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared, n_jobs=1)
     model.fit(X, Y)
     assert model.status_ in ("converged", "noise_floor")
-    found = assert_certified(model, X, Y)
-    np.testing.assert_allclose(
-        model.log_marginal_likelihood_, found.log_marginal_likelihood, rtol=1e-6, atol=1e-6
-    )
+    assert_certified(model, X, Y, status=model.status_)
 
 
 # --- the ordinary model as a special case ----------------------------------------------------------
@@ -329,7 +326,7 @@ def test_an_output_without_noise_is_reported(basis):
         model = SparseBayesRegressor(fit_intercept=False).fit(X, exact)
     assert model.status_ == "noise_floor"
     assert model.noise_variance_[0] < 1e-4 < model.noise_variance_[1]
-    assert_certified(model, X, exact)
+    assert_certified(model, X, exact, status="noise_floor")
 
 
 def test_the_certificate_sees_what_is_wrong(basis):

@@ -21,10 +21,8 @@ SMALL = [name for name, problem in PROBLEMS.items() if len(problem.y) <= 150]
 def test_every_scheme_ends_at_a_certified_optimum(name, scheme):
     problem = PROBLEMS[name]
     model = problem.fitted(scheme=scheme)
-    assert model.status_ == problem.status
-    found = assert_certified(model, problem.X, problem.y, problem.sample_weight)
+    found = assert_certified(model, problem.X, problem.y, problem.sample_weight, status=problem.status)
     assert found.max_mean_error <= 1e-6
-    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
 
 
 def first_updates(scheme, X, y, weights, alpha_prior, noise_prior, count):

@@ -150,9 +150,8 @@ def test_every_fit_ends_at_a_certified_fixed_point(name, prior):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = problem.fitted(scheme="variational", alpha_prior=prior)
     assert model.status_ in ({problem.status} if prior == FLAT else {problem.status, "converged", "empty"})
-    found = assert_certified(model, problem.X, problem.y, problem.sample_weight)
+    found = assert_certified(model, problem.X, problem.y, problem.sample_weight, status=model.status_)
     assert found.max_mean_error <= 1e-6
-    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("prior", [FLAT, (0.2, 0.1)])
