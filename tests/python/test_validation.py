@@ -413,7 +413,9 @@ def test_columns_too_small_to_square_are_named_and_others_fit(row):
     X[:, 0] = np.linspace(-1.0, 1.0, 20)
     y = 2.0 * X[:, 0] + 0.1 * np.cos(100.0 * np.arange(20))
     X[row, 1] = -1e-150
-    with pytest.raises(ValueError, match=r"nothing beyond 1e-150 in column 1, too small to square; rescale"):
+    with pytest.raises(
+        ValueError, match=r"no larger value than 1e-150 in column 1, too small to square; rescale"
+    ):
         SparseBayesRegressor(fit_intercept=False).fit(X, y)
     X[row, 1] = -1e-130
     assert 0 in SparseBayesRegressor(fit_intercept=False).fit(X, y).active_
