@@ -1,20 +1,16 @@
 //! What is nearly so of a likelihood, for choosing functions by.
 
 use nalgebra::DVector;
-use sparsebayes::{Kernel, KernelDesign, Likelihood, Observations, Statistics, Sweep};
+use sparsebayes::{KernelDesign, Likelihood, Observations, Statistics, Sweep};
 
-use crate::problems::surface;
+use crate::problems::{above, gaussian, surface};
 
 fn rows_of<'a>(design: &'a KernelDesign, t: &[f64]) -> Observations<'a> {
-    let target = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
-    Observations::new(design, Likelihood::Bernoulli, target, None).unwrap()
+    Observations::new(design, Likelihood::Bernoulli, above(0.1, t), None).unwrap()
 }
 
 fn gaussians(x: &[f64]) -> KernelDesign {
-    let kernel = Kernel::Gaussian {
-        inverse_square_widths: vec![0.002],
-    };
-    KernelDesign::new(x, x, 2, vec![kernel], false).unwrap()
+    KernelDesign::new(x, x, 2, vec![gaussian(0.002)], false).unwrap()
 }
 
 /// Many functions that a few features stand for: were the gradient not made of these too, some weights would promise more the
@@ -50,11 +46,8 @@ fn a_pass_that_is_nearly_so_is_close_to_one_that_is() {
     let exactly = rows.sweep(&active, &mu, &active).unwrap();
     assert_eq!(nearly.deviance.to_bits(), exactly.deviance.to_bits());
     let columns = |sweep: &Sweep| {
-        [
-            &[sweep.diag.clone(), sweep.gradient.clone()],
-            &sweep.gram[..],
-        ]
-        .concat()
+        let vectors = [sweep.diag.clone(), sweep.gradient.clone()];
+        [&vectors, &sweep.gram[..]].concat()
     };
     for (a, b) in columns(&nearly).iter().zip(&columns(&exactly)) {
         let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());

@@ -2,14 +2,12 @@
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
-use sparsebayes::{
-    DenseDesign, Error, Kernel, KernelDesign, Noise, Settings, Status, Step, with_threads,
-};
+use sparsebayes::{DenseDesign, Error, KernelDesign, Noise, Settings, Status, Step, with_threads};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::problems::{Problem, Uniform, columns, surface};
+use crate::problems::{Problem, Uniform, columns, gaussian, surface};
 
 fn estimated(n_outputs: usize, shared: bool) -> OutputNoise {
     if shared {
@@ -91,20 +89,6 @@ fn gains_are_achieved_and_add_up_to_the_evidence() {
 }
 
 #[test]
-fn one_output_is_the_ordinary_model() {
-    let problem = columns(60, 10, 7);
-    let alone = problem.fit(Settings::default()).0;
-    for shared in [false, true] {
-        let joint = solve(&problem, &problem.t, &estimated(1, shared), &mut |_| {});
-        assert_eq!(joint.active, alone.active);
-        assert!((joint.log_evidence() / alone.log_evidence - 1.0).abs() < 1e-9);
-        for (a, b) in joint.mu.iter().zip(&alone.mu) {
-            assert!((a - b).abs() < 1e-6 * b.abs());
-        }
-    }
-}
-
-#[test]
 fn low_noise_that_is_given_is_reached_by_way_of_more() {
     // Exact targets of a few columns among many: with little noise from the start the first to enter would be kept.
     let (n, k) = (40, 150);
@@ -129,10 +113,7 @@ fn threads_and_lazy_designs_do_not_show() {
         .copied()
         .chain(t.iter().map(|t| 0.5 - t * t))
         .collect();
-    let kernel = Kernel::Gaussian {
-        inverse_square_widths: vec![0.16],
-    };
-    let design = KernelDesign::new(&x, &x, 2, vec![kernel], true).unwrap();
+    let design = KernelDesign::new(&x, &x, 2, vec![gaussian(0.16)], true).unwrap();
     let stored = design.materialise(None).unwrap();
     let rules = Settings::default().check().unwrap();
     let fit = |design: &dyn sparsebayes::Design| {

@@ -1,7 +1,8 @@
 //! Data with fixed seeds, and the short way to fit them.
 
 use sparsebayes::{
-    DenseDesign, Design, Likelihood, Noise, Observations, Posterior, Settings, Step, fit,
+    DenseDesign, Design, Kernel, Likelihood, Noise, Observations, Posterior, Settings, Statistics,
+    Step, fit,
 };
 use std::ops::ControlFlow;
 
@@ -112,6 +113,30 @@ pub(crate) fn fit_design(
         ControlFlow::Continue(())
     });
     (posterior.unwrap(), steps)
+}
+
+/// Fits whatever provides the statistics.
+pub(crate) fn fit_statistics(stats: &mut dyn Statistics, settings: Settings) -> Posterior {
+    let rules = settings.check().unwrap();
+    fit(stats, &rules, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+pub(crate) fn gaussian(inverse_square_width: f64) -> Kernel {
+    Kernel::Gaussian {
+        inverse_square_widths: vec![inverse_square_width],
+    }
+}
+
+/// The label 1 for each target above the border, 0 for the others.
+pub(crate) fn above(border: f64, t: &[f64]) -> Vec<f64> {
+    t.iter().map(|&t| f64::from(u8::from(t > border))).collect()
+}
+
+pub(crate) fn sharp() -> Settings {
+    Settings {
+        tol: 1e-10,
+        ..Settings::default()
+    }
 }
 
 pub(crate) fn fixed(variance: f64) -> Settings {

@@ -1,6 +1,6 @@
 //! Where the numbers come from must not show in the model.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use nalgebra::DMatrix;
 use sparsebayes::internal::{
@@ -8,18 +8,15 @@ use sparsebayes::internal::{
 };
 use sparsebayes::{
     DenseDesign, Design, Error, Kernel, KernelDesign, Likelihood, Observations, Points, Posterior,
-    Scheme, Settings, Statistics, Status, SufficientStatistics, SumStatistics, fit, with_threads,
+    Predictor, Scheme, Settings, Statistics, Status, SufficientStatistics, SumStatistics,
 };
 
-use crate::problems::{Uniform, columns, fit_design, labels, surface};
+use crate::problems::{
+    Uniform, above, columns, fit_design, fit_statistics, gaussian, labels, sharp, surface,
+};
 
 fn design(x: &[f64]) -> KernelDesign {
-    let kernels = vec![
-        Kernel::Gaussian {
-            inverse_square_widths: vec![0.1],
-        },
-        Kernel::Laplacian { gamma: 0.3 },
-    ];
+    let kernels = vec![gaussian(0.1), Kernel::Laplacian { gamma: 0.3 }];
     KernelDesign::new(x, x, 2, kernels, true).unwrap()
 }
 
@@ -41,14 +38,20 @@ fn assert_same_bits(a: &Posterior, b: &Posterior) {
 #[test]
 fn stored_and_lazy_designs_give_the_same_bits() {
     let (x, t) = surface(300, 5);
-    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let labels = above(0.1, &t);
     let lazy = design(&x);
     let stored = lazy.materialise(None).unwrap();
-    for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
-        let (a, _) = fit_design(&lazy, likelihood, t, None, Settings::default());
-        let (b, _) = fit_design(&stored, likelihood, t, None, Settings::default());
-        assert_eq!(a.status, Status::Converged);
-        assert_same_bits(&a, &b);
+    for scheme in [Scheme::Sequential, Scheme::Variational] {
+        let settings = Settings {
+            scheme,
+            ..Settings::default()
+        };
+        for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
+            let (a, _) = fit_design(&lazy, likelihood, t, None, settings);
+            let (b, _) = fit_design(&stored, likelihood, t, None, settings);
+            assert_eq!(a.status, Status::Converged);
+            assert_same_bits(&a, &b);
+        }
     }
 }
 
@@ -56,7 +59,7 @@ fn stored_and_lazy_designs_give_the_same_bits() {
 #[test]
 fn answers_do_not_hang_on_what_was_asked_before() {
     let (x, t) = surface(300, 5);
-    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let labels = above(0.1, &t);
     let design = design(&x);
     let rows = || Observations::new(&design, Likelihood::Bernoulli, labels.clone(), None).unwrap();
     let places = [
@@ -92,33 +95,11 @@ fn answers_do_not_hang_on_what_was_asked_before() {
 }
 
 #[test]
-fn variational_fits_do_not_see_where_the_design_is_either() {
-    let (x, t) = surface(150, 5);
-    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
-    let lazy = design(&x);
-    let stored = lazy.materialise(None).unwrap();
-    let settings = Settings {
-        scheme: Scheme::Variational,
-        ..Settings::default()
-    };
-    for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
-        let (a, _) = fit_design(&lazy, likelihood, t, None, settings);
-        let (b, _) = fit_design(&stored, likelihood, t, None, settings);
-        assert_eq!(a.status, Status::Converged);
-        assert!(a.trace.windows(2).all(|w| w[1] >= w[0] - 1e-9 * w[0].abs()));
-        assert_same_bits(&a, &b);
-    }
-}
-
-#[test]
 fn columns_beside_kernels_give_the_bits_of_one_stored_design() {
     let (x, t) = surface(700, 8);
-    let labels: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let labels = above(0.1, &t);
     // 91 functions and 70 columns: a block of 64 holds some of both.
-    let kernels = vec![Kernel::Gaussian {
-        inverse_square_widths: vec![0.1],
-    }];
-    let left = KernelDesign::new(&x, &x[..180], 2, kernels, true).unwrap();
+    let left = KernelDesign::new(&x, &x[..180], 2, vec![gaussian(0.1)], true).unwrap();
     let extra: Vec<f64> = Uniform(9).take(70 * 700).collect();
     let right = DenseDesign::new(&extra[..], 700, 70).unwrap();
     let lazy = JoinedDesign::new(&left, &right).unwrap();
@@ -159,30 +140,6 @@ fn joined_designs_show_the_blocks_of_both() {
     ));
 }
 
-#[test]
-fn the_number_of_threads_does_not_show() {
-    let (x, t) = surface(3000, 6);
-    let design = KernelDesign::new(
-        &x,
-        &x[..400],
-        2,
-        vec![Kernel::Gaussian {
-            inverse_square_widths: vec![0.16],
-        }],
-        true,
-    )
-    .unwrap();
-    let run = |threads: usize| {
-        with_threads(Some(threads), || {
-            fit_design(&design, Likelihood::Gaussian, &t, None, Settings::default()).0
-        })
-        .unwrap()
-    };
-    let one = run(1);
-    assert_same_bits(&one, &run(2));
-    assert_same_bits(&one, &run(5));
-}
-
 /// With weights u and v of the two classes the likelihood knows v - u alone, whose prior variance is the sum of the two.
 /// So the evidence is that of the Bernoulli model whatever the shares of that sum.
 #[test]
@@ -193,8 +150,7 @@ fn a_softmax_of_two_classes_is_the_bernoulli_model() {
         let settings = Settings::default();
         let (one, _) = fit_design(&design, Likelihood::Bernoulli, &problem.t, None, settings);
         let mut stats = SoftmaxStatistics::new(&design, &problem.t, None).unwrap();
-        let go_on = &mut |_: &_| ControlFlow::Continue(());
-        let two = fit(&mut stats, &settings.check().unwrap(), go_on).unwrap();
+        let two = fit_statistics(&mut stats, settings);
         assert_eq!(two.status, Status::Converged);
         assert!((two.log_evidence - one.log_evidence).abs() < 1e-6);
         let mut difference = vec![0.0; problem.k];
@@ -222,9 +178,7 @@ fn sums_of(
 }
 
 fn fit_sums(sums: &SufficientStatistics, bias: bool, settings: Settings) -> Posterior {
-    let mut stats = SumStatistics::new(sums, bias, 0).unwrap();
-    let go_on = &mut |_: &_| ControlFlow::Continue(());
-    fit(&mut stats, &settings.check().unwrap(), go_on).unwrap()
+    fit_statistics(&mut SumStatistics::new(sums, bias, 0).unwrap(), settings)
 }
 
 fn assert_same_model(a: &Posterior, b: &Posterior) {
@@ -251,10 +205,6 @@ fn by_rows(design: &DenseDesign<'_>) -> Vec<f64> {
 
 #[test]
 fn sums_give_the_model_of_the_rows() {
-    let sharp = Settings {
-        tol: 1e-10,
-        ..Settings::default()
-    };
     for (seed, weighted) in [(1, false), (2, true), (3, false), (4, true)] {
         let problem = columns(700, 30, seed);
         let weights: Vec<f64> = Uniform(seed + 9).take(700).map(|u| 1.5 + u).collect();
@@ -277,7 +227,7 @@ fn sums_give_the_model_of_the_rows() {
             Scheme::Em,
             Scheme::Variational,
         ] {
-            let settings = Settings { scheme, ..sharp };
+            let settings = Settings { scheme, ..sharp() };
             let (rows, _) = fit_design(
                 &problem.design(),
                 Likelihood::Gaussian,
@@ -297,12 +247,8 @@ fn sums_have_a_constant_function_for_those_who_want_it() {
     let sums = sums_of(&by_rows(&problem.design()), 12, &t, None, 0..300);
     let with_ones = [&vec![1.0; 300][..], &problem.phi].concat();
     let design = DenseDesign::new(with_ones, 300, 13).unwrap();
-    let settings = Settings {
-        tol: 1e-10,
-        ..Settings::default()
-    };
-    let (rows, _) = fit_design(&design, Likelihood::Gaussian, &t, None, settings);
-    assert_same_model(&rows, &fit_sums(&sums, true, settings));
+    let (rows, _) = fit_design(&design, Likelihood::Gaussian, &t, None, sharp());
+    assert_same_model(&rows, &fit_sums(&sums, true, sharp()));
 }
 
 /// The constant function and `phi`, column after column, each column less its mean plus `offset`.
@@ -320,19 +266,10 @@ fn offsets_of_columns_do_not_show_in_centred_sums() {
     let (n, k) = (300, 12);
     let problem = columns(n, k, 6);
     let t: Vec<f64> = problem.t.iter().map(|t| t + 3.0).collect();
-    let labels: Vec<f64> = problem
-        .t
-        .iter()
-        .map(|&t| f64::from(u8::from(t > 0.0)))
-        .collect();
-    let sharp = Settings {
-        tol: 1e-10,
-        ..Settings::default()
-    };
-    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    let labels = above(0.0, &problem.t);
     for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
         let centred = DenseDesign::new(about(&problem.phi, n, 0.0), n, k + 1).unwrap();
-        let (expected, _) = fit_design(&centred, likelihood, t, None, sharp);
+        let (expected, _) = fit_design(&centred, likelihood, t, None, sharp());
         assert!(expected.active.len() > 2);
         for offset in [0.0, 10.0, 1e6] {
             let values = about(&problem.phi, n, offset);
@@ -341,7 +278,7 @@ fn offsets_of_columns_do_not_show_in_centred_sums() {
                 let sums = sums_of(&rows, k, t, None, 0..n);
                 let mut stats = SumStatistics::new(&sums, true, k).unwrap();
                 assert!(stats.means().iter().all(|m| (m - offset).abs() < 1e-9));
-                let found = fit(&mut stats, &sharp.check().unwrap(), go_on).unwrap();
+                let found = fit_statistics(&mut stats, sharp());
                 assert_same_to(1e-6, &expected, &found);
             }
             if offset < 1e6 {
@@ -349,7 +286,7 @@ fn offsets_of_columns_do_not_show_in_centred_sums() {
                 let rows = RowPart::new(design, likelihood, t.clone(), None).unwrap();
                 let rows = CentredProvider::new(rows, 1..k + 1).unwrap();
                 let mut stats = ProviderStatistics::new(rows).unwrap();
-                let found = fit(&mut stats, &sharp.check().unwrap(), go_on).unwrap();
+                let found = fit_statistics(&mut stats, sharp());
                 assert_same_to(1e-6, &expected, &found);
             }
         }
@@ -393,21 +330,6 @@ fn sums_are_a_commutative_monoid() {
 }
 
 #[test]
-fn threads_do_not_show_in_sums() {
-    let problem = columns(1100, 150, 8);
-    let parts = |threads| {
-        with_threads(Some(threads), || {
-            let sums = SufficientStatistics::of(&problem.design(), &problem.t, None, None);
-            sums.unwrap().parts()
-        })
-        .unwrap()
-    };
-    let one = parts(1);
-    assert_eq!(one, parts(2));
-    assert_eq!(one, parts(5));
-}
-
-#[test]
 fn sums_refuse_what_they_cannot_hold() {
     let design = DenseDesign::new(vec![1.0, 2.0], 2, 1).unwrap();
     let mut sums = SufficientStatistics::new(1).unwrap();
@@ -439,17 +361,6 @@ fn sums_refuse_what_they_cannot_hold() {
 }
 
 #[test]
-fn overflowing_kernels_are_an_error() {
-    let x = [1e200, -1e200, 3.0];
-    let design = KernelDesign::new(&x, &x, 1, vec![Kernel::Linear], false).unwrap();
-    let result = Observations::new(&design, Likelihood::Gaussian, vec![0.0; 3], None);
-    assert!(matches!(
-        result.err(),
-        Some(Error::NonFinite { .. } | Error::Invalid { .. })
-    ));
-}
-
-#[test]
 fn public_types_may_cross_threads() {
     fn sent<T: Send + Sync>() {}
     sent::<DenseDesign<'static>>();
@@ -457,6 +368,7 @@ fn public_types_may_cross_threads() {
     sent::<Points>();
     sent::<Kernel>();
     sent::<Posterior>();
+    sent::<Predictor>();
     sent::<Settings>();
     sent::<Error>();
 }

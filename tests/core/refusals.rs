@@ -13,48 +13,20 @@ use crate::problems::columns;
 
 #[test]
 fn settings_out_of_range_are_refused() {
-    let good = Settings::default();
-    for (bad, word) in [
-        (Settings { tol: 0.0, ..good }, "tol"),
-        (
-            Settings {
-                tol: f64::NAN,
-                ..good
-            },
-            "tol",
-        ),
-        (
-            Settings {
-                max_iter: 0,
-                ..good
-            },
-            "max_iter",
-        ),
-        (
-            Settings {
-                noise: Noise::Fixed(-1.0),
-                ..good
-            },
-            "noise_variance",
-        ),
-        (
-            Settings {
-                noise: Noise::Fixed(f64::INFINITY),
-                ..good
-            },
-            "noise_variance",
-        ),
-        (
-            Settings {
-                search: Search::Exchange,
-                scheme: Scheme::MacKay,
-                ..good
-            },
-            "search",
-        ),
-    ] {
+    let refused = |change: fn(&mut Settings), word: &str| {
+        let mut bad = Settings::default();
+        change(&mut bad);
         assert!(bad.check().err().unwrap().to_string().contains(word));
-    }
+    };
+    refused(|s| s.tol = 0.0, "tol");
+    refused(|s| s.tol = f64::NAN, "tol");
+    refused(|s| s.max_iter = 0, "max_iter");
+    refused(|s| s.noise = Noise::Fixed(-1.0), "noise_variance");
+    refused(|s| s.noise = Noise::Fixed(f64::INFINITY), "noise_variance");
+    refused(
+        |s| (s.search, s.scheme) = (Search::Exchange, Scheme::MacKay),
+        "search",
+    );
 }
 
 #[test]

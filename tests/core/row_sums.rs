@@ -1,13 +1,9 @@
 //! Rows that answer in their own units: parts add up to the model of all.
 
-use std::ops::ControlFlow;
-
 use sparsebayes::internal::{CandidateProducts, ProviderStatistics, RowPart, RowProvider};
-use sparsebayes::{
-    DenseDesign, Error, Likelihood, Posterior, Result, Settings, Status, Sweep, fit,
-};
+use sparsebayes::{DenseDesign, Error, Likelihood, Posterior, Result, Settings, Status, Sweep};
 
-use crate::problems::{fit_design, surface};
+use crate::problems::{above, fit_design, fit_statistics, surface};
 
 /// Several parts as one.
 struct Sum(Vec<RowPart<'static>>);
@@ -123,11 +119,10 @@ fn parts_add_up_to_the_model_of_all_rows() {
             [0.01, 0.1, 1.0, 10.0, 100.0][c % 5] * (-0.2 * (a * a + b * b)).exp()
         }));
     }
-    let binary: Vec<f64> = t.iter().map(|&t| f64::from(u8::from(t > 0.1))).collect();
+    let binary = above(0.1, &t);
     let counts: Vec<f64> = t.iter().map(|t| (3.0 * t.abs()).round()).collect();
     let weights: Vec<f64> = (0..n).map(|i| 1.0 + (i % 3) as f64).collect();
     let design = DenseDesign::new(&phi[..], n, 13).unwrap();
-    let rules = Settings::default().check().unwrap();
     for (likelihood, t) in [
         (Likelihood::Gaussian, &t),
         (Likelihood::Bernoulli, &binary),
@@ -137,7 +132,7 @@ fn parts_add_up_to_the_model_of_all_rows() {
         let parts = [&rows[..40], &[], &rows[40..41], &rows[41..]];
         let parts = parts.map(|rows| part(&phi, t, rows, likelihood)).into();
         let mut stats = ProviderStatistics::new(Sum(parts)).unwrap();
-        let summed = fit(&mut stats, &rules, &mut |_| ControlFlow::Continue(())).unwrap();
+        let summed = fit_statistics(&mut stats, Settings::default());
         let weights = Some(weights.clone());
         let (whole, _) = fit_design(&design, likelihood, t, weights, Settings::default());
         assert_alike(&summed, &whole);
@@ -147,31 +142,14 @@ fn parts_add_up_to_the_model_of_all_rows() {
 #[test]
 fn questions_about_functions_that_are_not_there_are_errors() {
     let mut part = part(&[1.0, 2.0], &[0.5, 0.7], &[0, 1], Likelihood::Gaussian);
-    assert!(matches!(
-        part.deviance(&[1], &[0.1]),
-        Err(Error::Invalid { .. })
-    ));
-    assert!(matches!(part.deviance(&[0], &[]), Err(Error::Shape { .. })));
-    assert!(matches!(
-        part.among(&[], &[], &[7]),
-        Err(Error::Invalid { .. })
-    ));
-    assert!(matches!(
-        part.sweep(&[], &[], &[1]),
-        Err(Error::Invalid { .. })
-    ));
-    assert!(matches!(
-        part.variance_drift(&[0], &[0.1], &[]),
-        Err(Error::Shape { .. })
-    ));
-    let nothing = part_of_nothing();
-    assert!(matches!(
-        ProviderStatistics::new(nothing).err(),
-        Some(Error::Invalid { .. })
-    ));
-}
-
-fn part_of_nothing() -> RowPart<'static> {
+    let invalid = |error| matches!(error, Some(Error::Invalid { .. }));
+    let shape = |error| matches!(error, Some(Error::Shape { .. }));
+    assert!(invalid(part.deviance(&[1], &[0.1]).err()));
+    assert!(shape(part.deviance(&[0], &[]).err()));
+    assert!(invalid(part.among(&[], &[], &[7]).err()));
+    assert!(invalid(part.sweep(&[], &[], &[1]).err()));
+    assert!(shape(part.variance_drift(&[0], &[0.1], &[]).err()));
     let design = DenseDesign::new(Vec::new(), 0, 3).unwrap();
-    RowPart::new(Box::new(design), Likelihood::Gaussian, Vec::new(), None).unwrap()
+    let nothing = RowPart::new(Box::new(design), Likelihood::Gaussian, Vec::new(), None).unwrap();
+    assert!(invalid(ProviderStatistics::new(nothing).err()));
 }

@@ -119,3 +119,16 @@ def expected_error(blocks, kernel_weights, bias, mu, Sigma, Y, w=None):
         Phi = np.hstack([np.ones((len(Phi), 1)), Phi])
     spread = 0.0 if Sigma is None else Y.shape[1] * (w @ np.sum(Phi @ Sigma * Phi, axis=1))
     return np.sum(w[:, np.newaxis] * (Y - Phi @ mu) ** 2) + spread
+
+
+def stationarity(Phi, Y, alpha, weights=None):
+    """Return the largest change of a ln alpha that is asked for, and the largest gain of an addition."""
+    changes, gains = [0.0], [0.0]
+    for i, a in enumerate(alpha):
+        s, q = factors(Phi, Y, alpha, i, weights)
+        best = best_alpha(s, q)
+        if np.isfinite(a):
+            changes.append(abs(np.log(best / a)))
+        else:
+            gains.append(share(best, s, q))
+    return max(changes), max(gains)

@@ -76,12 +76,3 @@ def means(scores, label, lost):
     out[others] -= lost
     out[label] -= (out[others] - scores[others]).sum()
     return out
-
-
-def by_simulation(scores, label, n_draws, rng):
-    """Share of draws won by ``label``, the copies' means in those, each with its standard error."""
-    copies = scores + rng.normal(size=(n_draws, len(scores)))
-    here = copies[copies.argmax(axis=1) == label]
-    share = len(here) / n_draws
-    error = np.sqrt(share * (1.0 - share) / n_draws)
-    return share, error, here.mean(axis=0), here.std(axis=0) / np.sqrt(len(here))

@@ -51,8 +51,30 @@ def assert_certified(model, X, y, sample_weight=None, status="converged", **know
     assert found.max_log_alpha_change <= 1e-5
     assert found.max_gain_outside <= 1e-6
     assert found.log_beta_residual <= 1e-5
-    np.testing.assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-6, atol=1e-6
+    )
     return found
+
+
+def assert_same_model(a, b, rtol=1e-8):
+    """Check that two fits have the same basis functions, and the same numbers but for round-off."""
+    np.testing.assert_array_equal(a.active_, b.active_)
+    assert a.status_ == b.status_
+    for name in ("alpha_", "mu_", "beta_", "log_marginal_likelihood_", "dual_coef_", "intercept_"):
+        if hasattr(b, name):
+            value = getattr(b, name)
+            atol = rtol * np.max(np.abs(value), initial=0.0)
+            np.testing.assert_allclose(getattr(a, name), value, rtol=rtol, atol=atol)
+    atol = rtol * np.max(np.abs(b.sigma_), initial=0.0)
+    np.testing.assert_allclose(a.sigma_, b.sigma_, rtol=1e2 * rtol, atol=atol)
+
+
+def assert_same_bits(a, b):
+    """Check that two models have the same bits."""
+    for name, value in vars(b).items():
+        if isinstance(value, np.ndarray | float):
+            np.testing.assert_array_equal(getattr(a, name), value, err_msg=name)
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -1,13 +1,12 @@
 """Several kernels in one: the step on their weights, and what mRVM1 and mRVM2 make of them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import mrvm_reference as reference
+from problems import assert_certified
 from sparsebayes import MRVM1, MRVM2, _core
 from sparsebayes._mrvm.kernel_weights import Composite, JointAscent, learn_kernel_weights
-from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
 MACHINES = [MRVM1, MRVM2]
@@ -158,10 +157,7 @@ def test_with_several_kernels_paths_do_not_fall(kind, seed, three_kernels):
     assert 3 < len(path(model)) < (60 if kind is MRVM1 else 5000)
     assert (np.diff(path(model)) >= -1e-8 * np.abs(path(model)[-1])).all()
     if kind is MRVM1:
-        found = certificate(model, X, y, w)
-        assert found.max_log_alpha_change <= 1e-5
-        assert found.max_gain_outside <= 1e-6
-        assert found.log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-5)
+        assert_certified(model, X, y, w)
 
 
 def test_the_weights_are_at_the_minimum_when_mrvm1_ends(three_kernels):
@@ -185,33 +181,3 @@ def test_equal_kernels_share(kind):
     listed = quick(kind, ["rbf"]).fit(X, y)
     np.testing.assert_array_equal(listed.kernel_weights_, [1.0])
     np.testing.assert_array_equal(listed.mu_, alone.mu_)
-
-
-@pytest.mark.parametrize("kind", MACHINES)
-def test_columns_go_by_their_names(kind):
-    X, y = pairs(45, shift=2.5, seed=0)
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    by_name = [OnColumns(Gaussian(2.0), ["a", "b"]), OnColumns(Gaussian(2.0), ["c", "d"])]
-    by_place = [OnColumns(Gaussian(2.0), [0, 1]), OnColumns(Gaussian(2.0), [2, 3])]
-    named, placed = quick(kind, by_name).fit(frame, y), quick(kind, by_place).fit(X, y)
-    np.testing.assert_array_equal(named.kernel_weights_, placed.kernel_weights_)
-    np.testing.assert_array_equal(named.predict_proba(frame), placed.predict_proba(X))
-    # Inputs that no kernel looks at do not matter.
-    np.testing.assert_array_equal(placed.predict(np.c_[X[:, :4], 0 * X[:, 4:]]), placed.predict(X))
-
-
-def test_the_order_of_the_kernels_does_not_matter_to_mrvm2(three_kernels):
-    # mRVM1 chooses functions one at a time, and where two are as good rounding decides.
-    X, y = pairs(45, shift=2.5, seed=0)
-    one, other = quick(MRVM2, three_kernels).fit(X, y), quick(MRVM2, three_kernels[::-1]).fit(X, y)
-    np.testing.assert_array_equal(one.active_, other.active_)
-    np.testing.assert_allclose(one.kernel_weights_, other.kernel_weights_[::-1], atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", MACHINES)
-def test_threads_do_not_show_with_several_kernels(kind, three_kernels):
-    X, y = pairs(45, shift=2.5, seed=0)
-    one, two = (quick(kind, three_kernels, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
-    np.testing.assert_array_equal(one.kernel_weights_, two.kernel_weights_)
-    np.testing.assert_array_equal(one.mu_, two.mu_)
-    np.testing.assert_array_equal(path(one), path(two))

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
-from problems import named
+from problems import assert_certified, named
 from sparsebayes import RVC, RVR
 from sparsebayes._data.design import evaluate
 from sparsebayes._hyper import CovarianceEvidence
-from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,
     Gaussian,
@@ -209,10 +207,7 @@ def test_fits_are_certified_and_those_of_the_columns_by_hand(kernel, kind):
     X, y = data(1)
     y = y if kind is RVR else y > 0.0
     model = kind(KERNELS[kernel]).fit(X, y)
-    assert model.status_ == "converged"
-    found = certificate(model, X, y)
-    assert max(found.max_log_alpha_change, found.log_beta_residual) <= 1e-5
-    assert found.max_gain_outside <= 1e-6
+    assert_certified(model, X, y)
     fitted = model.kernel_ if isinstance(model.kernel_, list) else [model.kernel_]
     by_hand = kind([Custom(k) for k in fitted]).fit(X, y)
     np.testing.assert_array_equal(by_hand.active_, model.active_)
@@ -221,43 +216,6 @@ def test_fits_are_certified_and_those_of_the_columns_by_hand(kernel, kind):
     np.testing.assert_allclose(getattr(model, score)(new), getattr(by_hand, score)(new), rtol=1e-6, atol=1e-8)
     twin = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(getattr(twin, score)(new), getattr(model, score)(new))
-
-
-def test_a_kernel_on_all_columns_is_the_kernel():
-    X, y = data(2)
-    plain, same = RVR(Gaussian(2.0)).fit(X, y), RVR(OnColumns(Gaussian(2.0), slice(None))).fit(X, y)
-    np.testing.assert_array_equal(same.active_, plain.active_)
-    np.testing.assert_allclose(same.predict(X), plain.predict(X), rtol=1e-6, atol=1e-8)
-
-
-def test_other_columns_do_not_count():
-    X, y = data(3)
-    options = {"extra_basis": "linear", "keep_rows": True}
-    model = RVR(OnColumns(Gaussian(1.0), [0, 1]), **options).fit(X, y)
-    kernel = Gaussian(1.0)
-    alone = RVR(lambda A, B: kernel(A[:, :2], B[:, :2]), **options).fit(X, y)
-    np.testing.assert_allclose(
-        model.predict(X, return_std=True, healed=True),
-        alone.predict(X, return_std=True, healed=True),
-        rtol=1e-6,
-    )
-
-
-def test_columns_with_few_values_make_no_trouble():
-    rng = np.random.default_rng(5)
-    X = np.column_stack([rng.normal(size=120), rng.integers(0, 3, 120)])
-    y = np.array([0.0, 1.0, -1.0])[X[:, 1].astype(int)] + np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)
-    model = RVR([OnColumns(Gaussian(1.0), 0), OnColumns(Gaussian(0.5), 1)]).fit(X, y)
-    assert model.status_ == "converged"
-    assert certificate(model, X, y).max_gain_outside <= 1e-6
-    np.testing.assert_allclose(model.noise_variance_, 0.01, rtol=0.5)
-
-
-def test_a_search_chooses_columns():
-    X, y = data(6)
-    kernels = [OnColumns(Gaussian(1.0), columns) for columns in ([2], [0, 1], [1, 2, 3])]
-    search = GridSearchCV(RVR(noise_variance=0.05), {"kernel": kernels}, cv=3).fit(X, y - 0.5 * X[:, 3])
-    assert search.best_params_["kernel"].columns == (0, 1)
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -316,23 +274,6 @@ def test_learning_on_columns_is_learning_from_these_columns():
     assert isinstance(model.kernel_, OnColumns)
     assert model.kernel_.columns == (0, 1)
     np.testing.assert_allclose(model.kernel_.kernel.width, alone.kernel_.width, rtol=1e-3)
-
-
-def test_lists_on_columns_of_different_units_are_learned():
-    X, y = data(9, 70)
-    X = X * [1.0, 1.0, 1.0, 1000.0]
-    kernels = [OnColumns(Gaussian((1.0, 1.0)), [0, 1]), OnColumns(Gaussian(1000.0), 3)]
-    after = RVR(kernels, optimize_kernel=True).fit(X, y)
-    assert certificate(after, X, y).max_gain_outside <= 1e-6
-    assert after.kernel_[1].kernel.width > 100.0
-    classes = RVC(kernels[0], optimize_kernel=True).fit(X, y > 0.0)
-    assert isinstance(classes.kernel_.kernel.width, tuple)
-
-
-def test_a_kernel_without_parameters_has_nothing_to_learn():
-    X, y = data(0)
-    with pytest.raises(ValueError, match="continuous parameters"):
-        RVR(OnColumns(Linear(), 0), optimize_kernel=True).fit(X, y)
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from sparsebayes import (
     LREVMRegressor,
     SparseBayesClassifier,
     SparseBayesRegressor,
-    _onnx_kernels,
     to_onnx,
 )
+from sparsebayes._export.onnx import kernels as onnx_kernels
 from sparsebayes.kernels import (
     Custom,
     Gaussian,
@@ -114,7 +114,7 @@ def test_kernels_give_the_means_and_error_bars_of_the_estimator(kernel):
 
 @pytest.mark.parametrize("name", ["gaussian-ard", "laplacian", "linear-spline", "columns-in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, monkeypatch):
-    monkeypatch.setattr(_onnx_kernels, "_DIFFERENCES", 1)
+    monkeypatch.setattr(onnx_kernels, "_DIFFERENCES", 1)
     check_regression(RVR(KERNELS[name]).fit(X, Y))
 
 
@@ -283,18 +283,6 @@ def test_classifiers_without_functions_predict_all_the_same():
     np.testing.assert_array_equal(found["label"], est.predict(NEW))
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 1000])
-def test_batches_may_have_any_number_of_rows(n_rows):
-    at = rows(n_rows, 7)
-    for est in (
-        RVR().fit(X, Y),
-        RVC(multi_class="softmax").fit(X, FOUR),
-        SparseBayesRegressor(fit_intercept=False).fit(X, Y),
-    ):
-        for values in run(to_onnx(est), at).values():
-            assert len(values) == n_rows
-
-
 def test_precomputed_kernels_take_kernel_values():
     kernel = Gaussian(1.5)
     for est in (RVR("precomputed"), GREVMRegressor("precomputed")):
@@ -333,11 +321,6 @@ def test_the_graph_says_what_it_is_of():
     (shape,) = [value.type.tensor_type.shape.dim for value in model.graph.input]
     assert shape[0].dim_param == "n"
     assert shape[1].dim_value == 3
-
-
-def test_rows_of_another_width_are_refused():
-    with pytest.raises(Exception, match="invalid dimensions"):
-        run(to_onnx(RVR().fit(X, Y)), NEW[:, :2])
 
 
 def test_bad_input_is_named():

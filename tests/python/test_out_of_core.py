@@ -1,10 +1,8 @@
 """Fits of rows that are read part by part, their memory, and what goes on while they run."""
 
-import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +13,7 @@ import pytest
 from sklearn.base import clone
 
 from ctrl_c import pressed_after
+from problems import assert_same_model
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes._data.candidates import RowSample, keys
 from sparsebayes._data.chunks import open_chunks
@@ -54,13 +53,6 @@ def mapped(path, array):
     out[...] = array
     out.flush()
     return out
-
-
-def assert_same_model(a, b, rtol=1e-8):
-    np.testing.assert_array_equal(a.active_, b.active_)
-    assert a.status_ == b.status_
-    for name in ("alpha_", "mu_", "beta_", "log_marginal_likelihood_"):
-        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=rtol)
 
 
 @pytest.mark.parametrize("borders", [[], [1, 2, 500], [10_000], [3000, 3000, 19_999], range(0, 20_000, 777)])
@@ -279,7 +271,7 @@ def test_what_is_no_data_set_says_so(data, parquet, tmp_path):
         (ValueError, "y must name one column of X, a, t, b, w, c; got 'z'", (table, "z")),
         (ValueError, "sample_weight must name one column", (table, "t", "z")),
         (TypeError, "X of pyarrow", (table.schema, "t")),
-        (TypeError, "'s' holds string", (pa.table({"s": ["a"], "x": [1.0], "t": [2.0]}), "t")),
+        (TypeError, "column 's' .*string", (pa.table({"s": ["a"], "x": [1.0], "t": [2.0]}), "t")),
         (
             ValueError,
             r"chunk 0 \(rows 0 to 1\): X holds nulls in column 'x'",
@@ -483,18 +475,3 @@ def test_memory_stays_below_the_limit(kind, tmp_path):
     assert size >= 3 * limit
     assert fitted < limit
     assert predicted < limit
-
-
-def test_the_code_of_the_documentation_runs(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "docs" / "large-data.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(code) == 7
-    names = {}
-    for block in code:
-        exec(block, names)
-    assert names["model"].status_ == "converged"
-    truth = np.sinc(np.hypot(*names["X"].T) / np.pi)
-    assert np.sqrt(np.mean((names["mean"] - truth) ** 2)) < 0.02
-    assert names["weights"].shape == (100,)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["X.bin", "rows.parquet"]

@@ -4,11 +4,9 @@ import io
 import pickle
 import subprocess
 import sys
-import threading
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
@@ -22,10 +20,8 @@ from sparsebayes import (
     VGREVM,
     GREVMRegressor,
     LREVMRegressor,
-    Predictor,
     SparseBayesClassifier,
     SparseBayesRegressor,
-    load,
 )
 from sparsebayes.kernels import (
     Gaussian,
@@ -249,33 +245,12 @@ def test_wrong_questions_about_classes(classes):
         classes.predict_into(ROWS4, np.empty((40, 2, 3)))
 
 
-def test_any_real_array_is_taken(regression):
-    expected = regression.predict(np.round(ROWS))
-    for form in (np.float32, np.int64, object):
-        np.testing.assert_array_equal(regression.predict(np.round(ROWS).astype(form)), expected)
-    np.testing.assert_array_equal(regression.predict(np.asfortranarray(np.round(ROWS))), expected)
-    np.testing.assert_array_equal(regression.predict(np.round(ROWS).tolist()), expected)
-    assert regression.predict_one(np.round(ROWS[::-1])[5][::-1][::-1]) == expected[::-1][5]
-    assert regression.predict_one(np.round(ROWS[0]).astype(int).tolist()) == expected[0]
-
-
 def test_an_output_that_overlaps_the_input(regression):
     both = ROWS.copy()
     expected = regression.predict(both)
     out = both.reshape(-1)[:40]
     regression.predict_into(both, out)
     np.testing.assert_array_equal(out, expected)
-
-
-def test_columns_of_a_frame_are_checked():
-    frame = pd.DataFrame(INPUTS, columns=["a", "b", "c"])
-    predictor = RVR(noise_variance=0.05).fit(frame, Y).to_predictor()
-    assert predictor.feature_names_in_.tolist() == ["a", "b", "c"]
-    np.testing.assert_array_equal(predictor.predict(frame), predictor.predict(INPUTS))
-    with pytest.raises(ValueError, match="columns"):
-        predictor.predict(frame[["b", "a", "c"]])
-    with pytest.raises(ValueError, match="columns"):
-        predictor.predict(frame[["a", "b"]])
 
 
 def test_a_predictor_cannot_be_changed(regression):
@@ -300,26 +275,6 @@ def test_predictors_and_estimators_survive_pickle_and_joblib():
         np.testing.assert_array_equal(again_est.predict_proba(ROWS4), est.predict_proba(ROWS4))
 
 
-def test_many_threads_may_use_one_predictor(classes):
-    expected, wrong = classes.predict_proba(ROWS4), []
-    barrier = threading.Barrier(8)
-
-    def work():
-        barrier.wait()
-        for _ in range(200):
-            if not np.array_equal(classes.predict_proba(ROWS4), expected):
-                wrong.append("batch")
-            if not np.array_equal(classes.predict_one(ROWS4[7]), expected[7]):
-                wrong.append("one")
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 def test_large_batches_are_the_same_on_any_number_of_threads(regression):
     rows = np.random.default_rng(0).normal(size=(300_000, 3))
     one = regression.predict_std(rows, n_jobs=1)
@@ -340,8 +295,3 @@ def test_serving_imports_neither_scikit_learn_nor_scipy(regression, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_names_are_public(regression, tmp_path):
-    regression.save(tmp_path / "m")
-    assert isinstance(load(tmp_path / "m"), Predictor)

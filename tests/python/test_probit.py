@@ -97,17 +97,6 @@ def test_two_classes_have_the_closed_form():
     np.testing.assert_allclose(y[:, 1] - d, hazard / np.sqrt(2.0), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("n_classes", CLASSES)
-def test_probabilities_agree_with_a_million_draws(n_classes):
-    rng = np.random.default_rng(10 + n_classes)
-    f = rng.normal(size=n_classes)
-    label = int(np.argsort(f)[-2])
-    share, error, mean, mean_error = reference.by_simulation(f, label, 1_000_000, rng)
-    assert abs(probit_probabilities(table(f))[0, label] - share) < 4.5 * error
-    y, _ = probit_expectations(table(f), np.array([label]))
-    assert np.all(np.abs(y[0] - mean) < 4.5 * mean_error)
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 30])
 def test_probabilities_sum_to_one_whatever_the_scores(n_classes):
     f = scores_of_all_kinds(n_classes, 300, seed=20 + n_classes)
@@ -171,18 +160,6 @@ def test_what_the_copies_move_is_the_gradient_of_the_log_probability(n_classes):
         step = h * np.eye(n_classes)[c]
         up, down = (probit_expectations(table(g), labels, n_nodes=40)[1] for g in (f + step, f - step))
         np.testing.assert_allclose((up - down) / (2.0 * h), y[:, c] - f[:, c], rtol=0.0, atol=2e-6)
-
-
-def test_threads_do_not_show():
-    f = scores_of_all_kinds(6, 1500, seed=5)
-    labels = np.random.default_rng(2).integers(0, 6, len(f))
-    for function, arguments in [
-        (probit_probabilities, (f,)),
-        (probit_log_probabilities, (f,)),
-        (lambda *a, n_threads: np.column_stack(probit_expectations(*a, n_threads=n_threads)), (f, labels)),
-    ]:
-        one, two = (function(*arguments, n_threads=n) for n in (1, 2))
-        assert np.array_equal(one, two)
 
 
 def test_results_have_the_form_of_the_scores():

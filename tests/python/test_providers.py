@@ -1,14 +1,13 @@
 """Fits of rows that answer for themselves: the same models, wherever the rows are."""
 
 import pickle
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from problems import assert_same_model
 from provider_reference import NumpyRows
 from sparsebayes import RVC, RVR, PyStatistics, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
@@ -49,16 +48,6 @@ def partition(rng, n, n_parts):
     """Return the rows of each part, some of which are empty, in a random order of rows."""
     order, cuts = rng.permutation(n), np.sort(rng.integers(0, n + 1, n_parts - 2))
     return [np.array([], int), *np.split(order, cuts)]
-
-
-def assert_same_model(a, b, rtol=1e-8):
-    np.testing.assert_array_equal(a.active_, b.active_)
-    np.testing.assert_allclose(a.alpha_, b.alpha_, rtol=rtol)
-    np.testing.assert_allclose(a.mu_, b.mu_, rtol=rtol, atol=rtol * np.abs(b.mu_).max())
-    np.testing.assert_allclose(a.sigma_, b.sigma_, rtol=1e2 * rtol, atol=rtol * np.abs(b.sigma_).max())
-    np.testing.assert_allclose(a.log_marginal_likelihood_, b.log_marginal_likelihood_, rtol=rtol)
-    if hasattr(b, "beta_"):
-        np.testing.assert_allclose(a.beta_, b.beta_, rtol=rtol)
 
 
 def same_bits(a, b):
@@ -106,19 +95,6 @@ def test_a_provider_in_numpy_gives_the_model_of_the_rows(likelihood, seed):
     assert_same_model(model, reference)
     np.testing.assert_allclose(model.predict(Phi), reference.predict(Phi), rtol=1e-8)
     assert certificate(model, Phi, t, weights).max_log_alpha_change < 1e-5
-
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_columns_beside_an_intercept_are_centred(likelihood):
-    Phi, t, weights = columns(1, likelihood)
-    X = Phi[:, 1:] + 3.0 * Phi[:, 1:].std(axis=0)
-    reference = estimator(likelihood, fit_intercept=True).fit(X, t, weights)
-    provider = NumpyRows(np.c_[Phi[:, 0], X], t, weights, likelihood)
-    model = fit(estimator(likelihood, fit_intercept=True), provider, likelihood)
-    assert_same_model(model, reference)
-    np.testing.assert_allclose(model.X_offset_, reference.X_offset_, rtol=1e-12)
-    np.testing.assert_allclose(model.predict(X), reference.predict(X), rtol=1e-8)
-    assert certificate(model, X, t, weights).max_log_alpha_change < 1e-5
 
 
 def test_an_intercept_needs_a_constant_function():
@@ -224,23 +200,6 @@ def test_a_variational_fit_takes_gaussian_rows_alone():
     rows = NumpyRows(Phi, t, weights, "bernoulli")
     with pytest.raises(ValueError, match="scheme must not be 'variational'"):
         SparseBayesClassifier(fit_intercept=False, scheme="variational").fit_provider(rows, classes=[0, 1])
-
-
-@pytest.mark.filterwarnings("ignore:.*status 'empty'")
-def test_constant_and_shifted_targets():
-    rng = np.random.default_rng(0)
-    Phi = np.c_[np.ones(50), rng.normal(size=(50, 3))]
-    for t in (np.zeros(50), np.full(50, 0.1), 1e5 + rng.normal(size=50), 1e-9 * rng.normal(size=50)):
-        noise = max(1e-6 * t.var(), 1e-6 * t[0] ** 2) or 1.0
-        reference = SparseBayesRegressor(fit_intercept=False, noise_variance=noise).fit(Phi, t)
-        model = SparseBayesRegressor(fit_intercept=False, noise_variance=noise).fit_provider(
-            NumpyRows(Phi, t)
-        )
-        np.testing.assert_array_equal(model.active_, reference.active_)
-        np.testing.assert_allclose(model.mu_, reference.mu_, rtol=1e-8)
-        np.testing.assert_allclose(
-            model.log_marginal_likelihood_, reference.log_marginal_likelihood_, rtol=1e-8
-        )
 
 
 def test_the_number_of_threads_does_not_show():
@@ -409,23 +368,6 @@ def test_exceptions_come_through_as_they_are(method):
     np.testing.assert_array_equal(model.mu_, before)
 
 
-def test_a_callback_sees_the_steps_and_stops_the_fit():
-    Phi, t, weights = columns(9)
-    steps = []
-    model = SparseBayesRegressor(
-        fit_intercept=False, callback=lambda step: steps.append(step) or len(steps) == 3
-    )
-    model.fit_provider(NumpyRows(Phi, t, weights))
-    assert model.status_ == "stopped"
-    assert [step.iteration for step in steps] == [1, 2, 3]
-
-    def fail(step):
-        raise Lost
-
-    with pytest.raises(Lost):
-        SparseBayesRegressor(fit_intercept=False, callback=fail).fit_provider(NumpyRows(Phi, t, weights))
-
-
 def test_questions_come_from_another_thread_and_one_at_a_time():
     Phi, t, weights = columns(9)
     provider, threads = NumpyRows(Phi, t, weights), set()
@@ -519,15 +461,3 @@ def test_parts_answer_after_a_fit_that_was_given_up(summed):
     with pytest.raises(ZeroDivisionError):
         SparseBayesRegressor(fit_intercept=False, callback=give_up).fit_provider(provider)
     assert provider.deviance([], []) > 0.0
-
-
-def test_the_code_of_the_documentation_runs():
-    text = (Path(__file__).parents[2] / "docs" / "providers.md").read_text()
-    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(code) == 2
-    X, y, _, _ = surface(1, likelihood="bernoulli")
-    mails = np.where(y, "spam", "ham")
-    names = {"shards": [(X[:100], mails[:100]), (X[100:], mails[100:])], "PyStatistics": PyStatistics}
-    for block in code:
-        exec(block, names)
-    assert names["model"].score(X, mails) > 0.8

@@ -184,15 +184,6 @@ def test_regression_ends_at_a_stationary_point_with_nothing_to_add(dictionary):
     assert (q[outside] ** 2 <= s[outside]).all()
 
 
-def test_regression_with_weights_is_that_of_repeated_rows(dictionary, whole_weights):
-    Phi, t = dictionary
-    fit = fit_regression(Phi, t, weights=whole_weights)
-    rows = fit_regression(*repeated(whole_weights, Phi, t))
-    np.testing.assert_array_equal(fit.active, rows.active)
-    np.testing.assert_allclose(fit.alpha, rows.alpha, rtol=1e-5)
-    np.testing.assert_allclose(fit.log_evidence, rows.log_evidence, rtol=1e-9)
-
-
 # --- likelihoods with a mode ----------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from sparsebayes import RVC, RVR, StepRecord
+from sparsebayes import MRVM1, MRVM2, RVC, RVR, StepRecord
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -130,16 +130,17 @@ def test_a_callback_can_fit_and_predict(surface):
     np.testing.assert_array_equal(inner, [expected.mu_])
 
 
-def test_a_fit_that_fails_leaves_the_model_that_was_there(surface):
-    X, y = surface
-    model = RVR(Gaussian(1.0)).fit(X, y)
+@pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, MRVM2])
+def test_a_fit_that_fails_leaves_the_model_that_was_there(kind, classes):
+    X, y = classes
+    model = kind(Gaussian(1.0)).fit(X, y)
     expected = model.predict(X)
 
     def fail(record):
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        model.set_params(kernel=Gaussian(5.0), callback=fail).fit(X[:50], -y[:50])
+        model.set_params(kernel=Gaussian(5.0), callback=fail).fit(X[:50], 1 - y[:50])
     np.testing.assert_array_equal(model.predict(X), expected)
 
 

@@ -1,15 +1,13 @@
 """Searches beyond the greedy optimum: never lower, certified by exchanges too, close to the best of all."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
-from problems import PROBLEMS, bumps, columns, sinc_2d, spikes, two_classes
+from problems import PROBLEMS, assert_certified, bumps, columns, sinc_2d, spikes, two_classes
 from reference import best_alpha, contribution, laplace_log_evidence, log_evidence, statistics
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import RVC, RVR, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -31,15 +29,9 @@ def test_no_search_ends_below_greedy(name):
     assert better.log_marginal_likelihood_ >= greedy.log_marginal_likelihood_ - 1e-9 * abs(
         greedy.log_marginal_likelihood_
     )
-    found = certificate(better, problem.X, problem.y, problem.sample_weight)
-    assert found.max_log_alpha_change <= 1e-5
-    assert found.max_gain_outside <= 1e-6
-    assert found.log_beta_residual <= 1e-5
+    found = assert_certified(better, problem.X, problem.y, problem.sample_weight, status=better.status_)
     if problem.kind == "regression":
         assert found.max_gain_exchange <= 1.1 * LEAST
-    np.testing.assert_allclose(
-        found.log_marginal_likelihood, better.log_marginal_likelihood_, rtol=1e-6, atol=1e-6
-    )
 
 
 def test_better_optima_are_found():
@@ -102,16 +94,20 @@ def test_the_best_of_all_subsets_is_found(seed):
 # --- the certificate ----------------------------------------------------------------------------------
 
 
-def evidence_without(problem, j, i=None):
-    """Log evidence of a Gaussian problem once active j has left and i has come in, at its best alpha."""
-    used = slice(None) if problem.weights is None else problem.weights > 0
-    Phi, t = problem.Phi[used], problem.target[used]
-    w = None if problem.weights is None else problem.weights[used]
-    keep = problem.active != j
+def used_rows(problem):
+    """Return the dictionary, the targets and the weights of the rows of positive weight."""
+    if problem.weights is None:
+        return problem.Phi, problem.target, None
+    used = problem.weights > 0
+    return problem.Phi[used], problem.target[used], problem.weights[used]
+
+
+def evidence_with(problem, i, *, instead_of):
+    """Log evidence of a Gaussian problem with function i, at its best alpha, instead of an active one."""
+    Phi, t, w = used_rows(problem)
+    keep = problem.active != instead_of
     active, alpha = problem.active[keep], problem.alpha[keep]
     value = log_evidence(Phi[:, active], t, alpha, problem.beta, w)
-    if i is None:
-        return value
     factors = statistics(Phi, t, active, alpha, problem.beta, w)
     s, q = factors.s[[i]], factors.q[[i]]
     return value + contribution(best_alpha(s, q), s, q)[0]
@@ -125,15 +121,9 @@ def test_the_gain_of_exchanges_is_that_of_the_reference(name):
     model.alpha_ = model.alpha_ * np.linspace(0.2, 5.0, len(model.alpha_))
     (written,) = model._problems(problem.X, problem.y, problem.sample_weight)
     outside = np.setdiff1d(np.arange(written.Phi.shape[1]), written.active)
-    used = slice(None) if written.weights is None else written.weights > 0
-    here = log_evidence(
-        written.Phi[used][:, written.active],
-        written.target[used],
-        written.alpha,
-        written.beta,
-        None if written.weights is None else written.weights[used],
-    )
-    best = max(evidence_without(written, j, i) for j in written.active for i in outside) - here
+    Phi, t, w = used_rows(written)
+    here = log_evidence(Phi[:, written.active], t, written.alpha, written.beta, w)
+    best = max(evidence_with(written, i, instead_of=j) for j in written.active for i in outside) - here
     found = certificate(model, problem.X, problem.y, problem.sample_weight, exchanges=True)
     np.testing.assert_allclose(found.max_gain_exchange, max(best, 0.0), rtol=1e-6, atol=1e-8)
 
@@ -188,9 +178,7 @@ def test_a_move_of_a_classifier_raises_the_laplace_evidence():
             (problem,) = model._problems(X, y)
             inside = problem.Phi[:, problem.active]
             evidences.append(laplace_log_evidence(inside, problem.target, problem.alpha))
-            found = certificate(model, X, y)
-            assert found.max_log_alpha_change <= 1e-5
-            assert found.max_gain_outside <= 1e-6
+            assert_certified(model, X, y)
         gains.append(evidences[1] - evidences[0])
     assert min(gains) >= -1e-8
     assert max(gains) > 0.01
@@ -207,31 +195,11 @@ def test_a_classifier_of_few_functions_exchanges_them_unasked():
 # --- how it is asked for ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["regression", "classification"])
-def test_threads_do_not_show(kind):
-    if kind == "regression":
-        X, y = sinc_2d(300, seed=1)
-        make = RVR(Gaussian(2.5), search="exchange")
-    else:
-        X, y = two_classes(250, seed=250)
-        make = RVC(gamma=1.0, search="exchange")
-    one, several = (make.set_params(n_jobs=n).fit(X, y).mu_.tobytes() for n in (1, 3))
-    assert one == several
-
-
 def test_a_dictionary_too_large_for_one_pool_is_searched_too():
     X, y = sinc_2d(700, seed=5)
     greedy, better = (RVR(Gaussian(2.5), search=s).fit(X, y) for s in ("greedy", "exchange"))
     assert better.log_marginal_likelihood_ >= greedy.log_marginal_likelihood_ - 1e-9
     assert certificate(better, X, y).max_gain_exchange <= 1.1 * LEAST
-
-
-@pytest.mark.parametrize("search", ["best", None, 3, ["exchange"]])
-@pytest.mark.parametrize("make", [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier])
-def test_an_unknown_search_is_refused(make, search):
-    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
-    with pytest.raises(ValueError, match=r"search must be 'greedy' or 'exchange', got "):
-        make(search=search).fit(X, y)
 
 
 @pytest.mark.parametrize("settings", [{"scheme": "em"}, {"scheme": "variational"}])
@@ -243,22 +211,5 @@ def test_a_search_is_refused_where_there_is_none(settings):
 
 def test_a_search_is_refused_for_several_outputs():
     X, y = columns(30, 5)
-    with pytest.raises(ValueError, match=r"search must be 'greedy' where .* fit the columns one by one"):
+    with pytest.raises(ValueError, match=r"search must be 'greedy' if .* fit the columns one by one"):
         SparseBayesRegressor(fit_intercept=False, search="exchange").fit(X, np.column_stack([y, -y]))
-
-
-def test_steps_are_recorded_and_may_end_the_fit():
-    X, y = sinc_2d(300, seed=1)
-    steps = []
-    model = RVR(Gaussian(2.5), search="exchange", callback=steps.append).fit(X, y)
-    assert len(model.log_marginal_likelihood_path_) == len(steps) + 1
-    assert np.diff(model.log_marginal_likelihood_path_).min() > -1e-6
-    n_greedy = RVR(Gaussian(2.5)).fit(X, y).n_iter_
-    assert model.n_iter_ > n_greedy
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        stopped = RVR(Gaussian(2.5), search="exchange", callback=lambda step: step.iteration > n_greedy).fit(
-            X, y
-        )
-    assert stopped.status_ == "stopped"
-    assert stopped.n_iter_ == n_greedy + 1

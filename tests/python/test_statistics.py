@@ -9,9 +9,9 @@ from functools import reduce
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 
-import sparsebayes
+from problems import assert_certified, assert_same_model
 from sparsebayes import RVR, SparseBayesRegressor, SufficientStatistics
 from sparsebayes.inspection import certificate
 
@@ -43,15 +43,6 @@ def random_parts(rng, n):
     return [part for part in rng.permutation(np.array([*np.split(rng.permutation(n), cuts), []], object))]
 
 
-def assert_same_model(a, b, rtol=1e-8):
-    np.testing.assert_array_equal(a.active_, b.active_)
-    assert a.status_ == b.status_
-    np.testing.assert_allclose(a.alpha_, b.alpha_, rtol=rtol)
-    np.testing.assert_allclose(a.mu_, b.mu_, rtol=rtol)
-    np.testing.assert_allclose(a.beta_, b.beta_, rtol=rtol)
-    np.testing.assert_allclose(a.log_marginal_likelihood_, b.log_marginal_likelihood_, rtol=rtol)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_chunks_in_any_order_give_the_model_of_one_fit(seed):
     rng = np.random.default_rng(seed)
@@ -72,23 +63,6 @@ def test_chunks_in_any_order_give_the_model_of_one_fit(seed):
         assert_same_model(model.fit_statistics(whole), expected)
 
 
-@pytest.mark.parametrize("scheme", ["mackay", "em", "variational"])
-def test_all_schemes_run_on_sums(scheme):
-    Phi, t = waves(3, k=15)
-    model = SparseBayesRegressor(
-        fit_intercept=False, scheme=scheme, tol=1e-10, alpha_prior=(1e-3, 1e-4), noise_prior=(1e-3, 1e-4)
-    )
-    expected = clone(model).fit(Phi, t)
-    assert_same_model(model.fit_statistics(sums(Phi, t)), expected)
-    assert certificate(model, Phi, t).max_log_alpha_change < 1e-5
-
-
-def test_fixed_noise_is_that_of_the_argument():
-    Phi, t = waves(1)
-    model = SparseBayesRegressor(fit_intercept=False, noise_variance=0.02, tol=1e-10)
-    assert_same_model(clone(model).fit_statistics(sums(Phi, t)), model.fit(Phi, t))
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("n", [1, 40, 700])
 def test_sums_are_right_to_the_last_bit(order, n):
@@ -107,19 +81,6 @@ def test_sums_are_right_to_the_last_bit(order, n):
             assert stats.gram[i, j] == pytest.approx(exact(i, j), rel=2.3e-16, abs=0)
     assert stats.target_square == pytest.approx(exact(3, 3), rel=2.3e-16, abs=0)
     assert stats.sum_of_weights == stats.n_samples == n
-
-
-def test_weights_count_rows():
-    Phi, t = waves(2, n=120)
-    rng = np.random.default_rng(0)
-    w = rng.integers(0, 4, 120)
-    weighted, repeated = sums(Phi, t, w), sums(np.repeat(Phi, w, axis=0), np.repeat(t, w))
-    np.testing.assert_allclose(weighted.gram, repeated.gram, rtol=1e-14)
-    np.testing.assert_allclose(weighted.projections, repeated.projections, rtol=1e-13, atol=1e-15)
-    assert weighted.sum_of_weights == repeated.n_samples == w.sum()
-    assert weighted.n_samples == 120
-    model = SparseBayesRegressor(fit_intercept=False, tol=1e-10)
-    assert_same_model(clone(model).fit_statistics(weighted), model.fit_statistics(repeated))
 
 
 def rounded(stats):
@@ -154,28 +115,6 @@ def test_weights_that_cancel_leave_sums_their_digits(noise):
     assert np.abs(expected.mu_).max() > 50
     parts = [sums(Phi, t, rows=part) for part in (slice(130, None), slice(130))]
     assert_same_model(model.fit_statistics(tree(parts)), expected)
-
-
-@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1e8, 1e100])
-def test_units_of_targets_and_columns_do_not_matter(scale):
-    Phi, t = waves(4)
-    plain = SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit_statistics(sums(Phi, t))
-    targets = SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit_statistics(sums(Phi, scale * t))
-    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-10).fit_statistics(sums(scale * Phi, t))
-    np.testing.assert_allclose(targets.mu_, scale * plain.mu_, rtol=1e-8)
-    np.testing.assert_allclose(columns.mu_, plain.mu_ / scale, rtol=1e-8)
-
-
-def test_constant_and_zero_targets_are_fitted_as_rows_are():
-    Phi = np.ones((30, 1))
-    for value in (0.0, 3.0):
-        model = SparseBayesRegressor(fit_intercept=False)
-        with pytest.warns(ConvergenceWarning, match="noise_floor"):
-            model.fit(Phi, np.full(30, value))
-        with pytest.warns(ConvergenceWarning, match="noise_floor") as caught:
-            summed = SparseBayesRegressor(fit_intercept=False).fit_statistics(sums(Phi, np.full(30, value)))
-        assert caught[0].filename == __file__
-        assert_same_model(model, summed, rtol=1e-6)
 
 
 def state(stats):
@@ -390,21 +329,9 @@ def test_models_of_sums_are_certified_by_all_the_rows(fit_intercept):
     model.fit_statistics(tree([sums(Phi, t, w, rows) for rows in np.array_split(np.arange(400), 7)]))
     assert model.status_ == "converged"
     shuffled = np.random.default_rng(2).permutation(400)
-    found = certificate(model, Phi[shuffled], t[shuffled], w[shuffled])
-    assert found.max_log_alpha_change < 1e-5
-    assert found.max_gain_outside < 1e-6
-    assert found.log_beta_residual < 1e-5
-    assert found.log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-9)
+    assert_certified(model, Phi[shuffled], t[shuffled], w[shuffled])
     with pytest.raises(ValueError, match="training data"):
         certificate(model, Phi[1:], t[1:])
-
-
-def test_models_of_sums_are_served(tmp_path):
-    Phi, t = waves(0)
-    model = SparseBayesRegressor(fit_intercept=True).fit_statistics(sums(Phi, t + 2))
-    model.save(tmp_path / "model")
-    for served in (model.to_predictor(), sparsebayes.load(tmp_path / "model")):
-        np.testing.assert_allclose(served.predict(Phi), model.predict(Phi), rtol=1e-12)
 
 
 def test_fit_statistics_says_what_it_cannot_do():
@@ -423,15 +350,6 @@ def test_fit_statistics_says_what_it_cannot_do():
     np.testing.assert_array_equal(model.mu_, expected)
     assert model.n_features_in_ == 25
     assert not hasattr(RVR(), "partial_fit")
-
-
-def test_a_fit_of_sums_can_be_watched_and_stopped():
-    records = []
-    model = SparseBayesRegressor(
-        fit_intercept=True, callback=lambda r: records.append(r) or len(records) == 3
-    )
-    model.fit_statistics(sums(*waves(0)))
-    assert (model.status_, len(records)) == ("stopped", 3)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

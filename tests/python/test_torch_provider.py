@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from problems import assert_same_model
 from sparsebayes import SparseBayesClassifier
-from test_providers import assert_same_model
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import torch_provider
