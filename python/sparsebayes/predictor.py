@@ -186,11 +186,6 @@ class Predictor:
         Returns
         -------
         ndarray of shape (n,) or (n, n_outputs)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``.
         """
         values: FloatArray = self._evaluate(self._core.decision, X, n_jobs)
         return values[:, 0] if values.shape[1] == 1 else values

@@ -26,28 +26,10 @@ def choose(
     keep: Collection[str],
     rows: NDArray[np.bool_],
 ) -> tuple[list[str], list[str]]:
-    """Choose the inputs of a model from the training rows.
+    """Return the names of the inputs of a model, and notes about columns that are left out or encoded.
 
-    Parameters
-    ----------
-    table : Table
-    excluded : names of columns that are not inputs
-    text : names of columns of numbers to use as text
-    keep : names of columns to use even if they number the rows or hold many texts
-    rows : ndarray of shape (n_rows,), bool
-        Rows with a target.
-
-    Returns
-    -------
-    features : list of str
-        Names of the inputs.
-    notes : list of str
-        Notes about columns that were left out or encoded.
-
-    Raises
-    ------
-    TableError
-        If a column cannot be an input, or no column is left.
+    ``excluded``: columns that are not inputs; ``text``: columns of numbers to use as text; ``keep``: columns
+    to use even if they number the rows or hold many texts; ``rows``: mask of the rows with a target.
     """
     features: list[str] = []
     notes: list[str] = []
@@ -86,13 +68,7 @@ def choose(
 
 
 def matrix(table: Table, features: Iterable[str]) -> tuple[FloatArray, list[str]]:
-    """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts.
-
-    Raises
-    ------
-    TableError
-        If a column is missing, or holds text where the model needs numbers.
-    """
+    """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts."""
     inputs, levels, notes = [], dict[str, list[str]](), []
     for feature in features:
         name = source(table, feature)
@@ -114,13 +90,7 @@ def matrix(table: Table, features: Iterable[str]) -> tuple[FloatArray, list[str]
 
 
 def source(table: Table, feature: str) -> str:
-    """Return the column that an input comes from.
-
-    Raises
-    ------
-    TableError
-        If the table does not have that column.
-    """
+    """Return the name of the column of an input; TableError if the table does not have it."""
     if feature in table:
         return feature
     ends = [i for i, sign in enumerate(feature) if sign == "="]
@@ -150,12 +120,7 @@ def _numbers_rows(column: Column) -> bool:
 
 def _levels(column: Column, rows: NDArray[np.bool_], *, is_text: bool, keep: bool) -> list[str]:
     name = _quoted(column.name)
-    date = column.dates()
-    if date is not None:
-        raise TableError(
-            f"{column.at(date)}, a date or time: write it as a number, such as days since the start, or "
-            f"leave it out with --drop {name}"
-        )
+    column.refuse_dates(f", or leave it out with --drop {name}")
     if not is_text:
         column.refuse_damaged_numbers(
             f"--text {name} uses each value as a level, --drop {name} leaves it out"

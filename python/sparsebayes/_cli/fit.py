@@ -10,19 +10,15 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._progress import LOG
 from . import encoding as _encoding
 from . import tables as _tables
+from .left_out import Choice, LeftOut, Recipe, Rows, Width, is_saturated, statuses
 from .tables import Table, TableError, counted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .left_out import Choice, LeftOut, Recipe, Rows, Width
 
 #: Exit codes: success; a model that was saved but is not reliable.
 _DONE: Final = 0
@@ -90,8 +86,6 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, save and summarise; return the exit code."""
-    from .left_out import Choice
-
     _refuse_output(options.output)
     table = _tables.read(options.data)
     for name in [options.target, options.weight, *options.drop, *options.keep, *options.text]:
@@ -145,8 +139,6 @@ def _refuse_output(path: str) -> None:
 
 def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tuple[Rows, list[str]]:
     """Return the training rows and the names of their inputs; append to ``notes``."""
-    from .left_out import Rows
-
     target = table[options.target]
     present: NDArray[np.bool_] = ~target.missing
     if not present.any():
@@ -237,12 +229,7 @@ def _target(
     regress = options.regress or options.machine == "rvr"
     classify = options.classify or not (regress or options.machine == "auto")
     if column.numbers is None or options.target in options.text:
-        date = column.dates()
-        if date is not None:
-            raise TableError(
-                f"{column.at(date)}, a date or time, which cannot be predicted: write it as a number, such "
-                "as days since the start"
-            )
+        column.refuse_dates()
         if regress:
             column.finite()
             raise TableError(f"column {column.name!r} cannot be text and predicted as numbers")
@@ -276,8 +263,6 @@ def _target(
 
 def _recipe(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Recipe:
     import sparsebayes
-
-    from .left_out import Recipe
 
     estimator = ("rvc" if rows.classifies else "rvr") if options.machine == "auto" else options.machine
     candidates = options.candidates
@@ -317,8 +302,6 @@ def _chosen(choice: Choice, widths: Sequence[Width]) -> tuple[Any, LeftOut, list
 
     Return also its warnings, and whether it is unreliable: not converged, empty or overfitted.
     """
-    from .left_out import is_saturated, statuses
-
     first: tuple[Any, LeftOut, list[str], bool] | None = None
     for one in choice.ranking(widths):
         with warnings.catch_warnings(record=True) as caught:
@@ -349,14 +332,15 @@ def _progress(*, quiet: bool) -> Iterator[Any]:
         yield lambda stage: None
         return
     handler = _Lines()
-    level = LOG.level
-    LOG.addHandler(handler)
-    LOG.setLevel(logging.DEBUG)
+    log = logging.getLogger("sparsebayes")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
     try:
         yield handler.begin
     finally:
-        LOG.removeHandler(handler)
-        LOG.setLevel(level)
+        log.removeHandler(handler)
+        log.setLevel(level)
         handler.clear()
 
 
@@ -397,8 +381,6 @@ class _Lines(logging.Handler):
 def _summary(
     model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, groups: dict[str, list[int]]
 ) -> list[str]:
-    from .left_out import statuses
-
     lines = [
         f"{type(model).__name__} on {len(rows)} rows of {counted(model.n_features_in_, 'input')}: "
         f"{counted(len(model.relevance_), 'relevance vector')}",

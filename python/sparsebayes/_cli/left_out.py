@@ -96,22 +96,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Fits with one width to training folds, and their scores on left-out rows.
-
-    Attributes
-    ----------
-    width : Width
-    fits : list of (model, Rows)
-        Models, and the rows left out of each.
-    saturated : bool
-        Whether a model has more functions than half of its rows, or noise at its floor.
-    density : float
-        Mean log density of the rows left out, or log probability of their classes; -inf if a fit failed.
-    """
+    """Fits with one width to training folds, and their scores on left-out rows."""
 
     width: Width
+    #: Models, and the rows left out of each.
     fits: list[tuple[Any, Rows]]
+    #: Whether a model has more functions than half of its rows, or noise at its floor.
     saturated: bool
+    #: Mean log density of the left-out rows, or log probability of their classes; -inf if a fit failed.
     density: float
 
     @property

@@ -42,21 +42,13 @@ class TableError(Exception):
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of a column as text, and as numbers if they are.
-
-    Attributes
-    ----------
-    path, name : str
-        File and column, for messages.
-    cells : list of str
-        Stripped of white space; row i + 1 is ``cells[i]``.
-    splits_at_comma : bool
-        Whether commas separate the values of the file, so that a comma in a number may group thousands.
-    """
+    """The cells of a column as text, and as numbers if they are."""
 
     path: str
     name: str
+    #: Without white space around them.
     cells: list[str]
+    #: Whether commas separate the values of the file, so that a comma in a number may group thousands.
     splits_at_comma: bool = False
 
     @cached_property
@@ -96,13 +88,13 @@ class Column:
         present = [cell for cell in self.cells if cell.lower() not in _MISSING_NUMBERS]
         return bool(present) and all(cell.endswith("%") for cell in present)
 
-    def dates(self) -> int | None:
-        """Return the first row that holds a date or time, if most rows do."""
+    def refuse_dates(self, alternative: str = "") -> None:
+        """Raise TableError if most values of a column of text are dates or times."""
         present = np.flatnonzero(~self.missing)
-        if self.numbers is not None or not len(present):
-            return None
-        rows = [i for i in present if _DATE.fullmatch(self.cells[i])]
-        return int(rows[0]) if 2 * len(rows) > len(present) else None
+        rows = [int(i) for i in present if _DATE.fullmatch(self.cells[i])]
+        if self.numbers is None and 2 * len(rows) > len(present):
+            remedy = f"write it as a number, such as days since the start{alternative}"
+            raise TableError(f"{self.at(rows[0])}, a date or time: {remedy}")
 
     def refuse_damaged_numbers(self, instead: str) -> None:
         """Raise TableError for a column of text that resembles numbers but cannot be read as such.
@@ -129,13 +121,7 @@ class Column:
         return f"column {self.name!r} of {self.path} holds {self.cells[row]!r} in row {row + 1}"
 
     def finite(self) -> FloatArray:
-        """Return the numbers, NaN where they are missing.
-
-        Raises
-        ------
-        TableError
-            If the column holds text, or infinities.
-        """
+        """Return the numbers, NaN where they are missing; TableError if there is text or an infinity."""
         if self.numbers is None:
             cells = [(int(i), self.cells[i]) for i in np.flatnonzero(~self.missing)]
             odd = [i for i, cell in cells if not _NUMBER.fullmatch(cell) or _CODE.match(cell)]
@@ -201,13 +187,7 @@ class Table:
 
 
 def read(path: str) -> Table:
-    """Read a CSV or Parquet file; ``-`` reads CSV from standard input.
-
-    Raises
-    ------
-    TableError
-        If the file does not exist or holds no table.
-    """
+    """Read a CSV or Parquet file; ``-`` reads CSV from standard input."""
     if Path(path).suffix.lower() in _PARQUET:
         return _read_parquet(path)
     try:

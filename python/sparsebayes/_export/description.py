@@ -8,7 +8,7 @@ or probabilities; covariances of the weights give error bars.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,8 @@ Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"
 class Constant:
     """The function that is 1 everywhere."""
 
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return 1
+    #: Number of functions.
+    size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -131,18 +129,7 @@ class ServedModel:
 
 
 def describe(est: Any) -> ServedModel:
-    """Return the description of a fitted estimator.
-
-    Raises
-    ------
-    TypeError
-        If it is not an estimator of this package.
-    NotFittedError
-        If it is not fitted.
-    ValueError
-        If only Python can evaluate its basis functions: a callable kernel, or extra basis functions other
-        than "linear".
-    """
+    """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
     if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)

@@ -136,8 +136,7 @@ def check_name(name: object) -> str:
     """Return ``name``; TypeError or ValueError if it cannot begin the identifiers of a C header."""
     if not isinstance(name, str):
         raise TypeError(f"name must be a string that begins C identifiers, got {name!r}")
-    good = re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", name) and len(name) <= _MAX_NAME_LENGTH
-    if not good:
+    if not re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", name) or len(name) > _MAX_NAME_LENGTH:
         raise ValueError(
             "name must be ASCII letters, digits and single underscores between them, begin with a letter and "
             f"have {_MAX_NAME_LENGTH} characters at most, got {name!r}"
@@ -147,11 +146,10 @@ def check_name(name: object) -> str:
 
 def check_real_type(dtype: object) -> Real:
     """Return the type named ``dtype``."""
-    if not isinstance(dtype, str):
-        raise TypeError(f"dtype must be 'float' or 'double', got {dtype!r}")
-    if dtype not in ("float", "double"):
-        raise ValueError(f"dtype must be 'float' or 'double', got {dtype!r}")
-    return Real(dtype)
+    if isinstance(dtype, str) and dtype in ("float", "double"):
+        return Real(dtype)
+    error = ValueError if isinstance(dtype, str) else TypeError
+    raise error(f"dtype must be 'float' or 'double', got {dtype!r}")
 
 
 def quote(label: Any) -> str:

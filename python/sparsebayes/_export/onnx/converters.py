@@ -137,17 +137,11 @@ def _rows(scope: Any, operator: Any, container: Any, dtype: np.dtype[Any]) -> st
     """Return the name of the input, after a cast if it does not hold floating-point numbers."""
     rows = operator.inputs[0]
     if isinstance(rows.type, _tensor_type(dtype)):
-        name: str = rows.full_name
-        return name
-    cast: str = scope.get_unique_variable_name("sparsebayes_rows")
-    container.add_node(
-        "Cast",
-        [rows.full_name],
-        [cast],
-        name=scope.get_unique_operator_name("sparsebayes_Cast"),
-        to=element_type(dtype),
-    )
-    return cast
+        return str(rows.full_name)
+    cast = scope.get_unique_variable_name("sparsebayes_rows")
+    name = scope.get_unique_operator_name("sparsebayes_Cast")
+    container.add_node("Cast", [rows.full_name], [cast], name=name, to=element_type(dtype))
+    return str(cast)
 
 
 def _is_nested(operator: Any) -> bool:
