@@ -4,7 +4,7 @@
 >>> RVR(gamma=0.5)
 RVR(gamma=0.5)
 
-Estimators are loaded when first touched, so that importing the package loads neither scikit-learn nor SciPy.
+Estimators are loaded on first access, so that importing the package loads neither scikit-learn nor SciPy.
 """
 
 from __future__ import annotations
@@ -31,32 +31,21 @@ if TYPE_CHECKING:
     from .regression import RVR, SparseBayesRegressor
     from .revm import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
 
-#: Where each name that is loaded on first touch lives; modules stand for themselves.
-_LAZY = {
-    "GREVM": "revm",
-    "GREVMRegressor": "revm",
-    "LREVM": "revm",
-    "LREVMRegressor": "revm",
-    "MRVM1": "multiclass",
-    "MRVM2": "multiclass",
-    "OverfitWarning": "_estimators.status",
-    "PyStatistics": "providers",
-    "RVC": "classification",
-    "RVR": "regression",
-    "SparseBayesClassifier": "classification",
-    "SparseBayesRegressor": "regression",
-    "SufficientStatistics": "_data.statistics",
-    "VGREVM": "revm",
-    "dask": "",
-    "inspection": "",
-    "kernels": "",
-    "model_selection": "",
-    "plot": "",
-    "providers": "",
-    "register_onnx_converters": "_export.onnx.converters",
-    "to_onnx": "_export.onnx.model",
-    "to_c": "_export.c.header",
+#: The modules that are loaded on first access, and the names that the package takes from them.
+_LAZY_MODULES = {
+    "_data.statistics": ["SufficientStatistics"],
+    "_estimators.status": ["OverfitWarning"],
+    "_export.c.header": ["to_c"],
+    "_export.onnx.converters": ["register_onnx_converters"],
+    "_export.onnx.model": ["to_onnx"],
+    "classification": ["RVC", "SparseBayesClassifier"],
+    "multiclass": ["MRVM1", "MRVM2"],
+    "providers": ["PyStatistics"],
+    "regression": ["RVR", "SparseBayesRegressor"],
+    "revm": ["GREVM", "LREVM", "VGREVM", "GREVMRegressor", "LREVMRegressor"],
 }
+_LAZY = {name: module for module, names in _LAZY_MODULES.items() for name in names}
+_PUBLIC_MODULES = ("dask", "inspection", "kernels", "model_selection", "plot", "providers")
 
 __all__ = [
     "GREVM",
@@ -91,10 +80,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _PUBLIC_MODULES:
+        value = import_module(f".{name}", __name__)
+    elif name in _LAZY:
+        value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_LAZY[name] or name}", __name__)
-    value = getattr(module, name) if _LAZY[name] else module
     globals()[name] = value
     return value
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 #: DEBUG at the beginning of a fit or a pass over rows, INFO at the end of a fit.
 LOG: Final = logging.getLogger("sparsebayes")
-#: Errors of a standard error that is gone; a fit goes on without it.
-_GONE: Final = (OSError, ValueError)
-#: For bars without an end. tqdm's own format has a rate and no room for the status of a fit.
-_COUNT: Final = "{desc}: {n_fmt}{unit} [{elapsed}{postfix}]"
+#: Errors of writing to a closed standard error; they do not end a fit.
+_CLOSED_STREAM: Final = (OSError, ValueError)
+#: Format of bars without a total: tqdm's default shows a rate instead of the status of a fit.
+_BAR_FORMAT: Final = "{desc}: {n_fmt}{unit} [{elapsed}{postfix}]"
 
 
 @cache
@@ -32,7 +32,7 @@ def _tqdm() -> Any:
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        with suppress(*_GONE):
+        with suppress(*_CLOSED_STREAM):
             LOG.warning("verbose=1 shows a progress bar with tqdm: pip install 'sparsebayes[progress]'")
         return None
     return tqdm
@@ -42,30 +42,30 @@ def _tqdm() -> Any:
 def progress_bar(
     verbose: int, title: str, unit: str, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[..., None] | None]:
-    """Open a bar and give ``show(done, note="")``, which draws every 0.1 s at most; None without a bar."""
+    """Open a bar and yield ``show(done, note="")``, which redraws every 0.1 s at most; None without a bar."""
     kind, bar = _tqdm() if verbose and sys.stderr is not None else None, None
     if kind is not None:
-        style = {"bar_format": _COUNT} if total is None else {"unit_scale": True}
-        with suppress(*_GONE):
+        style = {"bar_format": _BAR_FORMAT} if total is None else {"unit_scale": True}
+        with suppress(*_CLOSED_STREAM):
             bar = kind(desc=title, unit=f" {unit}", total=total, initial=done, miniters=0, **style)
     if bar is None:
         yield None
         return
 
     def show(done: int, note: str = "") -> None:
-        with suppress(*_GONE):
+        with suppress(*_CLOSED_STREAM):
             bar.set_postfix_str(note, refresh=False)
             bar.update(done - bar.n)
 
     try:
         yield show
     finally:
-        with suppress(*_GONE):
+        with suppress(*_CLOSED_STREAM):
             bar.close()
 
 
 class Glance:
-    """A callback that only shows: the core calls it every ``seconds`` at most and does not wait for it."""
+    """A callback that only displays: the core calls it at most every ``seconds`` and does not wait for it."""
 
     seconds = 0.1
 
@@ -77,9 +77,9 @@ class Glance:
 
 
 class Watch:
-    """Makes records of the core's steps, and shows and logs the fits of one estimator.
+    """Passes the steps of the core to the callback, the bar and the log of one estimator.
 
-    Once the callback has asked to stop (``stopped``), the fit ends, and each later one after its first step.
+    Once the callback has asked to stop (``stopped``), the fit ends, and each later fit after its first step.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Watch:
 
     @contextmanager
     def fit(self) -> Iterator[CoreCallback | None]:
-        """Watch the next fit: gives the callback for the core. Call `end` within."""
+        """Begin the next fit and yield the callback for the core. Call `end` in the context."""
         self._fit += 1
         self._title = title(self._estimator, self._fit, self._n_fits)
         LOG.debug("%s: fit begun, %d candidates", self._title, self._n_basis)
@@ -136,7 +136,7 @@ class Watch:
             sweep = "" if swept is None else f", {swept[0]:,} of {swept[1]:,} candidates swept"
             self._show(iteration, _note(n_active, log_evidence) + sweep)
         if self._estimator.callback is not None:
-            # The columns of a softmax are those of the first class, then those of the second, and so on.
+            # The columns of a softmax are ordered by class.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
             noise = 1.0 / (beta * self._units.variance) if self._has_noise else None
             progress = None if swept is None else self._sweep(*swept)
@@ -151,7 +151,7 @@ class Watch:
 
 
 class Reading:
-    """Makes records of passes over rows, and shows and logs them.
+    """Passes the progress of reading rows to the callback, the bar and the log.
 
     Once the callback has asked to stop (``stopped``), later passes end after their first block.
     """
@@ -160,7 +160,7 @@ class Reading:
         self._estimator, self._n_rows, self.stopped = estimator, n_rows, False
 
     def passing(self, what: str, blocks: Iterable[Rows], before: int = 0) -> Iterator[Rows]:
-        """Yield the blocks of a pass, until the callback asks to stop; ``before`` rows of it cost nothing."""
+        """Yield the blocks of a pass until the callback asks to stop; ``before`` rows are already done."""
         name, began, rows = f"{title(self._estimator)}: {what}", time.monotonic(), 0
         LOG.debug("%s", name)
         with progress_bar(self._estimator.verbose, name, "rows", self._n_rows, before) as show:
@@ -181,7 +181,7 @@ class Reading:
 
 
 def title(estimator: Any, number: int = 1, n_fits: int = 1) -> str:
-    """Return how messages call a fit: by the estimator, and by its number if it is one of several."""
+    """Return the name of a fit in messages: the estimator, and the number if there are several fits."""
     return type(estimator).__name__ + (f" {number}/{n_fits}" if n_fits > 1 else "")
 
 

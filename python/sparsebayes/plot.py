@@ -1,8 +1,8 @@
 """Displays of fitted models in scikit-learn's style; they need ``pip install "sparsebayes[plot]"``.
 
-``SomeDisplay.from_estimator(est, ...)`` draws, and returns an object that holds the numbers drawn, ``ax_``
-and ``figure_``; its method ``plot(ax)`` draws them again. Of a fitted pipeline the last step is drawn, with
-the data as that step receives them.
+``SomeDisplay.from_estimator(est, ...)`` draws, and returns an object with the plotted numbers, ``ax_`` and
+``figure_``; its method ``plot(ax)`` draws them again. For a fitted pipeline, the last step is drawn with the
+data that it receives.
 
 All displays raise ``ImportError`` if ``ax`` is None and matplotlib is not installed, ``NotFittedError`` if
 ``est`` is not fitted, and ``TypeError`` or ``ValueError`` if ``est`` or the data do not suit the display.
@@ -77,7 +77,7 @@ class RelevanceVectorsDisplay(_Display):
     """Data of one or two inputs, with circles around the relevance vectors.
 
     With one input the second coordinate is the target, or the prediction for a relevance vector that is not
-    among the rows. With two inputs the colour shows the target or the class.
+    among the rows. With two inputs the colour is the target or the class.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class PredictiveBandDisplay(_Display):
         """Draw the predictions of a fitted regression of one input and one output.
 
         ``X``, of one column, and ``y`` need not be the training data. The band has ``n_sigma`` standard
-        deviations on each side; the picture extends by ``margin`` times the range of the data beyond them.
+        deviations on each side; the axis extends beyond the data by ``margin`` times their range.
         With ``healed=True`` error bars grow away from the data: see ``RVR.predict``. ``kwargs`` are for
         ``matplotlib.axes.Axes.plot`` of the mean.
         """
@@ -203,9 +203,9 @@ class PredictiveBandDisplay(_Display):
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         (self.line_,) = ax.plot(self.x, self.mean, **{"label": "mean", **kwargs})
-        reach, name = self.n_sigma * self.std, f"{self.n_sigma:g} standard deviations"
+        half_width, name = self.n_sigma * self.std, f"{self.n_sigma:g} standard deviations"
         style = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0, "label": name}
-        self.band_ = ax.fill_between(self.x, self.mean - reach, self.mean + reach, **style)
+        self.band_ = ax.fill_between(self.x, self.mean - half_width, self.mean + half_width, **style)
         ax.scatter(*self.points.T, s=15, color="0.5", label="data")
         if len(self.vectors) > 0:
             _circle(ax, self.vectors)
@@ -271,7 +271,7 @@ class ProbabilityDisplay(_Display):
         """Draw the probabilities of a fitted classifier of two inputs.
 
         ``X``, of two columns, and ``y`` need not be the training data. The contours at ``levels``,
-        ascending, are those of ``class_of_interest``; if that is None, of the second of two classes, or of
+        ascending, belong to ``class_of_interest``; if that is None, to the second of two classes, or to
         each of more. ``kwargs`` are for ``matplotlib.axes.Axes.contour``.
         """
         est, X = last_step(est, X)
@@ -297,7 +297,7 @@ class ProbabilityDisplay(_Display):
         for i, c in enumerate(self.drawn):
             found, colour = self.probabilities[:, :, i], "0.3" if len(self.drawn) == 1 else f"C{c % 10}"
             style = {} if {"colors", "cmap"} & kwargs.keys() else {"colors": colour}
-            # matplotlib warns of levels that the surface does not reach.
+            # matplotlib warns about levels outside the range of the surface.
             levels = [level for level in self.levels if found.min() < level < found.max()]
             if levels:
                 contours = ax.contour(self.first, self.second, found, levels=levels, **style, **kwargs)
@@ -385,7 +385,7 @@ class AlphaSpectrumDisplay(_Display):
 
 
 def _check_fitted(display: type, est: Any, needs: str, what: str) -> None:
-    """Check that ``est`` is a fitted estimator with the attribute ``needs``, which is ``what``."""
+    """Raise an error unless ``est`` is fitted and has the attribute ``needs``; ``what`` describes it."""
     if not isinstance(est, BaseEstimator):
         raise TypeError(f"est must be a fitted estimator of this package, got {type(est).__name__}")
     check_is_fitted(est)
@@ -397,8 +397,8 @@ def _rows(display: type, est: Any, X: ArrayLike, allowed: tuple[int, ...]) -> Fl
     """Return X as a finite matrix with a column for each input of the model."""
     columns = est.n_features_in_
     if columns not in allowed:
-        wanted = " or ".join(map(str, allowed))
-        raise ValueError(f"{display.__name__} draws models of {wanted} input(s), and est has {columns}")
+        required = " or ".join(map(str, allowed))
+        raise ValueError(f"{display.__name__} draws models of {required} input(s), and est has {columns}")
     rows = real_array("X", X)
     if rows.ndim != 2 or rows.shape[1] != columns or len(rows) == 0 or not np.isfinite(rows).all():
         raise ValueError(f"X must be finite, with rows of {columns} column(s), got shape {rows.shape}")
@@ -406,14 +406,14 @@ def _rows(display: type, est: Any, X: ArrayLike, allowed: tuple[int, ...]) -> Fl
 
 
 def _targets(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return a finite number for each row, or with ``classes`` one of these."""
+    """Return y as finite numbers, or as labels in ``classes``."""
     targets = real_array("y", y) if classes is None else any_array("y", y)
     if targets.shape != (n_rows,):
         raise ValueError(f"y must hold one value for each of {n_rows} rows, got shape {targets.shape}")
     known = np.isfinite(targets) if classes is None else np.isin(targets, classes)
     if not known.all():
-        wanted = "finite" if classes is None else "in the classes_ of est"
-        raise ValueError(f"y holds {targets[~known].tolist()[0]!r}, which is not {wanted}")
+        required = "finite" if classes is None else "in the classes_ of est"
+        raise ValueError(f"y holds {targets[~known].tolist()[0]!r}, which is not {required}")
     return targets
 
 
@@ -424,12 +424,12 @@ def _names(est: Any) -> list[str]:
 
 def _axis(values: FloatArray, margin: float) -> FloatArray:
     low, high = values.min(), values.max()
-    beyond = margin * (high - low if high > low else 1.0)
-    return np.linspace(low - beyond, high + beyond, _GRID)
+    extra = margin * (high - low if high > low else 1.0)
+    return np.linspace(low - extra, high + extra, _GRID)
 
 
 def _in_the_plane(est: Any, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of rows of one input, and of relevance vectors: on the mean if not among them."""
+    """Return coordinates of rows of one input and of relevance vectors, on the mean if not among the rows."""
     vectors = getattr(est, "relevance_vectors_", np.empty((0, 1)))
     means = _at_nodes(est.predict, vectors) if len(vectors) > 0 else []
     heights = [next(iter(y[rows[:, 0] == v]), mean) for v, mean in zip(vectors[:, 0], means, strict=True)]
@@ -437,7 +437,7 @@ def _in_the_plane(est: Any, rows: FloatArray, y: FloatArray) -> tuple[FloatArray
 
 
 def _at_nodes(predict: Any, nodes: FloatArray, **kwargs: Any) -> Any:
-    """Return predictions for rows that are no data frame, even if the estimator was fitted to one."""
+    """Return predictions for an array, without the warning if the fit was to a data frame."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
         return predict(nodes, **kwargs)

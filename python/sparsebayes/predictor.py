@@ -1,4 +1,4 @@
-"""Fitted models for services: loaded in milliseconds, without scikit-learn or SciPy."""
+"""Prediction with fitted models, loaded in milliseconds without scikit-learn or SciPy."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class Predictor:
-    """A fitted model that predicts, and nothing else.
+    """A fitted model that only predicts.
 
-    Made by an estimator's ``to_predictor()`` or by `sparsebayes.load`. Immutable, so that any number of
-    threads may use one at the same time; batches release the interpreter's lock. A row has the same
-    prediction, to the bit, alone and in a batch, and whatever ``n_jobs``. Predictors pickle.
+    An estimator's ``to_predictor()`` or `sparsebayes.load` returns it. It is immutable, so that any number of
+    threads may use it at the same time; batches release the interpreter's lock. The prediction of a row is
+    the same, to the bit, alone and in a batch, for any ``n_jobs``. Predictors can be pickled.
 
     Attributes
     ----------
     n_features_in_ : int
-        Numbers in a row of X.
+        Number of columns of X.
     feature_names_in_ : ndarray of str, or None
-        Names of the columns of X, if it had any.
+        Names of the columns of X in the fit, if it had any.
     classes_ : ndarray, or None
-        Labels of the classes, as they were; None for regression.
+        Labels of the classes, in their original type; None for regression.
     n_functions_ : int
-        Basis functions that a prediction evaluates.
+        Number of basis functions.
     estimator : str
-        Name of the class that was fitted.
+        Name of the estimator's class.
 
     Examples
     --------
@@ -89,15 +89,15 @@ class Predictor:
         n_functions_: int
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a predictor never changes."""
+        """Raise AttributeError: a predictor is immutable."""
         raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
 
     def __reduce__(self) -> tuple[Callable[[bytes], Predictor], tuple[bytes]]:
-        """Return what a pickle holds: the bytes of a model file."""
+        """Return the content of a pickle: the bytes of a model file."""
         return Predictor.from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:
-        """Return what it is, in a line."""
+        """Return a summary in one line."""
         kind = "" if self.classes_ is None else f", {len(self.classes_)} classes"
         return (
             f"<Predictor of {self.estimator}: {self.n_features_in_} features, "
@@ -110,8 +110,8 @@ class Predictor:
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-            Rows: an array of any layout and type of number, a data frame, or an Arrow table, whose columns
-            must have the names that the fit saw.
+            An array of any layout and numeric type, or a data frame or an Arrow table whose columns have the
+            names of the training data.
         n_jobs : int, optional
             Threads for large batches; None or -1: one per core.
 
@@ -122,11 +122,11 @@ class Predictor:
         Raises
         ------
         TypeError, ValueError
-            If X is no finite numeric matrix with the columns that the fit saw.
+            If X is not a finite numeric matrix with the columns of the training data.
         """
         if self.classes_ is None:
-            return self._shaped(self._answer(self._core.predict, X, n_jobs))
-        labels: NDArray[Any] = self.classes_[self._answer(self._core.classify, X, n_jobs)]
+            return self._shaped(self._evaluate(self._core.predict, X, n_jobs))
+        labels: NDArray[Any] = self.classes_[self._evaluate(self._core.classify, X, n_jobs)]
         return labels
 
     def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -147,7 +147,7 @@ class Predictor:
         TypeError, ValueError
             As for ``predict``, and if the model predicts classes.
         """
-        mean, std = self._answer(self._core.predict_std, X, n_jobs)
+        mean, std = self._evaluate(self._core.predict_std, X, n_jobs)
         return self._shaped(mean), self._shaped(std)
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
@@ -167,11 +167,11 @@ class Predictor:
         Raises
         ------
         TypeError, ValueError
-            As for ``predict``, and if the model predicts no classes.
+            As for ``predict``, and if the model does not predict classes.
         """
         if self.classes_ is None:
             raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
-        probabilities: FloatArray = self._answer(self._core.predict, X, n_jobs)
+        probabilities: FloatArray = self._evaluate(self._core.predict, X, n_jobs)
         return probabilities
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
@@ -186,13 +186,8 @@ class Predictor:
         Returns
         -------
         ndarray of shape (n,) or (n, n_outputs)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``.
         """
-        values: FloatArray = self._answer(self._core.decision, X, n_jobs)
+        values: FloatArray = self._evaluate(self._core.decision, X, n_jobs)
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_one(self, x: ArrayLike, return_std: bool = False) -> Any:
@@ -201,15 +196,15 @@ class Predictor:
         Parameters
         ----------
         x : array-like of shape (n_features,)
-            The fastest is a contiguous array of float64.
+            A contiguous array of float64 is fastest.
         return_std : bool, default=False
             Whether to return the standard deviation too; regression only.
 
         Returns
         -------
         mean : float, or ndarray
-            Regression: the mean, or with several outputs (n_outputs,) of them. Classes: their probabilities,
-            (n_classes,).
+            Regression: the mean, or with several outputs means of shape (n_outputs,). Classification:
+            probabilities of shape (n_classes,).
         std : float, or ndarray
             Only if ``return_std``.
 
@@ -227,7 +222,7 @@ class Predictor:
         return self._core.predict_one(x, return_std)
 
     def predict_into(self, X: ArrayLike, out: FloatArray, *, n_jobs: int | None = None) -> None:
-        """Write predictions into an array that is there: means, or the probabilities of classes.
+        """Write predictions into an existing array: means, or the probabilities of classes.
 
         Parameters
         ----------
@@ -240,8 +235,8 @@ class Predictor:
         Raises
         ------
         TypeError, ValueError
-            As for ``predict``, and if out is no such array or cannot be written to. Where X holds NaN or
-            infinities, part of out may have been written.
+            As for ``predict``, and if ``out`` is not such an array or not writeable. If X has NaN or
+            infinities, part of ``out`` may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             raise TypeError(f"out must be an ndarray of float64, got {_kind(out)}")
@@ -250,9 +245,9 @@ class Predictor:
         rows = self._rows(X)
         if np.may_share_memory(rows, out):
             rows = rows.copy()
-        wanted = (len(rows),) if self._flat and self.classes_ is None else None
-        if wanted is not None and out.shape != wanted:
-            raise ValueError(f"out must have shape {wanted}, got {out.shape}")
+        shape = (len(rows),) if self._flat and self.classes_ is None else None
+        if shape is not None and out.shape != shape:
+            raise ValueError(f"out must have shape {shape}, got {out.shape}")
         table = out[:, np.newaxis] if out.ndim == 1 else out
         if table.ndim != 2:
             raise ValueError(f"out must have one or two dimensions, got shape {out.shape}")
@@ -260,31 +255,31 @@ class Predictor:
             self._core.predict_into(rows, table, n_threads=check_n_jobs(n_jobs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file, whole or not at all: a file that was there stays until the new one is complete.
+        """Write a model file; an existing file is replaced only when the new one is complete.
 
         Parameters
         ----------
         path : str or path-like
-            The format is safetensors, whatever the name; ``.safetensors`` is the custom.
+            Usually ends in ``.safetensors``; the format is safetensors for any name.
 
         Raises
         ------
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         TypeError, ValueError
-            If ``path`` is no path.
+            If ``path`` is not a path.
         """
         path = check_file("path", path)
-        with _complaints(path):
+        with _file_errors(path):
             self._core.save(path)
 
     def to_bytes(self) -> bytes:
-        """Return what `save` writes; `from_bytes` makes a predictor of it."""
+        """Return the content of a model file, for `from_bytes`."""
         return self._core.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes | bytearray | memoryview) -> Predictor:
-        """Return the predictor that `to_bytes`, or a model file, holds.
+        """Return the predictor in the result of `to_bytes` or the content of a model file.
 
         Parameters
         ----------
@@ -298,15 +293,15 @@ class Predictor:
         Raises
         ------
         TypeError, ValueError
-            If it is not bytes; if they are no model, a broken one, or one of a later version.
+            If ``content`` is not bytes, or not a valid model of this version or an earlier one.
         """
         if not isinstance(content, (bytes, bytearray, memoryview)):
             raise TypeError(f"content must be bytes, as to_bytes returns them, got {type(content).__name__}")
-        with _complaints():
+        with _file_errors():
             return cls(_core.Predictor.from_bytes(bytes(content)))
 
-    def _answer(self, method: Callable[..., Any], X: ArrayLike, n_jobs: int | None) -> Any:
-        """Return what a method of the core answers for these rows."""
+    def _evaluate(self, method: Callable[..., Any], X: ArrayLike, n_jobs: int | None) -> Any:
+        """Return the result of a method of the core for these rows."""
         rows, n_threads = self._rows(X), check_n_jobs(n_jobs)
         with naming_column("X", X):
             return method(rows, n_threads=n_threads)
@@ -332,13 +327,13 @@ class Predictor:
 def load(path: str | os.PathLike[str]) -> Predictor:
     """Load a model file.
 
-    Nothing in it is executed, and everything in it is checked, so that files of others are safe to load.
+    Nothing in the file is executed and everything is checked, so that untrusted files are safe to load.
 
     Parameters
     ----------
     path : str or path-like
-        As written by ``save`` of an estimator or a `Predictor`, here or by any earlier version. For the
-        content of a file there is `Predictor.from_bytes`.
+        A file written by ``save`` of an estimator or a `Predictor`, by this or any earlier version.
+        `Predictor.from_bytes` reads the content of a file.
 
     Returns
     -------
@@ -347,20 +342,19 @@ def load(path: str | os.PathLike[str]) -> Predictor:
     Raises
     ------
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     TypeError, ValueError
-        If ``path`` is no path; if it is not a model file, or a broken one, or of a later version than this
-        library knows.
+        If ``path`` is not a path, or the file is not a valid model file of this version or an earlier one.
     """
     if isinstance(path, (bytes, bytearray, memoryview)):
         raise TypeError("path must be a path, got bytes; Predictor.from_bytes takes the content of a file")
     path = check_file("path", path)
-    with _complaints(path):
+    with _file_errors(path):
         return Predictor(_core.Predictor.load(path))
 
 
-#: What the core's messages quote out of a file: values and names that are not those of a model.
-_QUOTED: Final = (
+#: Patterns that remove quotations from the file in the core's messages.
+_QUOTATIONS: Final = (
     (re.compile(r"(safetensors file: \w+).*", re.DOTALL), r"\1"),
     (re.compile(r"(invalid type|invalid value|unknown variant|unknown field).*(?=, )", re.DOTALL), r"\1"),
     (re.compile(r"table .* must be of type", re.DOTALL), "tables must be of type"),
@@ -368,8 +362,8 @@ _QUOTED: Final = (
 
 
 @contextmanager
-def _complaints(path: str | None = None) -> Iterator[None]:
-    """See to it that errors name the file as Python's own do, and quote nothing of what is in it."""
+def _file_errors(path: str | None = None) -> Iterator[None]:
+    """Name the file in errors, as Python does, and remove quotations of its content."""
     try:
         yield
     except OSError as error:
@@ -379,7 +373,7 @@ def _complaints(path: str | None = None) -> Iterator[None]:
         raise OSError(number, os.strerror(number), path) from None
     except ValueError as error:
         message = str(error)
-        for pattern, rest in _QUOTED:
+        for pattern, rest in _QUOTATIONS:
             message = pattern.sub(rest, message)
         raise ValueError(message) from None
 
@@ -389,7 +383,7 @@ def _names(names: list[str] | None) -> NDArray[Any] | None:
 
 
 def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
-    """Return labels in the type that they had."""
+    """Return labels in their original type."""
     if classes is None:
         return None
     values = classes["values"]
@@ -402,16 +396,16 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
             labels[:] = values
             return _frozen(labels)
         if dtype.kind in "biufU":
-            # Left to itself NumPy makes floats of integers some of which are above 2**63.
+            # NumPy by default converts integers to floats if some are above 2**63.
             widest = {"u": np.uint64, "i": np.int64}.get(dtype.kind)
             labels = np.array(values, dtype=widest).astype(dtype)
-            # Older versions of it make numbers that do not fit into others.
+            # Older versions of NumPy convert numbers that do not fit into the dtype.
             if labels.tolist() != values:
                 raise ValueError(f"{dtype} does not hold them")
             return _frozen(labels)
     except (AttributeError, OverflowError, TypeError, ValueError):
         raise ValueError("the labels of the classes are not of their type") from None
-    raise ValueError("labels of such a type are none that a model can have")
+    raise ValueError("a model cannot have labels of this type")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

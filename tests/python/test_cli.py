@@ -182,7 +182,7 @@ def test_text_becomes_indicators_and_gaps_medians(mixed, tmp_path, capsys):
         [float(v) for v in found["prediction"][:2]], served.predict([[0.5, 0, 0, 1], [0.5, 0, 0, 0]])
     )
     assert (found["prediction"][2], found["std"][2]) == ("", "")
-    assert "1 of 3 rows hold no text that the fit saw (the first: 'Bonn' in row 2)" in error
+    assert "1 of 3 rows hold none of the texts of the fit (the first: 'Bonn' in row 2)" in error
     assert "1 of 3 rows lack a value of x" in error
 
     write_csv(new, ["city", "x"], [["Rome", ""]])
@@ -252,7 +252,7 @@ def test_uninformative_columns_are_left_out(tmp_path, capsys):
     assert code == 0
     said = capsys.readouterr().out
     assert "left out 2 columns without a name" in said
-    assert "left out 'nr', which counts the rows" in said
+    assert "left out 'nr', which numbers the rows" in said
     assert "left out 'same', which is the same in all rows" in said
     assert "left out 'none', which holds no values" in said
     assert "'part' holds percentages" in said
@@ -269,7 +269,7 @@ def test_a_column_that_counts_rows_is_an_input_only_without_others(tmp_path, cap
     ids = np.sort(np.random.default_rng(0).permutation(60)[:40])
     rows = [[i, np.cos(i), np.cos(i) + i / 30] for i in ids]
     path = fit(write_csv(tmp_path / "part.csv", ["id", "x", "y"], rows), "--target", "y")[1]
-    assert "left out 'id', which counts the rows" in capsys.readouterr().out
+    assert "left out 'id', which numbers the rows" in capsys.readouterr().out
     assert sparsebayes.load(path).feature_names_in_.tolist() == ["x"]
 
 
@@ -279,7 +279,7 @@ TARGETS = {
     "as numbers": (["0", "1"], ["--regress"], "RVR", "", None),
     "text": (["no", "yes"], [], "RVC", "is text: its values are classes", {"no", "yes"}),
     "codes": (["007", "012", "100"], [], "RVC", "is text: its values are classes", {"007", "012", "100"}),
-    "few numbers": (["1", "2", "3"], [], "RVR", "--classify takes its 3 values for classes", None),
+    "few numbers": (["1", "2", "3"], [], "RVR", "--classify predicts its 3 values as classes", None),
     "asked": (["1", "2", "3"], ["--classify"], "RVC", "", {"1", "2", "3"}),
     "numbers": (["1.5", "2", "3"], [], "RVR", "", None),
 }
@@ -467,7 +467,7 @@ MISTAKES = {
     "level like a column": (table("a,a=n0,y", "n{p},{square},{x}"), [], ["'a=n0'", "rename"]),
     "no weight": ("x,w,y\n1,,5\n" + X10, ["--weight", "w"], ["column 'w'", "no value in row 1"]),
     "text as numbers": (table("x,y", "{x},a{p}"), ["--regress"], ["'y'", "'a0' in row 1"]),
-    "numbers as classes": ("x,z,y\n" + X10, ["--classify", "--target", "z"], ["'z'", "no label of a class"]),
+    "numbers as classes": ("x,z,y\n" + X10, ["--classify", "--target", "z"], ["'z'", "not an integer label"]),
     "a class of one row": (table("x,y\n9,b", "{square},a"), [], ["class 'b'", "has one row"]),
     "width": ("x,z,y\n" + X10, ["--width", "-1"], ["--width must be"]),
     "width of no rbf": ("x,z,y\n" + X10, ["--kernel", "linear", "--width", "2"], ["--width is for"]),

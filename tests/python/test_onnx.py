@@ -114,7 +114,7 @@ def test_kernels_give_the_means_and_error_bars_of_the_estimator(kernel):
 
 @pytest.mark.parametrize("name", ["gaussian-ard", "laplacian", "linear-spline", "columns-in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, monkeypatch):
-    monkeypatch.setattr(onnx_kernels, "_DIFFERENCES", 1)
+    monkeypatch.setattr(onnx_kernels, "_MAX_DIFFERENCES", 1)
     check_regression(RVR(KERNELS[name]).fit(X, Y))
 
 

@@ -1,4 +1,4 @@
-"""What ``sparsebayes demo`` shows: real data that scikit-learn ships, beside its support vector machines."""
+"""``sparsebayes demo``: comparison with support vector machines on the data sets of scikit-learn."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def compare() -> Iterator[str]:
     for model in (classifier, SVC()):
         yield _row("breast cancer", model, X, y, lambda model, X, y: f"{1 - model.score(X, y):.1%}")
     yield ""
-    yield f"Error bars come with it: 95 % intervals hold {coverage:.0%} of the test rows of diabetes."
-    yield from _unsure(classifier, X, y)
+    yield f"Error bars: 95 % intervals hold {coverage:.0%} of the test rows of diabetes."
+    yield from _least_certain(classifier, X, y)
 
 
 def _row(name: str, model: Any, X: Any, y: Any, error: Callable[[Any, Any, Any], str]) -> str:
@@ -45,8 +45,8 @@ def _row(name: str, model: Any, X: Any, y: Any, error: Callable[[Any, Any, Any],
         model.fit(train, y_train)
     seconds = time.perf_counter() - start
     functions = len(model.relevance_) if hasattr(model, "relevance_") else len(model.support_)
-    wrong = error(model, test, y_test)
-    return f"{name:<16}{type(model).__name__:<9}{functions:>10}{wrong:>12}{seconds:>9.3f}"
+    test_error = error(model, test, y_test)
+    return f"{name:<16}{type(model).__name__:<9}{functions:>10}{test_error:>12}{seconds:>9.3f}"
 
 
 def _split(X: Any, y: Any) -> tuple[Any, Any, Any, Any]:
@@ -60,16 +60,16 @@ def _rms(model: Any, X: Any, y: Any) -> float:
 
 
 def _coverage(model: Any, X: Any, y: Any) -> float:
-    """Return the share of the test rows inside 95 % intervals."""
+    """Return the fraction of the test rows inside 95 % intervals."""
     _, test, _, y_test = _split(X, y)
     mean, std = model.predict(test, return_std=True)
     return float(np.mean(np.abs(y_test - mean) <= 1.96 * std))
 
 
-def _unsure(model: Any, X: Any, y: Any) -> Iterator[str]:
+def _least_certain(model: Any, X: Any, y: Any) -> Iterator[str]:
     _, test, _, y_test = _split(X, y)
     p = model.predict_proba(test)
-    yield f"Probabilities come with it: log loss {log_loss(y_test, p):.3f} on the test rows of breast cancer;"
+    yield f"Probabilities: log loss {log_loss(y_test, p):.3f} on the test rows of breast cancer;"
     yield "the three it is least sure of: " + ", ".join(
         f"row {i}: {p[i, 1]:.0%} benign (it was {'benign' if y_test[i] else 'malignant'})"
         for i in np.argsort(np.abs(p[:, 1] - 0.5))[:3]

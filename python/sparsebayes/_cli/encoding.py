@@ -1,8 +1,7 @@
-"""From the columns of a table to the inputs of a model: which columns, and text as indicators of its levels.
+"""The inputs of a model from the columns of a table: numbers, and indicators of the levels of texts.
 
-The names of a model's inputs say all that `matrix` needs: ``age`` is the column of that name, and
-``city=Paris`` is 1 where the column ``city`` holds ``Paris`` and 0 elsewhere. A model file holds these names
-and nothing else about the table.
+The names of the inputs define them: ``age`` is the column of that name, and ``city=Paris`` is 1 where the
+column ``city`` holds ``Paris`` and 0 elsewhere. A model file stores only these names.
 """
 
 from __future__ import annotations
@@ -16,50 +15,32 @@ from numpy.typing import NDArray
 from .._types import FloatArray
 from .tables import Column, Table, TableError, counted, listed
 
-#: Levels of text that become inputs without being asked for.
-_LEVELS: Final = 50
+#: Most levels of a text column that is encoded without ``--keep``.
+_MAX_LEVELS: Final = 50
 
 
 def choose(
     table: Table,
-    aside: Collection[str],
+    excluded: Collection[str],
     text: Collection[str],
     keep: Collection[str],
     rows: NDArray[np.bool_],
 ) -> tuple[list[str], list[str]]:
-    """Choose the inputs of a model from the training rows.
+    """Return the names of the inputs of a model, and notes about columns that are left out or encoded.
 
-    Parameters
-    ----------
-    table : Table
-    aside : names of columns that are no inputs
-    text : names of columns of numbers to take for text
-    keep : names of columns to use though they count the rows or hold many texts
-    rows : ndarray of shape (n_rows,), bool
-        Rows with a target.
-
-    Returns
-    -------
-    features : list of str
-        Names of the inputs.
-    notes : list of str
-        What was left out and encoded.
-
-    Raises
-    ------
-    TableError
-        If a column cannot be an input, or none is left.
+    ``excluded``: columns that are not inputs; ``text``: columns of numbers to use as text; ``keep``: columns
+    to use even if they number the rows or hold many texts; ``rows``: mask of the rows with a target.
     """
     features: list[str] = []
     notes: list[str] = []
-    names = [name for name in table if name not in aside]
-    counting = [name for name in names if name not in {*keep, *text} and _counts_rows(table[name])]
-    # The only input is meant so: a column of times, say.
-    counting = [] if len(counting) == len(names) else counting
+    names = [name for name in table if name not in excluded]
+    row_numbers = [name for name in names if name not in {*keep, *text} and _numbers_rows(table[name])]
+    # A row number that is the only input is intended, for instance times.
+    row_numbers = [] if len(row_numbers) == len(names) else row_numbers
     for name in names:
         column = table[name]
-        if name in counting:
-            notes.append(f"left out {name!r}, which counts the rows; --keep {_quoted(name)} uses it")
+        if name in row_numbers:
+            notes.append(f"left out {name!r}, which numbers the rows; --keep {_quoted(name)} uses it")
         elif column.missing[rows].all():
             notes.append(f"left out {name!r}, which holds no values")
         elif len({cell for cell, used in zip(column.cells, rows, strict=True) if used}) == 1:
@@ -68,7 +49,7 @@ def choose(
             column.finite()
             features.append(name)
         else:
-            levels = _levels(column, rows, asked=name in text, many=name in keep)
+            levels = _levels(column, rows, is_text=name in text, keep=name in keep)
             features += [f"{name}={level}" for level in levels]
             n_missing = int(np.sum(rows & column.missing))
             rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
@@ -87,13 +68,7 @@ def choose(
 
 
 def matrix(table: Table, features: Iterable[str]) -> tuple[FloatArray, list[str]]:
-    """Return the inputs of all rows, NaN where a number is missing, and notes about texts that are no levels.
-
-    Raises
-    ------
-    TableError
-        If a column is missing, or holds text where the model needs numbers.
-    """
+    """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts."""
     inputs, levels, notes = [], dict[str, list[str]](), []
     for feature in features:
         name = source(table, feature)
@@ -108,20 +83,14 @@ def matrix(table: Table, features: Iterable[str]) -> tuple[FloatArray, list[str]
         if new:
             first = table[name].cells[new[0]]
             notes.append(
-                f"column {name!r}: {len(new)} of {table.n_rows} rows hold no text that the fit saw (the "
-                f"first: {first!r} in row {new[0] + 1}); they are taken for none of its levels"
+                f"column {name!r}: {len(new)} of {table.n_rows} rows hold none of the texts of the fit "
+                f"(the first: {first!r} in row {new[0] + 1}); all its indicators are 0 there"
             )
     return np.column_stack(inputs), notes
 
 
 def source(table: Table, feature: str) -> str:
-    """Return the column that an input comes from.
-
-    Raises
-    ------
-    TableError
-        If the table does not have it.
-    """
+    """Return the name of the column of an input; TableError if the table does not have it."""
     if feature in table:
         return feature
     ends = [i for i, sign in enumerate(feature) if sign == "="]
@@ -133,45 +102,40 @@ def source(table: Table, feature: str) -> str:
 
 
 def grouped(table: Table, features: Sequence[str]) -> dict[str, list[int]]:
-    """Return the positions of the inputs that come from each column."""
+    """Return the positions of the inputs made from each column."""
     groups: dict[str, list[int]] = {}
     for j, feature in enumerate(features):
         groups.setdefault(source(table, feature), []).append(j)
     return groups
 
 
-def _counts_rows(column: Column) -> bool:
+def _numbers_rows(column: Column) -> bool:
     values = column.numbers
     if values is None or len(values) < 3:
         return False
-    # A part of a table has gaps.
+    # The rows of a part of a table have gaps in their numbers.
     counts = (np.diff(values) >= 1.0).all() and (values == np.round(values)).all()
     return bool(counts and 0.0 <= values[0] <= max(1.0, 0.1 * len(values)) and values[-1] < 3 * len(values))
 
 
-def _levels(column: Column, rows: NDArray[np.bool_], *, asked: bool, many: bool) -> list[str]:
+def _levels(column: Column, rows: NDArray[np.bool_], *, is_text: bool, keep: bool) -> list[str]:
     name = _quoted(column.name)
-    date = column.dates()
-    if date is not None:
-        raise TableError(
-            f"{column.at(date)}, a date or time: write it as a number, such as days since the start, or "
-            f"leave it out with --drop {name}"
-        )
-    if not asked:
+    column.refuse_dates(f", or leave it out with --drop {name}")
+    if not is_text:
         column.refuse_damaged_numbers(
-            f"--text {name} takes each value for a level, --drop {name} leaves it out"
+            f"--text {name} uses each value as a level, --drop {name} leaves it out"
         )
     if "=" in column.name:
         raise TableError(
             f"column {column.name!r} of {column.path} holds text; rename it without the sign '='"
         )
     used = rows & ~column.missing
-    levels = sorted({cell for cell, wanted in zip(column.cells, used, strict=True) if wanted})
-    if not many and (len(levels) > _LEVELS or 2 * len(levels) > used.sum()):
+    levels = sorted({cell for cell, is_used in zip(column.cells, used, strict=True) if is_used})
+    if not keep and (len(levels) > _MAX_LEVELS or 2 * len(levels) > used.sum()):
         first = int(np.flatnonzero(used)[0])
         raise TableError(
-            f"{column.at(first)}, one of {len(levels)} different texts in {used.sum()} rows, too many to be "
-            f"learned from: leave the column out with --drop {name}, or make an input of each with "
+            f"{column.at(first)}, one of {len(levels)} different texts in {used.sum()} rows, too many to "
+            f"learn from: leave the column out with --drop {name}, or make an input of each with "
             f"--keep {name}"
         )
     return levels

@@ -10,42 +10,38 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._progress import LOG
 from . import encoding as _encoding
 from . import tables as _tables
+from .left_out import Choice, LeftOut, Recipe, Rows, Width, is_saturated, statuses
 from .tables import Table, TableError, counted
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .left_out import Choice, LeftOut, Recipe, Rows, Width
-
-#: Exit codes: done; and a model that is saved but not to be relied on.
+#: Exit codes: success; a model that was saved but is not reliable.
 _DONE: Final = 0
 _DOUBTFUL: Final = 3
-#: Widths that ``--width auto`` tries, and those for estimators that learn none.
+#: Widths that ``--width auto`` tries, and the widths for estimators that learn none.
 _FIXED_WIDTHS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
 _WIDTHS: Final = ("ard", *_FIXED_WIDTHS)
-_MACHINES: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
+_ESTIMATORS: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
 _KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
-#: Of more rows, not all are candidates for functions, but so many.
+#: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
 _MANY_ROWS: Final = 5000
 _CANDIDATES: Final = 500
-#: Fewest rows that a model can be fitted to and checked with.
-_FEWEST_ROWS: Final = 5
-#: Whole numbers that are few enough to be labels, which is worth a note.
-_FEW_LABELS: Final = 10
-#: Columns in the summary, and the least effect that is worth a number.
-_SHOWN_COLUMNS: Final = 10
-_LEAST_EFFECT: Final = 0.005
-#: Ratio of the inputs' standard deviations beyond which a kernel with one scale is worth a note.
-_MOST_UNEQUAL: Final = 10.0
-#: Coverage of 95 % intervals that is worth a warning.
-_LEAST_COVERAGE: Final = 0.88
+#: Least number of rows for a fit and its check.
+_MIN_ROWS: Final = 5
+#: Integer targets with at most this number of distinct values may be labels: a note says so.
+_MAX_LABELS: Final = 10
+#: Most columns in the summary, and the smallest effect that is shown as a number.
+_MAX_COLUMNS: Final = 10
+_MIN_EFFECT: Final = 0.005
+#: Ratio of the inputs' standard deviations above which a note warns of a kernel with one scale.
+_MAX_STD_RATIO: Final = 10.0
+#: Coverage of 95 % intervals below which there is a warning.
+_MIN_COVERAGE: Final = 0.88
 #: Seconds between two lines of progress, on a terminal and elsewhere.
 _TERMINAL_SECONDS: Final = 0.2
 _LINE_SECONDS: Final = 10.0
@@ -53,60 +49,43 @@ _LINE_SECONDS: Final = 10.0
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    fit.add_argument(
-        "data", help="a CSV file, whose first line names the columns, or a Parquet file; - is CSV on stdin"
-    )
-    fit.add_argument(
-        "--target",
-        required=True,
-        help="the column to predict; text, or two whole numbers such as 0 and 1, mean classes",
-    )
-    fit.add_argument("--weight", help="a column of sample weights")
-    fit.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out")
-    fit.add_argument(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="use a column that counts the rows, or one of many different texts",
-    )
-    fit.add_argument(
-        "--text", action="append", default=[], metavar="COLUMN", help="take numbers for texts: codes"
-    )
-    fit.add_argument(
+    add = fit.add_argument
+    add("data", help="a CSV file, whose first line names the columns, or a Parquet file; - is CSV on stdin")
+    target = "the column to predict; texts, or two integers such as 0 and 1, are classes"
+    add("--target", required=True, help=target)
+    add("--weight", help="a column of sample weights")
+    for option, use in (
+        ("--drop", "leave a column out"),
+        ("--keep", "use a column that numbers the rows, or one of many different texts"),
+        ("--text", "use numbers as texts: codes"),
+    ):
+        add(option, action="append", default=[], metavar="COLUMN", help=use)
+    add(
         "--missing",
         choices=("impute", "drop"),
         help="impute: replace missing numbers by medians; drop: leave out rows with missing inputs; by "
         "default rows without a number are left out if they are fewer than half",
     )
     task = fit.add_mutually_exclusive_group()
-    task.add_argument("--classify", action="store_true", help="take a target of numbers for classes")
-    task.add_argument("--regress", action="store_true", help="take a target of two values for numbers")
-    fit.add_argument("--machine", choices=_MACHINES, default="auto", help="auto: rvr, or rvc for classes")
-    fit.add_argument("--kernel", choices=_KERNELS, default="rbf")
-    fit.add_argument(
+    task.add_argument("--classify", action="store_true", help="predict a target of numbers as classes")
+    task.add_argument("--regress", action="store_true", help="predict a target of two values as numbers")
+    add("--machine", choices=_ESTIMATORS, default="auto", help="auto: rvr, or rvc for classes")
+    add("--kernel", choices=_KERNELS, default="rbf")
+    add(
         "--width",
         default="auto",
         help="width of an rbf: ard learns one for each input; a number is in units of each input's "
-        "standard deviation; auto (default) takes what predicts rows left out best of ard and five numbers",
+        "standard deviation; auto (default) tries ard and five numbers on left-out rows",
     )
-    fit.add_argument(
-        "--candidates",
-        type=int,
-        metavar="N",
-        help=f"put functions about N rows, not about all; {_CANDIDATES} by default above {_MANY_ROWS} rows",
-    )
-    fit.add_argument("--seed", type=int, default=0, help="for candidates and the rows left out")
-    fit.add_argument(
-        "-o", "--output", required=True, help="the model file to write (.safetensors); - is stdout"
-    )
-    fit.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
+    centres = f"number of rows that are kernel centres; {_CANDIDATES} by default above {_MANY_ROWS} rows"
+    add("--candidates", type=int, metavar="N", help=centres)
+    add("--seed", type=int, default=0, help="seed for candidates and left-out rows")
+    add("-o", "--output", required=True, help="the model file to write (.safetensors); - is stdout")
+    add("-q", "--quiet", action="store_true", help="no progress and no summary")
 
 
 def run(options: argparse.Namespace) -> int:
     """Fit, save and summarise; return the exit code."""
-    from .left_out import Choice
-
     _refuse_output(options.output)
     table = _tables.read(options.data)
     for name in [options.target, options.weight, *options.drop, *options.keep, *options.text]:
@@ -117,8 +96,8 @@ def run(options: argparse.Namespace) -> int:
     widths = _widths(options)
     notes += _unequal_scales(options.kernel, rows, features)
     recipe = _recipe(options, rows, notes)
-    with _progress(quiet=options.quiet) as tell:
-        choice = Choice(recipe, rows, tell)
+    with _progress(quiet=options.quiet) as begin:
+        choice = Choice(recipe, rows, begin)
         model, best, problems, doubtful = _chosen(choice, widths)
         best = best if options.quiet else choice.measured(best)
     model.feature_names_in_ = np.array(features, dtype=object)
@@ -139,7 +118,7 @@ def _unequal_scales(kernel: str, rows: Rows, features: list[str]) -> list[str]:
     """Return a note if a kernel with one scale for all inputs does not suit them."""
     std = rows.X.std(axis=0)
     wide, narrow = int(np.argmax(std)), int(np.argmin(std))
-    if kernel == "rbf" or std[wide] <= _MOST_UNEQUAL * std[narrow]:
+    if kernel == "rbf" or std[wide] <= _MAX_STD_RATIO * std[narrow]:
         return []
     return [
         f"{kernel} has one scale for all inputs, and the standard deviations of {features[wide]!r} and "
@@ -148,7 +127,7 @@ def _unequal_scales(kernel: str, rows: Rows, features: list[str]) -> list[str]:
 
 
 def _refuse_output(path: str) -> None:
-    """Raise TableError where a model cannot be written, before the work."""
+    """Raise TableError before the fit if the model cannot be written."""
     folder = os.path.dirname(path) or "."
     if path != "-" and (os.path.isdir(path) or not os.path.isdir(folder)):
         what = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
@@ -159,9 +138,7 @@ def _refuse_output(path: str) -> None:
 
 
 def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tuple[Rows, list[str]]:
-    """Return the training rows and the names of their inputs; append to ``notes`` what was decided."""
-    from .left_out import Rows
-
+    """Return the training rows and the names of their inputs; append to ``notes``."""
     target = table[options.target]
     present: NDArray[np.bool_] = ~target.missing
     if not present.any():
@@ -177,13 +154,13 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
             raise TableError(
                 f"{table[options.weight].at(row)}, a weight below 0; a row of weight 0 is left out"
             )
-        present &= weights != 0.0  # as if they were not there, in the scores too
+        present &= weights != 0.0  # left out, in the scores too
         weights = weights[present]
     _refuse_too_few(table, int(present.sum()))
     y, classifies = _target(options, table, present, notes)
-    aside = {options.target, options.weight, *options.drop}
-    features, choices = _encoding.choose(table, aside, options.text, options.keep, present)
-    notes += choices
+    excluded = {options.target, options.weight, *options.drop}
+    features, encoding_notes = _encoding.choose(table, excluded, options.text, options.keep, present)
+    notes += encoding_notes
     used = list(_encoding.grouped(table, features))
     for name in used:
         if table[name].is_percent:
@@ -195,33 +172,33 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     gaps = np.isnan(X).T
     if options.missing == "drop":
         gaps = np.stack([table[name].missing[present] for name in used])
-    lacking = gaps.sum(axis=0) > 0
-    if options.missing == "drop" or (options.missing is None and 2 * lacking.sum() <= len(lacking)):
-        if lacking.any():
+    missing = gaps.sum(axis=0) > 0
+    if options.missing == "drop" or (options.missing is None and 2 * missing.sum() <= len(missing)):
+        if missing.any():
             notes.append(
-                f"left out {counted(int(np.sum(lacking)), 'row')} with missing inputs; --missing impute "
+                f"left out {counted(int(np.sum(missing)), 'row')} with missing inputs; --missing impute "
                 "replaces missing numbers by medians"
             )
-            X, y = X[~lacking], y[~lacking]
-            weights = None if weights is None else weights[~lacking]
+            X, y = X[~missing], y[~missing]
+            weights = None if weights is None else weights[~missing]
             _refuse_too_few(table, len(y))
     elif np.isnan(X).any():
-        lacking = np.isnan(X)
-        columns = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
+        missing = np.isnan(X)
+        columns = [features[j] for j in np.flatnonzero(missing.any(axis=0))]
         notes.append(
-            f"replaced {counted(int(lacking.sum()), 'missing number')} in "
+            f"replaced {counted(int(missing.sum()), 'missing number')} in "
             f"{_tables.listed(columns, 6)} by medians; --missing drop leaves these rows out"
         )
-        X = np.where(lacking, np.nanmedian(X, axis=0), X)
+        X = np.where(missing, np.nanmedian(X, axis=0), X)
     _refuse_few_values(table, target.name, y, classifies)
     return Rows(X, y, weights, classifies), features
 
 
 def _refuse_too_few(table: Table, n_rows: int) -> None:
-    if n_rows < _FEWEST_ROWS:
+    if n_rows < _MIN_ROWS:
         raise TableError(
             f"{table.path} has {counted(n_rows, 'row')} to learn from; a model and its check "
-            f"need {_FEWEST_ROWS} or more"
+            f"need {_MIN_ROWS} or more"
         )
 
 
@@ -252,36 +229,31 @@ def _target(
     regress = options.regress or options.machine == "rvr"
     classify = options.classify or not (regress or options.machine == "auto")
     if column.numbers is None or options.target in options.text:
-        date = column.dates()
-        if date is not None:
-            raise TableError(
-                f"{column.at(date)}, a date or time, which cannot be predicted: write it as a number, such "
-                "as days since the start"
-            )
+        column.refuse_dates()
         if regress:
             column.finite()
             raise TableError(f"column {column.name!r} cannot be text and predicted as numbers")
         if not classify:
-            column.refuse_damaged_numbers("--classify takes each text for a class")
+            column.refuse_damaged_numbers("--classify uses each text as a class")
         labels = np.array(column.cells)[present]
         notes.append(f"{column.name!r} is text: its values are classes")
         return labels, True
     y = column.finite()[present]
-    whole, n_values = bool(np.all(y == np.round(y))), len(np.unique(y))
-    if not (classify or regress) and whole and n_values == 2:
-        notes.append(f"{column.name!r} has two values: they are classes; --regress takes them for numbers")
+    integers, n_values = bool(np.all(y == np.round(y))), len(np.unique(y))
+    if not (classify or regress) and integers and n_values == 2:
+        notes.append(f"{column.name!r} has two values: they are classes; --regress predicts them as numbers")
         classify = True
-    if classify and not whole:
+    if classify and not integers:
         row = int(np.flatnonzero(present)[np.flatnonzero(y != np.round(y))[0]])
         raise TableError(
-            f"{column.at(row)}, which is no label of a class; leave --classify and --machine out to predict "
+            f"{column.at(row)}, which is not an integer label; leave --classify and --machine out to predict "
             "numbers"
         )
     if classify:
         return y.astype(np.int64), True
-    if not regress and whole and n_values <= _FEW_LABELS:
+    if not regress and integers and n_values <= _MAX_LABELS:
         notes.append(
-            f"{column.name!r} is predicted as a number; --classify takes its {n_values} values for classes"
+            f"{column.name!r} is predicted as a number; --classify predicts its {n_values} values as classes"
         )
     return y, False
 
@@ -292,48 +264,44 @@ def _target(
 def _recipe(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Recipe:
     import sparsebayes
 
-    from .left_out import Recipe
-
-    machine = ("rvc" if rows.classifies else "rvr") if options.machine == "auto" else options.machine
+    estimator = ("rvc" if rows.classifies else "rvr") if options.machine == "auto" else options.machine
     candidates = options.candidates
     if candidates is None and len(rows) > _MANY_ROWS:
         candidates = _CANDIDATES
-        notes.append(f"functions about {candidates} of {len(rows)} rows; --candidates takes another number")
+        notes.append(f"functions about {candidates} of {len(rows)} rows; --candidates sets the number")
     arguments = {} if candidates is None else {"candidates": candidates, "random_state": options.seed}
-    return Recipe(getattr(sparsebayes, machine.upper()), options.kernel, arguments, options.seed)
+    return Recipe(getattr(sparsebayes, estimator.upper()), options.kernel, arguments, options.seed)
 
 
 def _widths(options: argparse.Namespace) -> Sequence[Width]:
     """Return the widths to choose from."""
-    asked, learns = options.width, options.machine not in ("mrvm1", "mrvm2")
+    width_option, learns = options.width, options.machine not in ("mrvm1", "mrvm2")
     if options.kernel != "rbf":
-        if asked != "auto":
+        if width_option != "auto":
             raise TableError(f"--width is for --kernel rbf; {options.kernel} has none")
         return (None,)
-    if asked == "auto":
+    if width_option == "auto":
         return _WIDTHS if learns else _FIXED_WIDTHS
-    if asked == "ard":
+    if width_option == "ard":
         if not learns:
             raise TableError(
                 f"--width ard does not go with --machine {options.machine}; use auto or a number"
             )
         return ("ard",)
     try:
-        width = float(asked)
+        width = float(width_option)
     except ValueError:
         width = np.nan
     if not 0.0 < width < np.inf:
-        raise TableError(f"--width must be auto, ard or a number above 0, got {asked!r}")
+        raise TableError(f"--width must be auto, ard or a number above 0, got {width_option!r}")
     return (width,)
 
 
 def _chosen(choice: Choice, widths: Sequence[Width]) -> tuple[Any, LeftOut, list[str], bool]:
-    """Return the model of the width that predicts rows left out best, and the fits that say so.
+    """Return the model with the width that predicts left-out rows best, and the scores of that width.
 
-    Further its warnings, and whether it did not converge, is empty or overfitted.
+    Return also its warnings, and whether it is unreliable: not converged, empty or overfitted.
     """
-    from .left_out import is_saturated, statuses
-
     first: tuple[Any, LeftOut, list[str], bool] | None = None
     for one in choice.ranking(widths):
         with warnings.catch_warnings(record=True) as caught:
@@ -359,24 +327,25 @@ def _chosen(choice: Choice, widths: Sequence[Width]) -> tuple[Any, LeftOut, list
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Any]:
-    """Show how far the work has come, on standard error, now and then; gives what is told of its parts."""
+    """Show progress on standard error; yields a function that names the current stage."""
     if quiet or sys.stderr is None:
         yield lambda stage: None
         return
     handler = _Lines()
-    level = LOG.level
-    LOG.addHandler(handler)
-    LOG.setLevel(logging.DEBUG)
+    log = logging.getLogger("sparsebayes")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
     try:
         yield handler.begin
     finally:
-        LOG.removeHandler(handler)
-        LOG.setLevel(level)
+        log.removeHandler(handler)
+        log.setLevel(level)
         handler.clear()
 
 
 class _Lines(logging.Handler):
-    """Shows messages of the logger: on a terminal in one line, elsewhere in a line every ten seconds."""
+    """Shows log messages: on a terminal in one line that is overwritten, elsewhere every ten seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -385,12 +354,12 @@ class _Lines(logging.Handler):
         self._shown_at, self._stage = time.monotonic(), ""
 
     def begin(self, stage: str) -> None:
-        """Begin a part of the work."""
+        """Begin a stage."""
         self._stage = stage
         self._show("begun")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record if it is time."""
+        """Show a record, if the last one is old enough."""
         self._show(record.getMessage())
 
     def _show(self, message: str) -> None:
@@ -403,7 +372,7 @@ class _Lines(logging.Handler):
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave an empty line on a terminal."""
+        """Clear the line on a terminal."""
         if self._terminal:
             sys.stderr.write(f"\r{'':<78}\r")
             sys.stderr.flush()
@@ -412,8 +381,6 @@ class _Lines(logging.Handler):
 def _summary(
     model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, groups: dict[str, list[int]]
 ) -> list[str]:
-    from .left_out import statuses
-
     lines = [
         f"{type(model).__name__} on {len(rows)} rows of {counted(model.n_features_in_, 'input')}: "
         f"{counted(len(model.relevance_), 'relevance vector')}",
@@ -429,7 +396,7 @@ def _summary(
         else:
             score = f"R^2 {scores['R^2']:.4f}, 95 % intervals hold {100 * scores['coverage']:.1f} % of them"
             useless, constant = scores["R^2"] <= 0.0, "the mean"
-            if scores["coverage"] < _LEAST_COVERAGE:
+            if scores["coverage"] < _MIN_COVERAGE:
                 warning = "error bars are too small: 95 % intervals hold too few of the rows left out"
         lines.append(f"left out      {best.n_rows} rows, each left out of a fit: {score}")
         lines.append(f"inputs        {_effects(best.effects(groups), rows.classifies)}")
@@ -451,12 +418,12 @@ def _kernel(model: Any, widths: Sequence[Width], width: Width) -> str:
 
 
 def _effects(effects: dict[str, float], classifies: bool) -> str:
-    """Return the columns that matter, the most important first, and those that do not."""
+    """Return a line with the effects of columns, in descending order."""
     ordered = sorted(effects, key=lambda name: -effects[name])
-    matter = [f"{name} {effects[name]:.3g}" for name in ordered if effects[name] >= _LEAST_EFFECT]
-    rest = ordered[len(matter) :]
-    if not matter:
+    shown = [f"{name} {effects[name]:.3g}" for name in ordered if effects[name] >= _MIN_EFFECT]
+    rest = ordered[len(shown) :]
+    if not shown:
         return "none matters"
     lost = "log loss gained" if classifies else "R^2 lost"
-    line = f"{_tables.listed(matter, _SHOWN_COLUMNS)} ({lost} if shuffled)"
-    return line + (f"; little or nothing: {_tables.listed(rest, _SHOWN_COLUMNS)}" if rest else "")
+    line = f"{_tables.listed(shown, _MAX_COLUMNS)} ({lost} if shuffled)"
+    return line + (f"; little or nothing: {_tables.listed(rest, _MAX_COLUMNS)}" if rest else "")

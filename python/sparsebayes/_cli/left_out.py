@@ -1,4 +1,4 @@
-"""Choosing the widths of a Gaussian kernel, and measuring a model, by rows that a fit has not seen."""
+"""Choice of the widths of a Gaussian kernel, and scores of a model, from left-out rows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from .._core import NumericalError
 from .._types import FloatArray, IntArray
 
-#: A multiple of the inputs' standard deviations times sqrt(inputs); "ard": one width per input, learned;
-#: None: for a kernel without widths.
+#: A multiple of the inputs' standard deviations times sqrt(n_inputs); "ard": one learned width per input;
+#: None: a kernel without widths.
 Width = float | str | None
 
-#: Parts that rows are divided into, each left out once; of more than `_CHOOSING_ROWS` rows only the first is.
+#: Folds, each left out once; with more than `_CHOOSING_ROWS` rows only the first is.
 _FOLDS: Final = 5
-#: Rows that widths are learned from and compared on; more change the choice little and take long.
+#: Most rows of a fit that compares widths.
 _CHOOSING_ROWS: Final = 1000
-#: Rows with which the effect of a column is measured.
-_SHUFFLED_ROWS: Final = 2000
-#: Least probability of a class, so that a class that a fit has not seen costs much and not infinity.
-_LEAST: Final = 1e-15
-#: A standard normal variable lies within this with probability 0.95.
+#: Most rows per fold that measure the effect of a column.
+_MAX_SHUFFLED_ROWS: Final = 2000
+#: Lower bound on class probabilities, so that the log loss of an unknown class is finite.
+_MIN_PROBABILITY: Final = 1e-15
+#: P(|z| < `_Z95`) = 0.95 for a standard normal z.
 _Z95: Final = 1.959964
 
 
@@ -42,16 +42,16 @@ class Rows:
         return len(self.y)
 
     def at(self, rows: IntArray) -> Rows:
-        """Return some of them."""
+        """Return the rows at these positions."""
         weights = None if self.weights is None else self.weights[rows]
         return Rows(self.X[rows], self.y[rows], weights, self.classifies)
 
     def part(self, k: int, n: int, seed: int) -> IntArray:
-        """Return part k of n: at random, with as much of each class as the others, to a row."""
+        """Return fold k of n, random and stratified by class."""
         return np.sort(self._order(seed)[k::n])
 
     def sample(self, n: int, seed: int) -> IntArray:
-        """Return about n rows at random, or all if there are no more; two at least of each class."""
+        """Return about n random rows, or all if there are fewer; at least two of each class."""
         order = self._order(seed)
         chosen = order[:: -(-len(self) // n)]
         if self.classifies:
@@ -60,14 +60,14 @@ class Rows:
         return np.unique(chosen)
 
     def _order(self, seed: int) -> IntArray:
-        """Return the rows in random order, one class after the other."""
+        """Return the rows in random order, sorted by class."""
         order: IntArray = np.random.default_rng(seed).permutation(len(self))
         return order[np.argsort(self.y[order], kind="stable")] if self.classifies else order
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """An estimator and its arguments, all but the width of its kernel."""
+    """An estimator and its arguments, except the width of its kernel."""
 
     estimator: Callable[..., Any]
     kernel: str
@@ -83,9 +83,9 @@ class Recipe:
             return self.fit_kernel(self.kernel, rows)
         if width == "ard":
             return self.fit_kernel("rbf", rows, gamma="ard")
-        spreads = column_stds(rows.X, rows.weights)
-        spreads[spreads == 0.0] = 1.0  # a constant input has any width
-        return self.fit_kernel(Gaussian(float(width) * np.sqrt(len(spreads)) * spreads), rows)
+        std = column_stds(rows.X, rows.weights)
+        std[std == 0.0] = 1.0  # the width of a constant input is arbitrary
+        return self.fit_kernel(Gaussian(float(width) * np.sqrt(len(std)) * std), rows)
 
     def fit_kernel(self, kernel: Any, rows: Rows, **more: Any) -> Any:
         """Return a model fitted with this kernel."""
@@ -96,38 +96,30 @@ class Recipe:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Fits with one width to parts of the rows, and what they predict for the others.
-
-    Attributes
-    ----------
-    width : Width
-    fits : list of (model, Rows)
-        Models, and the rows left out of each.
-    saturated : bool
-        Whether a model has more functions than half of its rows, or noise at its floor.
-    density : float
-        Mean log density of the rows left out, or log probability of their classes; -inf if a fit failed.
-    """
+    """Fits with one width to training folds, and their scores on left-out rows."""
 
     width: Width
+    #: Models, and the rows left out of each.
     fits: list[tuple[Any, Rows]]
+    #: Whether a model has more functions than half of its rows, or noise at its floor.
     saturated: bool
+    #: Mean log density of the left-out rows, or log probability of their classes; -inf if a fit failed.
     density: float
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """The largest is taken: a saturated fit follows all others, whatever its density."""
+        """Sort key, larger is better: every saturated fit is below all others."""
         return (not self.saturated, self.density)
 
     @property
     def n_rows(self) -> int:
-        """Rows that were left out of one of the fits."""
+        """Total number of left-out rows."""
         return sum(len(rows) for _, rows in self.fits)
 
     def scores(self) -> dict[str, float]:
-        """Return R^2 and the coverage of 95 % intervals, or accuracy and log loss, of the rows left out.
+        """Return R^2 and the coverage of 95 % intervals, or accuracy and log loss, of the left-out rows.
 
-        Beside accuracy and log loss those of the shares of the classes alone.
+        For classes, also the accuracy and log loss of a model that predicts the class frequencies.
         """
         parts = [rows for _, rows in self.fits]
         weights = np.concatenate([_weights(rows) for rows in parts])
@@ -139,7 +131,7 @@ class LeftOut:
                 "accuracy": float(np.average(right, weights=weights)),
                 "log loss": -self.density,
                 "largest share": float(shares.max()),
-                "entropy": -float(shares @ np.log(np.maximum(shares, _LEAST))),
+                "entropy": -float(shares @ np.log(np.maximum(shares, _MIN_PROBABILITY))),
             }
         mean, std = (
             np.concatenate(part)
@@ -155,16 +147,16 @@ class LeftOut:
         }
 
     def effects(self, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
-        """Return what is lost if a column is shuffled among rows left out: of R^2, or of log probability."""
+        """Return the decrease of R^2, or the increase of log loss, from shuffling each column."""
         found = dict.fromkeys(groups if self.fits else (), 0.0)
         rng = np.random.default_rng(0)
         for model, rows in self.fits:
-            rows = rows.at(np.arange(min(len(rows), _SHUFFLED_ROWS)))
-            whole, order = _loss(model, rows, rows.X), rng.permutation(len(rows))
+            rows = rows.at(np.arange(min(len(rows), _MAX_SHUFFLED_ROWS)))
+            unshuffled, order = _loss(model, rows, rows.X), rng.permutation(len(rows))
             for name, inputs in groups.items():
                 X = rows.X.copy()
                 X[:, inputs] = X[order][:, inputs]
-                found[name] += (_loss(model, rows, X) - whole) / len(self.fits)
+                found[name] += (_loss(model, rows, X) - unshuffled) / len(self.fits)
         if not self.fits or self.fits[0][1].classifies:
             return found
         variance = float(np.var(np.concatenate([rows.y for _, rows in self.fits])))
@@ -173,21 +165,21 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Choice:
-    """Compares widths by rows left out, and fits with one of them to all rows."""
+    """Compares widths on left-out rows, and fits the model with one of them to all rows."""
 
     recipe: Recipe
     rows: Rows
-    tell: Callable[[str], None]
+    begin: Callable[[str], None]
 
     @property
     def _is_sampled(self) -> bool:
         return len(self.rows) > _CHOOSING_ROWS
 
     def ranking(self, widths: Sequence[Width]) -> list[LeftOut]:
-        """Return what rows left out say of each width, the best first.
+        """Return the scores of each width on left-out rows, the best first.
 
-        Numbers are tried in the order given, from wide to narrow: the first that is saturated or predicts
-        worse than the one before is the last. These fits do not warn: how they end is in the result.
+        Numbers are tried in the given order, from wide to narrow, until one is saturated or predicts worse
+        than the number before. Warnings of these fits are suppressed.
         """
         n_folds, seed = min(_FOLDS, len(self.rows)), self.recipe.seed
         folds = [self.rows.part(k, n_folds, seed) for k in range(1 if self._is_sampled else n_folds)]
@@ -202,7 +194,7 @@ class Choice:
         fits: list[tuple[Any, Rows]] = []
         saturated = False
         for k, fold in enumerate(folds):
-            self.tell(f"{_named(width)}, rows left out: part {k + 1} of {len(folds)}")
+            self.begin(f"{_named(width)}, rows left out: part {k + 1} of {len(folds)}")
             rest = self.rows.at(np.setdiff1d(np.arange(len(self.rows)), fold))
             rest = rest.at(rest.sample(_CHOOSING_ROWS, self.recipe.seed))
             try:
@@ -214,21 +206,21 @@ class Choice:
             fits.append((model, self.rows.at(fold)))
             saturated |= is_saturated(model, len(rest))
             if saturated and not only:
-                break  # it can win only where all are
+                break  # it can rank first only if all widths are saturated
         return LeftOut(width, fits, saturated, _mean_log_density(fits))
 
-    def model(self, one: LeftOut) -> Any:
+    def model(self, scores: LeftOut) -> Any:
         """Fit to all rows."""
-        self.tell("all rows")
-        if self._is_sampled and one.fits:
-            return self.recipe.fit_kernel(one.fits[0][0].kernel_, self.rows)
-        return self.recipe.fit(one.width, self.rows)
+        self.begin("all rows")
+        if self._is_sampled and scores.fits:
+            return self.recipe.fit_kernel(scores.fits[0][0].kernel_, self.rows)
+        return self.recipe.fit(scores.width, self.rows)
 
     def measured(self, one: LeftOut) -> LeftOut:
-        """Return what the rows left out say of fits to all others: where there are many, a sample chose."""
+        """Return the scores of a fit to all other rows, if the width was chosen on a sample."""
         if not (self._is_sampled and one.fits):
             return one
-        self.tell("rows left out of a fit to all others")
+        self.begin("rows left out of a fit to all others")
         fold = self.rows.part(0, _FOLDS, self.recipe.seed)
         rest = self.rows.at(np.setdiff1d(np.arange(len(self.rows)), fold))
         with warnings.catch_warnings():
@@ -239,12 +231,12 @@ class Choice:
 
 
 def is_saturated(model: Any, n_rows: int) -> bool:
-    """Tell whether a model has a function for every other row or more, or its noise is at its floor."""
+    """Return whether a model has more functions than half the rows, or its noise is at its floor."""
     return len(model.relevance_) > n_rows / 2 or "noise_floor" in statuses(model)
 
 
 def statuses(model: Any) -> set[str]:
-    """Return how the fits of a model ended: of several classes there are several."""
+    """Return the statuses of a model; a classifier of several classes may have several."""
     return {model.status_} if isinstance(model.status_, str) else set(model.status_)
 
 
@@ -253,7 +245,7 @@ def _named(width: Width) -> str:
 
 
 def _is_worse(found: Sequence[LeftOut]) -> bool:
-    """Tell whether the last of these predicts worse than the number before it."""
+    """Return whether the last width predicts worse than the number before it."""
     *before, last = [one for one in found if isinstance(one.width, float)]
     return bool(before) and last.density < before[-1].density
 
@@ -279,7 +271,7 @@ def _log_probability(model: Any, rows: Rows, X: FloatArray) -> FloatArray:
     at = np.searchsorted(model.classes_, rows.y)
     known = np.append(model.classes_, model.classes_[:1])[at] == rows.y
     p = model.predict_proba(X)[np.arange(len(rows)), np.where(known, at, 0)]
-    found: FloatArray = np.log(np.maximum(np.where(known, p, 0.0), _LEAST))
+    found: FloatArray = np.log(np.maximum(np.where(known, p, 0.0), _MIN_PROBABILITY))
     return found
 
 

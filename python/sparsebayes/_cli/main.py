@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .._types import FloatArray
 
-#: Exit codes: done; something to put right.
+#: Exit codes: success; an error that the user can correct.
 _DONE: Final = 0
 _FAILED: Final = 1
 
@@ -31,9 +31,8 @@ _FAILED: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    0: done; 1: a file or an argument is wrong, and standard error names it; 2: the
-    command is not understood; 3: the model is saved, but its fit did not converge, or the model is empty or
-    overfitted.
+    0: success; 1: a file or an argument is wrong, and standard error names it; 2: the command line cannot be
+    parsed; 3: the model is saved, but it did not converge, is empty or overfitted; 130: interrupted.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -68,9 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     predict.add_argument("-o", "--output", help="where to write (.csv, .parquet); standard output by default")
     predict.set_defaults(run=_predict)
-    info = commands.add_parser("info", help="say what is in a model file")
+    info = commands.add_parser("info", help="show the content of a model file")
     info.add_argument("model", help="a model file")
-    info.add_argument("--json", action="store_true", help="for programs")
+    info.add_argument("--json", action="store_true", help="print JSON")
     info.set_defaults(run=_info)
     demo = commands.add_parser("demo", help="fit real data beside support vector machines; takes seconds")
     demo.set_defaults(run=_demo)
@@ -96,16 +95,16 @@ def _predict(options: argparse.Namespace) -> int:
         if len(features) != model.n_features_in_:
             raise TableError(
                 f"the model was fitted to {model.n_features_in_} columns without names, and {table.path} "
-                f"has {len(features)}; give it those columns alone, in the same order"
+                f"has {len(features)}; give it these columns alone, in the same order"
             )
     X, notes = _encoding.matrix(table, features.tolist())
     table.refuse_two_decimal_signs(_encoding.grouped(table, features.tolist()))
-    lacking = np.isnan(X)
-    complete: NDArray[np.bool_] = ~np.any(lacking, axis=1)
+    missing = np.isnan(X)
+    complete: NDArray[np.bool_] = ~np.any(missing, axis=1)
     if not complete.all():
-        missing = [features[j] for j in np.flatnonzero(lacking.any(axis=0))]
+        columns = [features[j] for j in np.flatnonzero(missing.any(axis=0))]
         notes.append(
-            f"{np.sum(~complete)} of {len(X)} rows lack a value of {_tables.listed(missing, 6)} and have no "
+            f"{np.sum(~complete)} of {len(X)} rows lack a value of {_tables.listed(columns, 6)} and have no "
             "prediction; fill in the values to have one"
         )
     for note in notes:
@@ -117,29 +116,23 @@ def _predict(options: argparse.Namespace) -> int:
 def _predictions(model: Predictor, X: FloatArray, complete: NDArray[np.bool_]) -> dict[str, list[Any]]:
     """Return predictions and error bars or probabilities by column, None for rows that lack inputs."""
     found: dict[str, list[Any]] = {}
-    if not complete.any():  # a predictor takes no empty table
-        return {name: [None] * len(X) for name in _answers(model, np.zeros((1, X.shape[1])))}
-    for name, values in _answers(model, X[complete]).items():
+    if not complete.any():  # a predictor rejects an empty table
+        return {name: [None] * len(X) for name in _outputs(model, np.zeros((1, X.shape[1])))}
+    for name, values in _outputs(model, X[complete]).items():
         column: NDArray[Any] = np.full(len(X), None, dtype=object)
         column[complete] = values.tolist()
         found[name] = column.tolist()
     return found
 
 
-def _answers(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
+def _outputs(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
     """Return predictions, and their standard deviations or probabilities, by column."""
     if model.classes_ is not None:
         probabilities = model.predict_proba(X)
         found: dict[str, NDArray[Any]] = {"prediction": model.predict(X)}
         return found | {f"p({label})": p for label, p in zip(model.classes_, probabilities.T, strict=True)}
-    try:
-        mean, std = model.predict_std(X)
-    except AttributeError:  # a likelihood without error bars
-        mean, std = model.predict(X), None
     found = {}
-    for name, values in (("prediction", mean), ("std", std)):
-        if values is None:
-            continue
+    for name, values in zip(("prediction", "std"), model.predict_std(X), strict=True):
         columns = values.reshape(len(X), -1).T
         for k, column in enumerate(columns):
             found[name if len(columns) == 1 else f"{name}.{k}"] = column

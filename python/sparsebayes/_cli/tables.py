@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from .._types import FloatArray
 
 _PARQUET: Final = {".parquet", ".pq"}
-#: Texts that stand for a missing value, and further ones that do so among numbers: there they are no levels.
+#: Texts that mean a missing value in any column, and in a column of numbers.
 _MISSING: Final = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "nat", "?"}
 _MISSING_NUMBERS: Final = _MISSING | {"none", "-", "--", ".", "missing"}
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 _COMMA_NUMBER: Final = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
-#: Labels and codes, not quantities: leading zeros, or more digits than a float64 holds.
+#: Labels and codes: leading zeros, or more digits than a float64 holds.
 _CODE: Final = re.compile(r"[+-]?(0\d|\d{16})")
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\s]\d{3})+([.,]\d+)?")
 _CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?(z|[+-]\d{2}:?\d{2})?"
@@ -37,26 +37,18 @@ _DATE: Final = re.compile(rf"{_DAY}([t ]{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
 
 
 class TableError(Exception):
-    """Something that the user of the command line can put right."""
+    """An error in a table or an argument, which the user can correct."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of a column as text, and what they mean.
-
-    Attributes
-    ----------
-    path, name : str
-        File and column, for messages.
-    cells : list of str
-        Without space around them; row i + 1 is ``cells[i]``.
-    splits_at_comma : bool
-        Whether commas separate the values of the file, so that a comma within a number may group thousands.
-    """
+    """The cells of a column as text, and as numbers if they are."""
 
     path: str
     name: str
+    #: Without white space around them.
     cells: list[str]
+    #: Whether commas separate the values of the file, so that a comma in a number may group thousands.
     splits_at_comma: bool = False
 
     @cached_property
@@ -85,7 +77,7 @@ class Column:
     def _has_decimal_commas(self, present: Sequence[str]) -> bool:
         if not all(_COMMA_NUMBER.fullmatch(cell) for cell in present):
             return False
-        # "1,234" in a file of comma-separated values is more likely 1234.
+        # In a comma-separated file "1,234" more likely means 1234.
         return not (
             self.splits_at_comma and all(_THOUSANDS.fullmatch(cell) for cell in present if "," in cell)
         )
@@ -96,18 +88,18 @@ class Column:
         present = [cell for cell in self.cells if cell.lower() not in _MISSING_NUMBERS]
         return bool(present) and all(cell.endswith("%") for cell in present)
 
-    def dates(self) -> int | None:
-        """Return the first row that holds a date or time, if most rows do."""
+    def refuse_dates(self, alternative: str = "") -> None:
+        """Raise TableError if most values of a column of text are dates or times."""
         present = np.flatnonzero(~self.missing)
-        if self.numbers is not None or not len(present):
-            return None
-        rows = [i for i in present if _DATE.fullmatch(self.cells[i])]
-        return int(rows[0]) if 2 * len(rows) > len(present) else None
+        rows = [int(i) for i in present if _DATE.fullmatch(self.cells[i])]
+        if self.numbers is None and 2 * len(rows) > len(present):
+            remedy = f"write it as a number, such as days since the start{alternative}"
+            raise TableError(f"{self.at(rows[0])}, a date or time: {remedy}")
 
     def refuse_damaged_numbers(self, instead: str) -> None:
-        """Raise TableError for a column of text that looks like numbers which cannot all be read.
+        """Raise TableError for a column of text that resembles numbers but cannot be read as such.
 
-        ``instead``: what to do if the column is meant so.
+        ``instead``: the remedy if the column is text.
         """
         present = [int(i) for i in np.flatnonzero(~self.missing)]
         if self.numbers is not None or any(_CODE.match(self.cells[i]) for i in present):
@@ -116,10 +108,8 @@ class Column:
         odd = [i for i in present if not _NUMBER.fullmatch(self.cells[i])]
         damaged = [i for i in odd if not _COMMA_NUMBER.fullmatch(self.cells[i])]
         if not damaged or 2 * len(grouped) >= len(present):
-            at, remedy = (
-                (grouped or odd)[0],
-                "write numbers with a decimal point and nothing between thousands",
-            )
+            at = (grouped or odd)[0]
+            remedy = "write numbers with a decimal point and nothing between thousands"
         elif 2 * len(damaged) <= len(present):
             at, remedy = damaged[0], "most rows hold numbers; correct this one, or empty the cell"
         else:
@@ -127,20 +117,13 @@ class Column:
         raise TableError(f"{self.at(at)}: {remedy}; {instead}")
 
     def at(self, row: int) -> str:
-        """Name a cell and what it holds."""
+        """Return the description of a cell for messages."""
         return f"column {self.name!r} of {self.path} holds {self.cells[row]!r} in row {row + 1}"
 
     def finite(self) -> FloatArray:
-        """Return the numbers, NaN where they are missing.
-
-        Raises
-        ------
-        TableError
-            If the column holds text, or infinities.
-        """
+        """Return the numbers, NaN where they are missing; TableError if there is text or an infinity."""
         if self.numbers is None:
-            present = np.flatnonzero(~self.missing)
-            cells = [(int(i), self.cells[i]) for i in present]
+            cells = [(int(i), self.cells[i]) for i in np.flatnonzero(~self.missing)]
             odd = [i for i, cell in cells if not _NUMBER.fullmatch(cell) or _CODE.match(cell)]
             raise TableError(f"{self.at(odd[0])}, which is not a number")
         bad = np.flatnonzero(np.isinf(self.numbers)).tolist()
@@ -151,7 +134,7 @@ class Column:
         return self.numbers
 
     def complete(self) -> FloatArray:
-        """Return the numbers of a column that must have one in every row."""
+        """Return the numbers; TableError if one is missing."""
         values = self.finite()
         bad = np.flatnonzero(np.isnan(values))
         if len(bad):
@@ -164,7 +147,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file by name, and what had to be decided to read them."""
+    """The columns of a file by name, and notes about how they were read."""
 
     path: str
     columns: Mapping[str, Column]
@@ -187,9 +170,9 @@ class Table:
         return self.columns[name]
 
     def refuse_two_decimal_signs(self, names: Iterable[str]) -> str | None:
-        """Raise TableError if some of these columns have decimal commas and others points.
+        """Return the first of these columns with decimal commas.
 
-        Beside decimal commas, a point may group thousands. Return the first column with decimal commas.
+        Raise TableError if others have points, which may then group thousands.
         """
         numeric = [self[name] for name in names if self[name].numbers is not None]
         commas = [c for c in numeric if any("," in cell for cell in c.cells)]
@@ -204,13 +187,7 @@ class Table:
 
 
 def read(path: str) -> Table:
-    """Read a CSV or Parquet file; ``-`` reads CSV from standard input.
-
-    Raises
-    ------
-    TableError
-        If there is no such file, or no table in it.
-    """
+    """Read a CSV or Parquet file; ``-`` reads CSV from standard input."""
     if Path(path).suffix.lower() in _PARQUET:
         return _read_parquet(path)
     try:
@@ -242,10 +219,10 @@ def write(columns: Mapping[str, Sequence[Any]], path: str | None) -> None:
         raise TableError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
-    """Return names in a line, the first of many."""
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Return at most ``limit`` names in a line, and the number of others."""
     names = [" ".join(name.split()) for name in names]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
@@ -271,7 +248,7 @@ def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
 
 
 def _delimiter(text: str) -> str:
-    """Return what separates values: the most frequent of four in the first line, outside quotes."""
+    """Return the separator of values: the most frequent of four in the first line, outside quotes."""
     first = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
     return max(",;\t|", key=first.count)
 
@@ -279,14 +256,14 @@ def _delimiter(text: str) -> str:
 def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, splits_at_comma: bool) -> Table:
     if not lines:
         raise TableError(f"{path} is empty; the first line has to name the columns")
-    # pandas gives columns without a name one of this kind when it reads them.
+    # pandas gives such names to unnamed columns.
     names = [re.sub(r"Unnamed: \d+", "", name.strip()) for name in lines[0]]
     if all(_NUMBER.fullmatch(name) or _COMMA_NUMBER.fullmatch(name) for name in names):
         raise TableError(f"the first line of {path} holds numbers; it has to name the columns")
     if len(lines) < 2:
         raise TableError(f"{path} holds no rows, only the names of its columns")
     if all(len(line) == len(names) + 1 for line in lines[1:]):
-        names = ["", *names]  # the names of rows, as R writes them
+        names = ["", *names]  # R writes row names without a header
     for number, line in enumerate(lines[1:], 1):
         if len(line) != len(names):
             raise TableError(
@@ -313,12 +290,12 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
 
 
 def counted(n: int, what: str) -> str:
-    """Return a number of things, in the plural if there are several."""
+    """Return a number and a noun, in the plural unless the number is 1."""
     return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 def _arrow() -> tuple[Any, Any]:
-    """Return what makes tables, and what reads and writes files."""
+    """Return ``pyarrow.table`` and ``pyarrow.parquet``."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -336,7 +313,7 @@ def _read_parquet(path: str) -> Table:
     except ValueError as error:
         raise TableError(f"{path} is not a Parquet file: {error}") from None
     values = [table.column(j).to_pylist() for j in range(table.num_columns)]
-    # A data frame's index comes as a column of this name.
+    # pandas stores the index of a data frame in a column of this name.
     names = ["" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names]
     rows = [["" if value is None else str(value) for value in row] for row in zip(*values, strict=True)]
     return _table(path, [names, *rows], [], splits_at_comma=False)
@@ -345,5 +322,5 @@ def _read_parquet(path: str) -> Table:
 def _write_csv(columns: Mapping[str, Sequence[Any]], file: Any) -> None:
     writer = csv.writer(file)
     writer.writerow(columns)
-    # csv writes floats by repr, which gives the digits that bring them back, and None as an empty cell.
+    # csv writes floats with repr, so that they are read back exactly, and None as an empty cell.
     writer.writerows(zip(*columns.values(), strict=True))

@@ -1,15 +1,14 @@
-"""What a fitted model needs for predictions, and nothing else: the common ground of all exports.
+"""A description of a fitted model that all exports share: everything that predictions need.
 
-Every prediction is made of functions of x, in order: a constant, columns of x, kernels about centres. Each
-output weighs some of them, eta_c = sum_j w_cj phi_j(x); a link makes means or probabilities of these, and
-covariances of the weights make error bars.
+The basis functions are, in order, a constant, columns of x, and kernels about centres. Each output has a
+linear predictor of some of them, eta_c = sum_j w_cj phi_j(x). A link turns the linear predictors into means
+or probabilities; covariances of the weights give error bars.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +26,10 @@ from ..revm import EigenModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What is made of the linear predictors eta: see `ServedModel`.
+#: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
 Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
 
-#: What the covariances are of: see `ServedModel`.
+#: Which covariances there are: see `ServedModel`.
 Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"]
 
 
@@ -38,19 +37,17 @@ Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"
 class Constant:
     """The function that is 1 everywhere."""
 
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return 1
+    #: Number of functions.
+    size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of x, each less its offset."""
+    """Columns of x, each minus its offset."""
 
-    #: Positions, not negative.
+    #: Non-negative positions.
     columns: IntArray
-    #: One number for each.
+    #: One offset for each column.
     offsets: FloatArray
 
     @property
@@ -63,8 +60,8 @@ class Columns:
 class Centres:
     """A kernel about points, k(x, z_j)."""
 
-    #: Of the closed set of the core: sums and products of leaves, where `OnColumns`, with positions that are
-    #: not negative, stands about leaves alone.
+    #: A kernel that the core evaluates, made of sums and products; `OnColumns`, with non-negative positions,
+    #: wraps only simple kernels.
     kernel: Kernel
     #: Shape (size, n_features).
     points: FloatArray
@@ -82,14 +79,14 @@ Block: TypeAlias = "Constant | Columns | Centres"
 class Output:
     """A linear predictor, eta = weights . phi[functions]."""
 
-    #: Indices into the functions of all blocks one after another, ascending.
+    #: Ascending indices into the concatenated functions of all blocks.
     functions: IntArray
     weights: FloatArray
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A fitted model without the estimator.
+    """A fitted model, independent of its estimator.
 
     Links, for the linear predictors eta of a row and, where there are covariances, their variances v:
 
@@ -102,9 +99,9 @@ class ServedModel:
       difference.
     * ``"probit"``: P(c) = E_u prod_{d != c} Phi(u + eta_c - eta_d), u standard normal.
 
-    Covariances: ``"shared"``: one matrix, of the weights of every output alike; ``"each"``: one for each
-    output; ``"joint"``: one of the weights of all outputs, one output after another; ``"directions"``: a
-    matrix D, (functions, p), with v = |D^T phi|^2 for the one output; ``"none"``: there are none.
+    Covariances: ``"shared"``: one matrix for the weights of every output; ``"each"``: one matrix for each
+    output; ``"joint"``: one matrix for the concatenated weights of all outputs; ``"directions"``: a matrix D,
+    (functions, p), with v = |D^T phi|^2 for a single output; ``"none"``: no covariances.
     """
 
     #: Name of the estimator's class.
@@ -113,16 +110,16 @@ class ServedModel:
     feature_names: list[str] | None
     #: Labels of the classes, sorted; None for regression.
     classes: NDArray[Any] | None
-    #: Whether y was one-dimensional, so that predictions are.
+    #: Whether y was one-dimensional, and so are predictions.
     flat: bool
     blocks: list[Block]
     outputs: list[Output]
     link: Link
     uncertainty: Uncertainty
     covariances: list[FloatArray]
-    #: One for all outputs, or one for each; None without noise.
+    #: One variance for all outputs, or one for each; None without noise.
     noise_variance: FloatArray | None = None
-    #: Nodes of the probit's quadrature; None: as many as the number of classes needs.
+    #: Number of nodes of the probit's quadrature; None: chosen from the number of classes.
     n_quadrature: int | None = None
 
     @property
@@ -132,27 +129,13 @@ class ServedModel:
 
 
 def describe(est: Any) -> ServedModel:
-    """Return what a fitted estimator predicts with.
-
-    Raises
-    ------
-    TypeError
-        If it is no estimator of this package.
-    NotFittedError
-        If it is not fitted.
-    ValueError
-        If its predictions take functions that only Python can evaluate: a callable kernel, or extra basis
-        functions other than "linear".
-    """
+    """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
     if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
-    return _describe(est)
-
-
-@singledispatch
-def _describe(est: Any) -> ServedModel:
-    raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
+    if isinstance(est, ProbitModel):
+        return _describe_probit(est)
+    return _describe_eigen(est) if isinstance(est, EigenModel) else _describe_posterior(est)
 
 
 def _common(est: Any) -> dict[str, Any]:
@@ -165,8 +148,7 @@ def _common(est: Any) -> dict[str, Any]:
     }
 
 
-@_describe.register
-def _(est: SparseBayesEstimator) -> ServedModel:
+def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
     blocks = _blocks_of_basis(est)
     mu = est.mu_ if est.mu_.ndim == 2 else est.mu_[:, np.newaxis]
     alpha = est.alpha_ if est.alpha_.ndim == 2 else np.repeat(est.alpha_[:, np.newaxis], mu.shape[1], axis=1)
@@ -188,7 +170,7 @@ def _(est: SparseBayesEstimator) -> ServedModel:
             uncertainty, covariances = "shared", [est.sigma_]
     noise = getattr(est, "noise_variance_", None)
     if noise is not None:
-        noise = noise * (1.0 if est._y_variance is None else est._y_variance)  # that of the typical row
+        noise = noise * (1.0 if est._y_variance is None else est._y_variance)  # the variance of a typical row
     return ServedModel(
         **_common(est),
         flat=est.mu_.ndim == 1,
@@ -201,8 +183,7 @@ def _(est: SparseBayesEstimator) -> ServedModel:
     )
 
 
-@_describe.register
-def _(est: ProbitModel) -> ServedModel:
+def _describe_probit(est: ProbitModel) -> ServedModel:
     blocks: list[Block] = []
     weights: list[FloatArray] = []
     if est.fit_intercept:
@@ -228,8 +209,7 @@ def _(est: ProbitModel) -> ServedModel:
     )
 
 
-@_describe.register
-def _(est: EigenModel) -> ServedModel:
+def _describe_eigen(est: EigenModel) -> ServedModel:
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
@@ -254,19 +234,10 @@ def _dense_outputs(weights: FloatArray) -> list[Output]:
     return [Output(everything, row) for row in weights]
 
 
-@singledispatch
 def _blocks_of_basis(est: Any) -> list[Block]:
-    raise TypeError(f"{type(est).__name__} has no basis that can be exported")
-
-
-@_blocks_of_basis.register
-def _(est: ColumnBasis) -> list[Block]:
-    columns = est.active_[est.active_ >= 0]
-    return _bias(est.active_) + _columns(columns, est.X_offset_)
-
-
-@_blocks_of_basis.register
-def _(est: KernelBasis) -> list[Block]:
+    if isinstance(est, ColumnBasis):
+        return _bias(est.active_) + _columns(est.active_[est.active_ >= 0], est.X_offset_)
+    assert isinstance(est, KernelBasis)
     extra = est._active_extra()
     if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
         raise ValueError(
@@ -301,9 +272,9 @@ def _centres(kernel: Kernel, points: FloatArray) -> Centres:
 
 
 def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
-    """Return the kernel on these columns of x with `OnColumns` about its leaves alone.
+    """Return the kernel on these columns of x, with `OnColumns` moved inside sums and products.
 
-    ``whole``: these are all the columns, in order.
+    ``whole``: ``columns`` are all columns, in order.
     """
     if isinstance(kernel, OnColumns):
         return flatten(kernel.inner(), columns[kernel.positions(len(columns))], whole=False)

@@ -1,9 +1,8 @@
-"""From fitted estimators to predictors: the header and the tables of a model file."""
+"""Model files: the header and the tables that hold a fitted model."""
 
 from __future__ import annotations
 
 import json
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
     from .._types import FloatArray
     from .description import Block
 
-#: The version of the form of header and tables; the core reads this and all before.
+#: Version of the format of header and tables; the core reads this version and all earlier ones.
 _FORMAT_VERSION = 1
 
 
 def to_predictor(est: Any) -> Predictor:
-    """Return what a fitted estimator predicts with, as a `Predictor`."""
+    """Return a fitted estimator as a `Predictor`."""
     model = describe(est)
     return Predictor(_core.Predictor.from_parts(json.dumps(header(model)), tables(model)))
 
 
 def header(model: ServedModel) -> dict[str, Any]:
-    """Return all of a model but its numbers, in types that JSON has."""
+    """Return everything but the numeric tables of a model, as JSON types."""
     everything = np.arange(model.n_functions)
     return {
         "format_version": _FORMAT_VERSION,
@@ -62,7 +61,7 @@ def header(model: ServedModel) -> dict[str, Any]:
 
 
 def tables(model: ServedModel) -> dict[str, FloatArray]:
-    """Return the numbers of a model by name."""
+    """Return the numeric tables of a model by name."""
     found = {
         f"points.{b}": block.points for b, block in enumerate(model.blocks) if isinstance(block, Centres)
     }
@@ -84,59 +83,32 @@ def _block(block: Block) -> Any:
     return {"centres": kernel_header(block.kernel)}
 
 
-@singledispatch
 def kernel_header(kernel: Kernel) -> Any:
-    """Return a kernel of the closed set in types that JSON has; the core's own form of it."""
+    """Return a kernel that the core evaluates as JSON types, in the core's own form."""
+    match kernel:
+        case Gaussian():
+            return {"gaussian": {"inverse_square_widths": kernel._inverse_squares()}}
+        case Laplacian():
+            return {"laplacian": {"gamma": kernel.gamma}}
+        case Polynomial():
+            return {"polynomial": {"degree": kernel.degree, "gamma": kernel.gamma, "coef0": kernel.coef0}}
+        case Linear():
+            return "linear" if kernel.offset is None else {"centred_linear": {"offset": list(kernel.offset)}}
+        case Sigmoid():
+            return {"sigmoid": {"gamma": kernel.gamma, "coef0": kernel.coef0}}
+        case LinearSpline():
+            return "linear_spline"
+        case Sum():
+            return {"sum": [kernel_header(term) for term in kernel.terms]}
+        case Product():
+            return {"product": [kernel_header(factor) for factor in kernel.factors]}
+        case OnColumns():
+            return {"on_columns": {"columns": list(kernel.columns), "kernel": kernel_header(kernel.inner())}}  # type: ignore[arg-type] # positions
     raise ValueError(f"kernel {kernel!r} cannot be saved: it is evaluated by Python")
 
 
-@kernel_header.register
-def _(kernel: Gaussian) -> Any:
-    return {"gaussian": {"inverse_square_widths": kernel._inverse_squares()}}
-
-
-@kernel_header.register
-def _(kernel: Laplacian) -> Any:
-    return {"laplacian": {"gamma": kernel.gamma}}
-
-
-@kernel_header.register
-def _(kernel: Polynomial) -> Any:
-    return {"polynomial": {"degree": kernel.degree, "gamma": kernel.gamma, "coef0": kernel.coef0}}
-
-
-@kernel_header.register
-def _(kernel: Linear) -> Any:
-    return "linear" if kernel.offset is None else {"centred_linear": {"offset": list(kernel.offset)}}
-
-
-@kernel_header.register
-def _(kernel: Sigmoid) -> Any:
-    return {"sigmoid": {"gamma": kernel.gamma, "coef0": kernel.coef0}}
-
-
-@kernel_header.register
-def _(kernel: LinearSpline) -> Any:
-    return "linear_spline"
-
-
-@kernel_header.register
-def _(kernel: Sum) -> Any:
-    return {"sum": [kernel_header(term) for term in kernel.terms]}
-
-
-@kernel_header.register
-def _(kernel: Product) -> Any:
-    return {"product": [kernel_header(factor) for factor in kernel.factors]}
-
-
-@kernel_header.register
-def _(kernel: OnColumns) -> Any:
-    return {"on_columns": {"columns": list(kernel.columns), "kernel": kernel_header(kernel.inner())}}  # type: ignore[arg-type] # positions
-
-
 def _labels(classes: NDArray[Any]) -> dict[str, Any]:
-    """Return labels of any type in types that JSON has, and the name of their type."""
+    """Return labels as JSON types, and the name of their dtype."""
     kind = classes.dtype.kind
     if kind in "Mm":
         values = classes.view(np.int64).tolist()

@@ -12,9 +12,8 @@ from ..._core import __version__
 from ..._types import FloatArray
 from ..description import Centres, ServedModel, describe
 from . import links
-from .functions import Functions
+from .functions import Functions, Variances, factors
 from .source import Source, check_name, check_real_type, encode, plain, quote
-from .variances import Variances, factors
 
 _HEADER = """\
 /*
@@ -50,17 +49,18 @@ _WITHOUT_VARIANCES = {
     "softmax": "P(c) proportional to exp(eta_c)",
     "probit": _FORMULAE["probit"],
 }
-#: Standard deviations beyond these, or below their inverses, are computed in other units: their squares might
-#: not be numbers.
-_LARGE = {"float": 1e6, "double": 1e100}
+#: Standard deviations above these, or below their inverses, are computed in other units, because their
+#: squares might overflow or underflow.
+_MAX_STD = {"float": 1e6, "double": 1e100}
 
 
 def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = True) -> str:
     r"""Return a fitted estimator as a C99 header that predicts without this package.
 
-    The header needs no memory allocation, no state and no library but libm; it compiles as C++ too. All in
-    it is ``static`` and begins with ``name``, so that several models, and several files that include one, can
-    live together. Its first comment states the bytes of constant data. With ``name="model"`` it has
+    The header needs no memory allocation, no state and no library but libm; it also compiles as C++. All its
+    identifiers are ``static`` and begin with ``name``, so that a program can include several models, and the
+    same model in several files. Its first comment states the bytes of constant data. With ``name="model"`` it
+    has
 
     * ``MODEL_N_FEATURES`` and ``MODEL_N_OUTPUTS`` or ``MODEL_N_CLASSES``; ``model_real``, the type of the
       numbers;
@@ -70,22 +70,20 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
       model_predict_proba(x, model_real *p)``; ``const char *model_class_name(int c)``, the label as text in
       UTF-8.
 
-    ``x`` is one row of X, and has to hold finite numbers.
+    ``x`` is one row of X and must hold finite numbers.
 
     Parameters
     ----------
     est : estimator
         A fitted estimator of this package.
     name : str, default="model"
-        What the identifiers in the header begin with: ASCII letters, digits and single underscores, at most
-        32.
+        Prefix of the identifiers in the header: ASCII letters, digits and single underscores, at most 32.
     dtype : {"float", "double"}, default="float"
         The type of the numbers. Predictions in "float" agree with the estimator's to about 1e-6 of the
         largest term w_j phi_j: compare them where large terms cancel.
     std : bool, default=True
-        Whether there are error bars. Their table has about half the square of the number of functions.
-        Without it regression has no ``model_predict_std``, and probabilities are those of
-        ``moderate=False``.
+        Whether to include error bars. Their table has m^2 / 2 numbers for m functions. Without them
+        regression has no ``model_predict_std``, and probabilities equal those of ``moderate=False``.
 
     Returns
     -------
@@ -95,17 +93,16 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it should be, the model's predictions take functions that only Python can
-        evaluate (callable kernels, extra basis functions other than "linear"), or numbers of the model are
-        out of the range of ``dtype``.
+        If an argument is invalid, if only Python can evaluate the basis functions (callable kernels, extra
+        basis functions other than "linear"), or if numbers of the model are out of the range of ``dtype``.
     NotFittedError
         If est is not fitted.
 
     Notes
     -----
-    Tables of small integers are stored as such: relevance vectors made of pixels take a byte for each.
-    Variances are those of equation 22 of Tipping (2001), from a triangular factor of the posterior
-    covariance. The probit's probabilities are integrated to rounding, whatever ``n_quadrature`` says.
+    Tables of small integers have small types: relevance vectors made of pixels take a byte per pixel.
+    Variances are equation 22 of Tipping (2001), from a triangular factor of the posterior covariance. The
+    probit's probabilities are integrated to rounding error, whatever ``n_quadrature`` is.
 
     Examples
     --------
@@ -120,8 +117,8 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
     True
     """
     source = Source(check_name(name), check_real_type(dtype))
-    wanted = check_flag("std", std)
-    return _Header(source, describe(est), wanted).write()
+    with_std = check_flag("std", std)
+    return _Header(source, describe(est), with_std).write()
 
 
 class _Header:
@@ -131,11 +128,11 @@ class _Header:
         self._source, self._model = source, model
         self._uncertain = std and model.uncertainty != "none"
         self._n_outputs = len(model.outputs)
-        #: The table of the outputs' functions, one output after another; None if each has all.
+        #: Name of the table of the outputs' functions, concatenated; None if each output has all functions.
         self._at: str | None = None
         #: Numbers on the stack.
         self._stack = 0
-        #: What the templates of predictions take.
+        #: Arguments of all templates of predictions.
         self._parts: dict[str, object] = {
             "functions": max(model.n_functions, 1),
             "outputs": self._n_outputs,
@@ -185,9 +182,9 @@ class _Header:
     def _regression(self) -> list[str]:
         self._stack += self._n_outputs
         if self._model.link == "log":
-            mean, spread = self._fill("$exp(eta[0])"), links.COUNT_STD
+            mean, std = self._fill("$exp(eta[0])"), links.COUNT_STD
         else:
-            mean, spread = "eta[0]", links.STD
+            mean, std = "eta[0]", links.STD
         found = [self._fill(links.MEAN, mean=mean) if self._n_outputs == 1 else self._fill(links.MEANS)]
         if not self._uncertain:
             return found
@@ -196,17 +193,17 @@ class _Header:
         unit = "" if np.all(units == 1.0) else f"{self._source.table('units', units).name}[c] * "
         self._source.real.check("noise variance", noise)
         level = f"{self._source.table('noise', noise).name}[c]"
-        return [*found, self._fill(spread, unit=unit, noise=level)]
+        return [*found, self._fill(std, unit=unit, noise=level)]
 
     def _in_units(self) -> tuple[list[FloatArray], FloatArray, FloatArray]:
-        """Return factors, units of the standard deviations (powers of 2, so that none rounds), and noise."""
+        """Return factors, units of the standard deviations (powers of 2 divide exactly), and noise."""
         model, roots = self._model, factors(self._model)
         given = np.zeros(1) if model.noise_variance is None else model.noise_variance
         noise = np.broadcast_to(given, self._n_outputs)
         sizes = np.sqrt(noise)
         if len(roots) == 1:  # one matrix, one unit
             sizes = np.full(self._n_outputs, sizes.max())
-        large = _LARGE[self._source.real.name]
+        large = _MAX_STD[self._source.real.name]
         ordinary = (sizes == 0.0) | ((sizes > 1.0 / large) & (sizes < large))
         units = np.where(ordinary, 1.0, 2.0 ** np.round(np.log2(np.where(ordinary, 1.0, sizes))))
         return [root / unit for root, unit in zip(roots, units, strict=False)], units, noise / units**2
@@ -221,7 +218,7 @@ class _Header:
             found.append(self._fill(links.PLAIN_SCORES))
         elif link == "softmax":
             self._stack += self._n_outputs
-            found += [self._fill(links.BEHIND), self._fill(links.MODERATED_SOFTMAX_SCORES)]
+            found += [self._fill(links.GAP), self._fill(links.MODERATED_SOFTMAX_SCORES)]
         else:
             found.append(self._fill(links.MODERATED_SCORES))
         found.append(self._fill(links.CLASS_OF_TWO if two else links.CLASS))
@@ -260,9 +257,7 @@ class _Header:
         ]
         if model.classes is not None:
             strings = sum(len(encode(label)) + 1 for label in model.classes)
-            lines.append(
-                f"The names of the classes, if you ask for them: {strings} bytes, and a pointer each."
-            )
+            lines.append(f"Names of the classes, if they are used: {strings} bytes, and a pointer each.")
         stack = width * self._stack
         lines.append(f"Stack: {stack} bytes of arrays at most. No allocation, no state; needs libm.")
         eta = "eta = sum_j w_j phi_j(x)" + (", v = |R phi|^2 its variance" if self._uncertain else "")
@@ -279,10 +274,10 @@ class _Header:
 
 
 def probit_step(n_classes: int, real: str) -> float:
-    """Return how far the nodes of the probit's integral lie apart.
+    """Return the distance between the nodes of the probit's integral.
 
-    A power of 2, so that their sums are exact. Over rows of all kinds the largest errors of any probability
-    are 1e-13 with "double" and 4e-7 with "float".
+    It is a power of 2, so that its multiples are exact. The largest measured error of a probability is 1e-13
+    with "double" and 4e-7 with "float".
     """
     few, many = (14, 300) if real == "float" else (3, 30)
     return 0.5 if n_classes <= few else 0.25 if n_classes <= many else 0.125

@@ -1,8 +1,8 @@
-"""From linear predictors to predictions as C: one template for each link."""
+"""Templates of the C functions that compute linear predictors and predictions."""
 
 from __future__ import annotations
 
-#: Linear predictors where each output has functions of its own.
+#: Linear predictors if each output has its own functions.
 SPARSE_ETA = """\
 static inline size_t ${NAME}_starts_(size_t c)
 {
@@ -20,7 +20,7 @@ static inline void ${NAME}_eta_(const $REAL *phi, $REAL *eta)
 }
 """
 
-#: The same where each has all of them.
+#: Linear predictors if each output has all functions.
 DENSE_ETA = """\
 static inline size_t ${NAME}_starts_(size_t c)
 {
@@ -38,7 +38,7 @@ static inline void ${NAME}_eta_(const $REAL *phi, $REAL *eta)
 }
 """
 
-#: And where there are none at all.
+#: Linear predictors of a model without functions.
 EMPTY_ETA = """\
 static inline void ${NAME}_eta_(const $REAL *phi, $REAL *eta)
 {
@@ -82,8 +82,8 @@ static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
 }
 """
 
-#: The root of a^2 + b^2 with a^2 = exp(eta + v/2) and b^2 = (e^v - 1) exp(2 eta + v), which is (1 - e^-v)
-#: exp(2 eta + 2 v): no square has to be a number.
+#: sqrt(a^2 + b^2) with a^2 = exp(eta + v/2) and b^2 = (e^v - 1) exp(2 eta + v) = (1 - e^-v) exp(2 eta + 2 v);
+#: a and b may be finite where their squares overflow.
 COUNT_STD = """\
 /* Writes mean and standard deviation of the count. */
 static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
@@ -124,7 +124,7 @@ static inline void ${NAME}_scores_(const $REAL *x, $REAL *z)
 """
 
 MODERATED_SOFTMAX_SCORES = """\
-/* -ln sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2), v_cd that of eta_c - eta_d. */
+/* -ln sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2), v_cd = Var(eta_c - eta_d). */
 static inline void ${NAME}_scores_(const $REAL *x, $REAL *log_p)
 {
     $REAL phi[$functions], eta[$outputs], v[$variances];
@@ -134,21 +134,21 @@ static inline void ${NAME}_scores_(const $REAL *x, $REAL *log_p)
     for (size_t k = 0; k < $variances; k++)
         v[k] = 1.0$f / $sqrt(1.0$f + 0.39269908169872414$f * v[k]);
     for (size_t c = 0; c < $outputs; c++) {
-        $REAL most = 0.0$f, sum = 0.0$f;
+        $REAL largest = 0.0$f, sum = 0.0$f;
         for (size_t d = 0; d < $outputs; d++) {
-            const $REAL t = ${NAME}_behind_(eta, v, c, d);
-            most = t > most ? t : most;
+            const $REAL t = ${NAME}_gap_(eta, v, c, d);
+            largest = t > largest ? t : largest;
         }
         for (size_t d = 0; d < $outputs; d++)
-            sum += $exp(${NAME}_behind_(eta, v, c, d) - most);
-        log_p[c] = -most - $log(sum);
+            sum += $exp(${NAME}_gap_(eta, v, c, d) - largest);
+        log_p[c] = -largest - $log(sum);
     }
 }
 """
 
-BEHIND = """\
+GAP = """\
 /* k_cd (eta_d - eta_c) */
-static inline $REAL ${NAME}_behind_(const $REAL *eta, const $REAL *k, size_t c, size_t d)
+static inline $REAL ${NAME}_gap_(const $REAL *eta, const $REAL *k, size_t c, size_t d)
 {
     if (c == d)
         return 0.0$f;
@@ -157,7 +157,7 @@ static inline $REAL ${NAME}_behind_(const $REAL *eta, const $REAL *k, size_t c, 
 """
 
 CLASS = """\
-/* Returns the number of the most probable class, the first of equals. */
+/* Returns the index of the most probable class; of equal ones, the first. */
 static inline int ${NAME}_predict_class(const $REAL *x)
 {
     $REAL score[$outputs];
@@ -170,9 +170,9 @@ static inline int ${NAME}_predict_class(const $REAL *x)
 }
 """
 
-#: The sign of z is that of eta: variances need not be known.
+#: z has the sign of eta, so the variances are not needed.
 CLASS_OF_TWO = """\
-/* Returns the number of the most probable class, 0 or 1. */
+/* Returns the index of the most probable class, 0 or 1. */
 static inline int ${NAME}_predict_class(const $REAL *x)
 {
     $REAL phi[$functions], eta[1];
@@ -194,18 +194,18 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 }
 """
 
-#: Through logarithms: the ratios survive where every sigmoid is too small for a number.
+#: Computed from logarithms, because every sigmoid may underflow.
 NORMALISED = """\
 /* Writes the ${MACRO}_N_CLASSES probabilities. */
 static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 {
-    $REAL most, sum = 0.0$f;
+    $REAL largest, sum = 0.0$f;
     ${NAME}_scores_(x, p);
-${log_p}    most = p[0];
+${log_p}    largest = p[0];
     for (size_t c = 1; c < $outputs; c++)
-        most = p[c] > most ? p[c] : most;
+        largest = p[c] > largest ? p[c] : largest;
     for (size_t c = 0; c < $outputs; c++) {
-        p[c] = $exp(p[c] - most);
+        p[c] = $exp(p[c] - largest);
         sum += p[c];
     }
     for (size_t c = 0; c < $outputs; c++)
@@ -230,19 +230,18 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 }
 """
 
-#: With d_c >= 0, how far class c is behind the first: the noisy copy of the largest score lies u beyond it.
 PROBIT = """\
 /* Writes the ${MACRO}_N_CLASSES probabilities: with d_c = max eta - eta_c,
  * P(c) = integral of phi(u + d_c) prod_(k != c) Phi(u + d_k) du, by the trapezoidal rule. */
 static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 {
-    $REAL d[$outputs], cdf[$outputs], most, sum = 0.0$f, u = -7.5$f;
+    $REAL d[$outputs], cdf[$outputs], largest, sum = 0.0$f, u = -7.5$f;
     ${NAME}_scores_(x, d);
-    most = d[0];
+    largest = d[0];
     for (size_t c = 1; c < $outputs; c++)
-        most = d[c] > most ? d[c] : most;
+        largest = d[c] > largest ? d[c] : largest;
     for (size_t c = 0; c < $outputs; c++) {
-        d[c] = most - d[c];
+        d[c] = largest - d[c];
         p[c] = 0.0$f;
     }
     for (int k = 0; k < $nodes; k++, u += $step$f) {

@@ -1,4 +1,4 @@
-"""C99 text: numbers, tables, strings and names. Knows nothing of models."""
+"""C99 text: numbers, tables, strings and names."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 
 from ..._types import FloatArray
 
-#: Integer types by what C promises of them, and their usual size.
+#: Integer types, the ranges that the C standard guarantees, and their usual sizes.
 _INTEGERS = (
     ("unsigned char", 0, 255, 1),
     ("signed char", -127, 127, 1),
     ("unsigned short", 0, 65535, 2),
     ("short", -32767, 32767, 2),
 )
-#: So long a name keeps every identifier within the 63 characters that C99 tells apart.
-_LONGEST_NAME = 32
+#: Longest name with which every identifier has at most 63 characters, as many as C99 distinguishes.
+_MAX_NAME_LENGTH = 32
 _FUNCTIONS = ("erfc", "exp", "expm1", "fabs", "hypot", "log", "log1p", "sqrt", "tanh")
 
 
@@ -34,18 +34,18 @@ class Real:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What NumPy calls it."""
+        """The NumPy dtype."""
         return np.dtype(np.float32 if self.name == "float" else np.float64)
 
     @property
     def suffix(self) -> str:
-        """What makes a literal, or the name of a function of libm, one of this type."""
+        """Suffix of literals and libm functions of this type."""
         return "f" if self.name == "float" else ""
 
     def literal(self, value: float) -> str:
-        """Return the shortest decimal that reads back as this number.
+        """Return the shortest decimal that is read back as this number.
 
-        Decimal, not hexadecimal: C++ has no hexadecimal floats before 2017.
+        It is not hexadecimal, because C++ has no hexadecimal floats before 2017.
         """
         with np.errstate(over="ignore", under="ignore"):
             rounded = self.dtype.type(value)
@@ -70,38 +70,38 @@ class Table:
     """A constant array."""
 
     name: str
-    #: Type of its elements.
+    #: Type of the elements.
     type: str
     length: int
-    #: Bytes, where a byte has 8 bits.
+    #: Size in bytes.
     size: int
     definition: str
 
 
 @dataclass
 class Source:
-    """A header while it is written: its tables, and templates filled with its names."""
+    """A header under construction: its tables, and its names for templates."""
 
     prefix: str
     real: Real
     tables: dict[tuple[str, bytes], Table] = field(default_factory=dict)
 
     def table(self, role: str, values: ArrayLike) -> Table:
-        """Return a table of these numbers, the earlier one if there is one with the same.
+        """Return a table of these numbers; equal tables are written once.
 
-        Integers are stored in the least type that holds them: pixels take a byte.
+        Integers have the smallest type that holds them.
         """
         flat = np.ravel(np.asarray(values, dtype=np.float64))
         integers = _integers(flat)
         if integers is None:
-            # Small ones may vanish beside the largest.
+            # Only the largest is checked: small numbers may underflow to 0.
             self.real.check(f"a number among the {role}", np.abs(flat).max())
             texts = [self.real.literal(value) for value in flat]
             return self._table(role, flat, f"{self.prefix}_real", self.real.dtype.itemsize, texts)
         return self._table(role, flat, *integers, [str(int(value)) for value in flat])
 
     def indices(self, role: str, values: ArrayLike) -> Table:
-        """Return a table of integers that are not negative."""
+        """Return a table of non-negative integers."""
         flat = np.ravel(np.asarray(values, dtype=np.float64))
         type_, size = _integers(flat) or ("unsigned long", 4)
         return self._table(role, flat, type_, size, [str(int(value)) for value in flat])
@@ -116,7 +116,7 @@ class Source:
         return self.tables[key]
 
     def fill(self, template: str, **parts: object) -> str:
-        """Return a template with its names: ``$NAME``, ``$REAL``, ``$exp`` and so on, and these parts."""
+        """Substitute ``$NAME``, ``$REAL``, ``$exp`` and so on, and ``parts``, in a template."""
         names: dict[str, object] = {name: name + self.real.suffix for name in _FUNCTIONS}
         names |= {"NAME": self.prefix, "REAL": f"{self.prefix}_real", "f": self.real.suffix}
         names["MACRO"] = self.prefix.upper()
@@ -124,10 +124,10 @@ class Source:
 
 
 def _integers(values: FloatArray) -> tuple[str, int] | None:
-    """Return the least type that holds these numbers, and its size; None if they are no small integers."""
+    """Return the smallest integer type of these numbers and its size; None if there is none."""
     if np.all(values == np.trunc(values)):
-        for type_, least, most, size in _INTEGERS:
-            if least <= values.min() and values.max() <= most:
+        for type_, lowest, highest, size in _INTEGERS:
+            if lowest <= values.min() and values.max() <= highest:
                 return type_, size
     return None
 
@@ -136,44 +136,41 @@ def check_name(name: object) -> str:
     """Return ``name``; TypeError or ValueError if it cannot begin the identifiers of a C header."""
     if not isinstance(name, str):
         raise TypeError(f"name must be a string that begins C identifiers, got {name!r}")
-    good = re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", name) and len(name) <= _LONGEST_NAME
-    if not good:
+    if not re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", name) or len(name) > _MAX_NAME_LENGTH:
         raise ValueError(
             "name must be ASCII letters, digits and single underscores between them, begin with a letter and "
-            f"have {_LONGEST_NAME} characters at most, got {name!r}"
+            f"have {_MAX_NAME_LENGTH} characters at most, got {name!r}"
         )
     return name
 
 
 def check_real_type(dtype: object) -> Real:
-    """Return the type of that name."""
-    if not isinstance(dtype, str):
-        raise TypeError(f"dtype must be 'float' or 'double', got {dtype!r}")
-    if dtype not in ("float", "double"):
-        raise ValueError(f"dtype must be 'float' or 'double', got {dtype!r}")
-    return Real(dtype)
+    """Return the type named ``dtype``."""
+    if isinstance(dtype, str) and dtype in ("float", "double"):
+        return Real(dtype)
+    error = ValueError if isinstance(dtype, str) else TypeError
+    raise error(f"dtype must be 'float' or 'double', got {dtype!r}")
 
 
 def quote(label: Any) -> str:
     """Return a label or name of the user as a C string literal that is safe in comments too.
 
-    UTF-8. All but harmless characters become octal escapes, always of three digits so that none can swallow
-    what follows: no quote or backslash ends the string, no ``*`` and ``/`` a comment, and no ``?`` is part of
-    a trigraph.
+    The string is UTF-8. Characters that are not in `_SAFE` become octal escapes of three digits, so that no
+    quote or backslash ends the string, no ``*/`` ends a comment, and no ``?`` starts a trigraph.
     """
-    return '"' + "".join(chr(c) if chr(c) in _HARMLESS else f"\\{c:03o}" for c in encode(label)) + '"'
+    return '"' + "".join(chr(c) if chr(c) in _SAFE else f"\\{c:03o}" for c in encode(label)) + '"'
 
 
-_HARMLESS = frozenset(
+_SAFE = frozenset(
     " !#$%&'()+,-.0123456789:;<=>@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 )
 
 
 def encode(label: Any) -> bytes:
-    """Return the bytes of that string, without its final zero."""
+    """Return a label in UTF-8."""
     return str(label).encode("utf-8", "backslashreplace")
 
 
 def plain(text: str) -> str:
-    """Return text of ours, a kernel or an estimator by name, with all that could end a comment taken out."""
+    """Return the name of a kernel or an estimator without characters that could end a comment."""
     return re.sub(r"[^A-Za-z0-9 _.,:+*=()\[\]'-]", "_", text)

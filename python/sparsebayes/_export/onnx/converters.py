@@ -1,4 +1,4 @@
-"""Converters for skl2onnx, so that pipelines that end in an estimator of this package convert."""
+"""Converters for skl2onnx, for pipelines that end in an estimator of this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .model import OLDEST_OPSET, build, element_type, outputs_of, require
 
 _REGRESSORS = (RVR, SparseBayesRegressor, GREVMRegressor, LREVMRegressor)
 _CLASSIFIERS = (RVC, SparseBayesClassifier, MRVM1, MRVM2, GREVM, LREVM, VGREVM)
-#: What skl2onnx may be asked of a classifier: how it gives probabilities, and with or without the labels.
+#: The options of skl2onnx for a classifier: the form of the probabilities, and whether to return labels.
 _CLASSIFIER_OPTIONS = {
     "zipmap": [True, False, "columns"],
     "output_class_labels": [False, True],
@@ -27,10 +27,10 @@ _CLASSIFIER_OPTIONS = {
 def register_onnx_converters() -> None:
     """Let skl2onnx convert the estimators of this package, in pipelines and on their own.
 
-    Call it once before ``skl2onnx.to_onnx`` or ``skl2onnx.convert_sklearn``. The outputs are those of
-    `to_onnx`; the precision is that of the types or rows that skl2onnx is given, single for integers. Give it
-    ``options={"zipmap": False}`` to have class probabilities as an array; the alternative, a dictionary for
-    each row, exists in single precision only.
+    Call this function once before ``skl2onnx.to_onnx`` or ``skl2onnx.convert_sklearn``. The graph has the
+    outputs of `to_onnx`, in the precision of the types or rows that are passed to skl2onnx, single for
+    integers. Pass ``options={"zipmap": False}`` to skl2onnx to get class probabilities as an array; by
+    default it returns a dictionary for each row, in single precision only.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def register_onnx_converters() -> None:
 
     Notes
     -----
-    Inside an ensemble of scikit-learn a regressor gives its mean alone.
+    Inside an ensemble of scikit-learn a regressor has one output, its mean.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def register_onnx_converters() -> None:
 
 
 def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> Any:
-    """Declare mean and standard deviation; what they look like is told later, by `_set_types`."""
+    """Declare the outputs mean and standard deviation; `_set_types` sets their shapes later."""
     operator = scope.declare_local_operator(f"SparseBayes{type(model).__name__}", model)
     operator.inputs = inputs
     kind = _tensor_type(_precision(inputs[0]))
@@ -92,16 +92,16 @@ def _set_types(operator: Any) -> None:
             f"{model.estimator} was fitted to {model.n_features} features, but its input in the graph has "
             f"{n_columns}; give the shape [None, {model.n_features}]"
         )
-    for output, wanted in zip(operator.outputs, outputs_of(model, dtype), strict=False):
-        width = 1 if _is_nested(operator) and wanted.n_columns is None else wanted.n_columns
-        output.set_type(_tensor_type(wanted.dtype)([n_rows] if width is None else [n_rows, width]))
+    for output, declared in zip(operator.outputs, outputs_of(model, dtype), strict=False):
+        width = 1 if _is_nested(operator) and declared.n_columns is None else declared.n_columns
+        output.set_type(_tensor_type(declared.dtype)([n_rows] if width is None else [n_rows, width]))
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     if container.target_opset_onnx < OLDEST_OPSET:
         raise ValueError(
             f"target_opset must be at least {OLDEST_OPSET}, got {container.target_opset_onnx}: the operators "
-            "in use had other forms before"
+            "used had other forms before"
         )
     model = describe(operator.raw_operator)
     graph = Graph(_precision(operator.inputs[0]), model.n_features)
@@ -115,7 +115,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _copy(graph: Graph, names: dict[str, str], scope: Any, container: Any) -> None:
-    """Copy the graph; ``names`` are those that input and outputs have there."""
+    """Copy the graph to ``container``; ``names`` maps its input and outputs to their names there."""
     for name, values in graph.constants.items():
         names[name] = scope.get_unique_variable_name(f"sparsebayes_{name}")
         container.add_initializer(
@@ -134,24 +134,18 @@ def _copy(graph: Graph, names: dict[str, str], scope: Any, container: Any) -> No
 
 
 def _rows(scope: Any, operator: Any, container: Any, dtype: np.dtype[Any]) -> str:
-    """Return the name of the input, as floating-point numbers."""
+    """Return the name of the input, after a cast if it does not hold floating-point numbers."""
     rows = operator.inputs[0]
     if isinstance(rows.type, _tensor_type(dtype)):
-        name: str = rows.full_name
-        return name
-    cast: str = scope.get_unique_variable_name("sparsebayes_rows")
-    container.add_node(
-        "Cast",
-        [rows.full_name],
-        [cast],
-        name=scope.get_unique_operator_name("sparsebayes_Cast"),
-        to=element_type(dtype),
-    )
-    return cast
+        return str(rows.full_name)
+    cast = scope.get_unique_variable_name("sparsebayes_rows")
+    name = scope.get_unique_operator_name("sparsebayes_Cast")
+    container.add_node("Cast", [rows.full_name], [cast], name=name, to=element_type(dtype))
+    return str(cast)
 
 
 def _is_nested(operator: Any) -> bool:
-    """Tell whether this is a regressor of an ensemble, whose converter takes one output, a column."""
+    """Return whether this is a regressor in an ensemble, whose converter expects one output, a column."""
     return len(operator.outputs) == 1
 
 

@@ -1,8 +1,8 @@
 """A graph of ONNX operators under construction, as plain data: ONNX itself is not needed for it.
 
-Every operator here has been what it is since version 13 of the operator set, and onnxruntime computes it in
-single and in double precision. (It does not so Erf, Sinh, Softplus; and the reductions other than ReduceSum
-changed their form in version 18.)
+Every operator used is unchanged since version 13 of the operator set, and onnxruntime implements it in
+single and in double precision. (Erf, Sinh and Softplus lack double precision; the reductions other than
+ReduceSum changed in version 18.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Value:
-    """What an operator gives; arithmetic with it adds operators to its graph."""
+    """The output of an operator; arithmetic with it adds operators to its graph."""
 
     graph: Graph
     name: str
@@ -56,15 +56,15 @@ class Value:
         return self.map("Neg")
 
     def minimum(self, other: Operand) -> Value:
-        """Return the lesser, element by element."""
+        """Return the elementwise minimum."""
         return self._binary("Min", other)
 
     def maximum(self, other: Operand) -> Value:
-        """Return the greater, element by element."""
+        """Return the elementwise maximum."""
         return self._binary("Max", other)
 
     def map(self, op: str, **attributes: int) -> Value:
-        """Return an operator of this value alone."""
+        """Apply a unary operator."""
         return self.graph.apply(op, self, **attributes)
 
     def squared(self) -> Value:
@@ -73,31 +73,30 @@ class Value:
 
     def sum(self, axis: int, *, keep: bool = False) -> Value:
         """Return the sum along an axis."""
-        return self.graph.apply("ReduceSum", self, self.graph.whole([axis]), keepdims=int(keep))
+        return self.graph.apply("ReduceSum", self, self.graph.integers([axis]), keepdims=int(keep))
 
     def take(self, indices: ArrayLike, axis: int) -> Value:
         """Return the elements at these indices of an axis."""
-        return self.graph.apply("Gather", self, self.graph.whole(indices), axis=axis)
+        return self.graph.apply("Gather", self, self.graph.integers(indices), axis=axis)
 
     def part(self, start: int, stop: int, axis: int) -> Value:
-        """Return a contiguous part along an axis."""
-        bounds = [self.graph.whole([at]) for at in (start, stop, axis)]
+        """Return a slice along an axis."""
+        bounds = [self.graph.integers([at]) for at in (start, stop, axis)]
         return self.graph.apply("Slice", self, *bounds)
 
     def expand_dims(self, axis: int) -> Value:
-        """Return the same with another axis, of length 1."""
-        return self.graph.apply("Unsqueeze", self, self.graph.whole([axis]))
+        """Return this value with another axis, of length 1."""
+        return self.graph.apply("Unsqueeze", self, self.graph.integers([axis]))
 
     def squeeze(self, axis: int) -> Value:
-        """Return the same without an axis of length 1."""
-        return self.graph.apply("Squeeze", self, self.graph.whole([axis]))
+        """Return this value without an axis of length 1."""
+        return self.graph.apply("Squeeze", self, self.graph.integers([axis]))
 
 
 class Graph:
     """Operators in the order of evaluation, and their constants.
 
-    Between calls every name stands for one value, and operators use names of constants, of earlier operators
-    or of the input.
+    Every name denotes one value: a constant, the output of an earlier operator, or the input.
     """
 
     def __init__(self, dtype: np.dtype[Any], n_features: int) -> None:
@@ -120,7 +119,7 @@ class Graph:
         self.nodes.append(Node("Identity", (value.name,), name, {}))
 
     def real(self, values: Operand) -> Value:
-        """Return numbers in the precision of the graph; ValueError if one is too large for it."""
+        """Return real numbers in the precision of the graph; ValueError if one is too large for it."""
         if isinstance(values, Value):
             return values
         exact = np.asarray(values, dtype=np.float64)
@@ -133,7 +132,7 @@ class Graph:
             )
         return self._constant(stored)
 
-    def whole(self, values: ArrayLike) -> Value:
+    def integers(self, values: ArrayLike) -> Value:
         """Return integers."""
         return self._constant(np.asarray(values, dtype=np.int64))
 
@@ -142,13 +141,13 @@ class Graph:
         return self._constant(np.asarray(values, dtype=object))
 
     def join(self, parts: list[Value], axis: int) -> Value:
-        """Return values one after another along an axis."""
+        """Concatenate values along an axis."""
         return parts[0] if len(parts) == 1 else self.apply("Concat", *parts, axis=axis)
 
     def repeat_rows(self, row: NDArray[Any]) -> Value:
-        """Return the same row for each row of the input."""
+        """Repeat a row for each row of the input."""
         n_rows = self.x.map("Shape").part(0, 1, 0)
-        return self.apply("Expand", self.real(row), self.join([n_rows, self.whole([len(row)])], 0))
+        return self.apply("Expand", self.real(row), self.join([n_rows, self.integers([len(row)])], 0))
 
     def _constant(self, values: NDArray[Any]) -> Value:
         content = repr(values.tolist()).encode() if values.dtype == object else values.tobytes()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce, singledispatch
+from functools import reduce
 from operator import add, mul
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..._types import FloatArray
 from ...kernels import (
@@ -24,15 +26,17 @@ from ...kernels import (
 from ..description import Block, Centres, Columns, Constant
 from .graph import Graph, Value
 
-#: Differences between a row and the centres that exist at a time: 128 KiB in double precision.
-_DIFFERENCES = 2**14
+#: Most differences between a row and the centres in memory at a time: 128 KiB in double precision.
+_MAX_DIFFERENCES = 2**14
+#: A function of rows (n, 1, b), points (1, m, b) and the positions of these b inputs: (n, m).
+Term: TypeAlias = Callable[[Value, FloatArray, slice], Value]
 
 
 class Basis:
-    """The functions at the rows of the input, and what is linear in them.
+    """The basis functions at the rows of the input, and linear combinations of them.
 
-    Linear kernels are not evaluated: sum_j w_j x.z_j is x.(sum_j w_j z_j), which takes the large numbers that
-    cancel there out of the graph.
+    Linear kernels are not evaluated: sum_j w_j x.z_j is computed as x.(sum_j w_j z_j), so that large terms
+    cancel in double precision before they reach the graph.
     """
 
     def __init__(self, graph: Graph, blocks: list[Block]) -> None:
@@ -53,7 +57,7 @@ class Basis:
                 slopes[-1][:, start:stop] = slope
             start = stop
         self._values = graph.join(parts, 1) if parts else None
-        # What weights of the functions mean for these values.
+        #: (values, functions): the functions are `_values` @ `_slopes` + `_at_zero`.
         self._slopes = np.vstack([np.empty((0, self.size)), *slopes])
 
     def linear(self, weights: FloatArray) -> Value:
@@ -74,7 +78,7 @@ class Basis:
 
 
 def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArray]:
-    """Return values (n, q) and a matrix (q, size) that makes the functions of a block of them."""
+    """Return values (n, q) and a matrix (q, size); their product is the functions of a block."""
     if isinstance(block, Columns):
         chosen = graph.x.take(block.columns, 1)
         return chosen - block.offsets if block.offsets.any() else chosen, np.eye(block.size)
@@ -87,89 +91,58 @@ def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArra
     return values(kernel, x, points), np.eye(block.size)
 
 
-@singledispatch
 def values(kernel: Kernel, x: Value, points: FloatArray) -> Value:
     """Return the kernel between rows x, (n, d), and points, (m, d): (n, m)."""
-    raise TypeError(f"kernel {kernel!r} is not one of those that can be exported")
+    match kernel:
+        case Gaussian():
+            return (-_over_inputs(x, points, _squares_over(kernel.width, points), add)).map("Exp")
+        case Laplacian():
+            distance = _over_inputs(x, points, lambda x, z, _: (x - z).map("Abs").sum(-1), add)
+            return (distance * -kernel.gamma).map("Exp")
+        case Linear():
+            return _centred(kernel, x) @ kernel.centred(points).T
+        case Polynomial():
+            return _power(_affine(x, points, kernel.gamma, kernel.coef0), kernel.degree)
+        case Sigmoid():
+            return _affine(x, points, kernel.gamma, kernel.coef0).map("Tanh")
+        case LinearSpline():
+            return _over_inputs(x, points, _spline_factor, mul)
+        case Sum():
+            return reduce(add, (values(term, x, points) for term in kernel.terms))
+        case Product():
+            return reduce(mul, (values(factor, x, points) for factor in kernel.factors))
+        case OnColumns():
+            columns = kernel.positions(points.shape[1])
+            return values(kernel.inner(), x.take(columns, 1), points[:, columns])
+    raise TypeError(f"kernel {kernel!r} cannot be exported")
 
 
-@values.register
-def _(kernel: Gaussian, x: Value, points: FloatArray) -> Value:
-    widths = np.broadcast_to(kernel.width, points.shape[1])
-
-    def term(x: Value, z: FloatArray, at: slice) -> Value:
-        # Differences, not the expanded square, whose rounding grows with the distance from the origin.
-        return ((x - z) * (1.0 / widths[at])).squared().sum(-1)
-
-    return (-_over_inputs(x, points, term, add)).map("Exp")
+def _squares_over(width: ArrayLike, points: FloatArray) -> Term:
+    widths = np.broadcast_to(width, points.shape[1])
+    # Differences, not the expanded square, whose rounding error grows with the distance from the origin.
+    return lambda x, z, at: ((x - z) * (1.0 / widths[at])).squared().sum(-1)
 
 
-@values.register
-def _(kernel: Laplacian, x: Value, points: FloatArray) -> Value:
-    distance = _over_inputs(x, points, lambda x, z, _: (x - z).map("Abs").sum(-1), add)
-    return (distance * -kernel.gamma).map("Exp")
-
-
-@values.register
-def _(kernel: Linear, x: Value, points: FloatArray) -> Value:
-    return _centred(kernel, x) @ kernel.centred(points).T
+def _spline_factor(x: Value, z: FloatArray, at: slice) -> Value:
+    # With m = min(x, z), M = max(x, z): x z m - (x + z) m^2 / 2 + m^3 / 3 = m^2 (M / 2 - m / 6).
+    lower, upper = x.minimum(z), x.maximum(z)
+    factors = lower * upper + lower.squared() * (upper * 0.5 - lower * (1.0 / 6.0)) + 1.0
+    return _product_of_last(factors, z.shape[-1])
 
 
 def _centred(kernel: Linear, x: Value) -> Value:
     return x if kernel.offset is None else x - np.asarray(kernel.offset)
 
 
-@values.register
-def _(kernel: Polynomial, x: Value, points: FloatArray) -> Value:
-    return _power(_affine(x, points, kernel.gamma, kernel.coef0), kernel.degree)
-
-
-@values.register
-def _(kernel: Sigmoid, x: Value, points: FloatArray) -> Value:
-    return _affine(x, points, kernel.gamma, kernel.coef0).map("Tanh")
-
-
-@values.register
-def _(kernel: LinearSpline, x: Value, points: FloatArray) -> Value:
-    def term(x: Value, z: FloatArray, at: slice) -> Value:
-        # m the lesser of the two, M the greater: x z m - (x + z) m^2 / 2 + m^3 / 3 is m^2 (M / 2 - m / 6).
-        least, most = x.minimum(z), x.maximum(z)
-        factors = least * most + least.squared() * (most * 0.5 - least * (1.0 / 6.0)) + 1.0
-        return _product_of_last(factors, z.shape[-1])
-
-    return _over_inputs(x, points, term, mul)
-
-
-@values.register
-def _(kernel: Sum, x: Value, points: FloatArray) -> Value:
-    return reduce(add, (values(term, x, points) for term in kernel.terms))
-
-
-@values.register
-def _(kernel: Product, x: Value, points: FloatArray) -> Value:
-    return reduce(mul, (values(factor, x, points) for factor in kernel.factors))
-
-
-@values.register
-def _(kernel: OnColumns, x: Value, points: FloatArray) -> Value:
-    columns = kernel.positions(points.shape[1])
-    return values(kernel.inner(), x.take(columns, 1), points[:, columns])
-
-
-def _over_inputs(
-    x: Value,
-    points: FloatArray,
-    term: Callable[[Value, FloatArray, slice], Value],
-    join: Callable[[Value, Value], Value],
-) -> Value:
-    """Join what ``term`` makes of rows (n, 1, b) and points (1, m, b), over runs of b inputs, to (n, m)."""
+def _over_inputs(x: Value, points: FloatArray, term: Term, join: Callable[[Value, Value], Value]) -> Value:
+    """Evaluate ``term`` at blocks of b inputs, rows (n, 1, b) and points (1, m, b), and join them: (n, m)."""
     n_points, n_inputs = points.shape
-    step = max(1, _DIFFERENCES // max(1, n_points))
+    step = max(1, _MAX_DIFFERENCES // max(1, n_points))
     terms = []
     for start in range(0, n_inputs, step):
         stop = min(start + step, n_inputs)
-        run = x if stop - start == n_inputs else x.part(start, stop, 1)
-        terms.append(term(run.expand_dims(1), points[np.newaxis, :, start:stop], slice(start, stop)))
+        block = x if stop - start == n_inputs else x.part(start, stop, 1)
+        terms.append(term(block.expand_dims(1), points[np.newaxis, :, start:stop], slice(start, stop)))
     return reduce(join, terms)
 
 
@@ -179,7 +152,7 @@ def _affine(x: Value, points: FloatArray, gamma: float, coef0: float) -> Value:
 
 
 def _power(base: Value, exponent: int) -> Value:
-    """Return a positive whole power by squares: pow() of a negative base is not a number on some devices."""
+    """Return a positive integer power by squaring: on some devices pow() of a negative base is NaN."""
     if exponent == 1:
         return base
     half = _power(base, exponent // 2).squared()

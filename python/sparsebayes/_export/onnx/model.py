@@ -1,4 +1,4 @@
-"""Fitted models as ONNX graphs. The only file that names onnx, and late."""
+"""Fitted models as ONNX graphs. Only this module imports onnx, inside functions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .links import classification, labels, regression, stored_classes
 if TYPE_CHECKING:
     import onnx
 
-#: The first operator set in which every operator in use has its present form; onnxruntime 1.6 has it.
+#: First operator set in which every operator used has its present form; onnxruntime 1.6 supports it.
 OLDEST_OPSET = 13
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output of the graph; the first axis of all is that of the rows."""
+    """An output of the graph; its first axis is the rows."""
 
     name: str
     dtype: np.dtype[Any]
-    #: Number of columns; None: there is one axis only.
+    #: Number of columns; None for an output with one axis.
     n_columns: int | None
 
 
@@ -41,48 +41,48 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     * regression: ``mean`` and ``std``, as ``predict(X, return_std=True)`` returns them, (n,) or
       (n, n_outputs);
     * classification: ``label``, (n,), and ``probabilities``, (n, n_classes), as ``predict`` and
-      ``predict_proba`` return them. Labels that are whole numbers or truth values are int64; all others are
-      strings, ``str(label)``.
+      ``predict_proba`` return them. Integer and boolean labels are int64; all others are strings,
+      ``str(label)``.
 
-    It consists of standard operators alone. Rows are not checked: what is not a number comes out as such.
+    The graph uses standard operators only. Rows are not checked: a row with NaN has NaN results.
 
     Parameters
     ----------
     est : fitted estimator of this package
-        Any but those whose functions only Python can evaluate: callable kernels, and ``extra_basis`` other
-        than "linear". With ``kernel="precomputed"`` X is the kernel between rows and the training rows.
+        Callable kernels, and ``extra_basis`` other than "linear", cannot be exported. With
+        ``kernel="precomputed"`` X is the kernel between rows and the training rows.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of X, of the arithmetic and of the results. In single precision results are within about
-        1e-4 of the estimator's, relative to their scale, unless large weights cancel; many devices compute
-        in nothing else.
+        Precision of X, of the arithmetic and of the results. Results in single precision are within about
+        1e-4 of the estimator's, relative to their scale, unless large weights cancel. Many devices support
+        single precision only.
     opset : int, default=13
-        Version of the operator set that the model asks for. The operators in use are the same in all from
-        13 (2020) on.
+        Version of the operator set that the model requires. The operators used are the same in all versions
+        from 13 (2020) on.
 
     Returns
     -------
     onnx.ModelProto
-        With the estimator's name and, if it has them, those of its features in ``metadata_props``.
+        ``metadata_props`` holds the name of the estimator and, if known, the names of its features.
 
     Raises
     ------
     ImportError
         If onnx is not installed: ``pip install sparsebayes[onnx]``.
     TypeError
-        If est is no estimator of this package; for a pipeline see `register_onnx_converters`.
+        If est is not an estimator of this package; for a pipeline see `register_onnx_converters`.
     NotFittedError
-        If it is not fitted.
+        If est is not fitted.
     ValueError
         If the model has functions that only Python can evaluate, or numbers too large for ``dtype``.
 
     Notes
     -----
-    Probabilities of `MRVM1` and `MRVM2` come from a quadrature of its own, exact to 1e-10 whatever the
-    estimator's ``n_quadrature``.
+    Probabilities of `MRVM1` and `MRVM2` are computed by a quadrature in the graph, exact to 1e-10, not with
+    the estimator's ``n_quadrature``.
 
-    Each row of a batch takes memory for a moment: m * d numbers for m kernels on d inputs, 2 ** 14 at most;
-    59 for each class of a probit; for a softmax as many as weights for each pair of classes. Hand rows in
-    batches of a few thousand.
+    Temporary memory for each row of a batch: m * d numbers for m kernels on d inputs, 2 ** 14 at most; 59 for
+    each class of a probit; for a softmax the number of weights for each pair of classes. Pass rows in batches
+    of a few thousand.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def build(graph: Graph, model: ServedModel) -> dict[str, Value]:
 
 
 def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[Output]:
-    """Return what the graph of a model will give."""
+    """Return the outputs of the graph of a model."""
     if model.classes is not None:
         label = Output("label", stored_classes(model.classes).dtype, None)
         return [label, Output("probabilities", dtype, len(model.classes))]
@@ -168,7 +168,7 @@ def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProt
 
 
 def element_type(dtype: np.dtype[Any]) -> int:
-    """Return the number that ONNX has for a type."""
+    """Return ONNX's number for a type."""
     from onnx import helper
 
     return int(helper.np_dtype_to_tensor_dtype(dtype))
