@@ -55,13 +55,13 @@ def mode(scaled, t):
 
 
 def evidence_of_ard(model, data):
-    """Of `ARDRegression`, whose lambda_ is our alpha and whose alpha_ is our beta."""
+    """Log evidence of `ARDRegression`, whose lambda_ is our alpha and whose alpha_ is our beta."""
     kept = kept_by_ard(model)
     return gaussian_log_evidence(data.X[:, kept], data.y, model.lambda_[kept], float(model.alpha_))
 
 
 def evidence_of_fastrvm(model, data):
-    """Of a fitted fastrvm estimator without a bias, its default."""
+    """Log evidence of a fitted fastrvm estimator without a bias, its default."""
     Phi = rbf_kernel(data.X, model.relevance_vectors_, gamma=model.gamma)
     return at_alphas_of_fastrvm(Phi, data.y, model.alpha_, getattr(model, "beta_", None))
 

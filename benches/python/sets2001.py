@@ -46,12 +46,12 @@ class Benchmark:
     files: tuple[str, ...] = ()
     root: bool = False
     scale: float = 1.0
-    #: Cross-validations that the parameters are the best of in the mean.
+    #: Cross-validations whose average error selects the parameters.
     rounds: int = 5
     #: Rows that they see at most, and which of the widths: on the digits all of them would take hours.
     tuning_rows: int = 2000
     every_nth_width: int = 1
-    #: Of our classifier.
+    #: `multi_class` of our classifier.
     multi_class: str = "ovr"
 
     def missing(self):

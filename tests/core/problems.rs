@@ -52,7 +52,7 @@ pub(crate) fn columns(n: usize, k: usize, seed: u64) -> Problem {
     }
 }
 
-/// The same with labels.
+/// This problem with labels.
 pub(crate) fn labels(n: usize, k: usize, seed: u64) -> Problem {
     let mut problem = columns(n, k, seed);
     let mut random = Uniform(seed + 1);
@@ -63,7 +63,7 @@ pub(crate) fn labels(n: usize, k: usize, seed: u64) -> Problem {
     problem
 }
 
-/// The same with counts.
+/// This problem with counts.
 pub(crate) fn counts(n: usize, k: usize, seed: u64) -> Problem {
     let mut problem = columns(n, k, seed);
     for t in &mut problem.t {

@@ -18,12 +18,12 @@ def differences(scores, label):
 
 
 def log_integrand(u, d):
-    """Of equation (1), at one or several u."""
+    """Integrand of equation (1), at one or several u."""
     return log_density(u) + log_ndtr(np.add.outer(u, d)).sum(axis=-1)
 
 
 def mode(d):
-    """Of the integrand, by bisection: its logarithm is concave."""
+    """Mode of the integrand, by bisection: its logarithm is concave."""
     low, high = 0.0, max(0.0, -d.min()) + 12.0
     for _ in range(200):
         middle = 0.5 * (low + high)
@@ -46,7 +46,7 @@ def by_quad(scores, label):
     total = integral(lambda u: np.exp(log_integrand(u, d) - highest))
 
     def lost(k):
-        """Of equation (3): phi of class k in place of its Phi, over the same integral with Phi."""
+        """Expectation of equation (3): phi of class k instead of its Phi, over the integral with Phi."""
 
         def swapped(u):
             log_hazard = log_density(u + d[k]) - log_ndtr(u + d[k])
@@ -58,7 +58,7 @@ def by_quad(scores, label):
 
 
 def by_trapezoid(scores, label, n_nodes=2001):
-    """The same on a fine even grid of nodes, in logarithms."""
+    """The integral on a fine even grid of nodes, in logarithms."""
     d = differences(scores, label)
     u = mode(d) + np.linspace(-10.0, 10.0, n_nodes)
     x = np.add.outer(u, d)

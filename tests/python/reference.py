@@ -24,7 +24,7 @@ class Fit(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Of all K functions: sparsity s and quality q with the function left out (TF 19), and S, Q (TF 22)."""
+    """Return, for all K functions, sparsity s and quality q with the function left out (TF 19), and S, Q (TF 22)."""
 
     s: np.ndarray
     q: np.ndarray
@@ -192,7 +192,7 @@ def moderated_probability(phi, mu, Sigma):
 
 
 def contribution(alpha, s, q):
-    """Of one function to the log evidence, the l(alpha) of TF 18; nothing where alpha is infinite."""
+    """Contribution l(alpha) of one function to the log evidence, TF 18; 0 where alpha is infinite."""
     alpha = np.asarray(alpha, dtype=float)
     inside = np.isfinite(alpha)
     a = np.where(inside, alpha, 1.0)

@@ -188,7 +188,7 @@ def test_the_seed_determines_the_chosen_rows(surface):
     assert not np.array_equal(rows(3), rows(4))
     np.random.seed(3)  # noqa: NPY002 # what None means everywhere in scikit-learn
     np.testing.assert_array_equal(rows(None), rows(3))
-    # The same rows serve every fit of a kernel that is learned, and the unit of X is of no matter.
+    # Every fit of a learned kernel uses these rows, whatever the unit of X.
     np.testing.assert_array_equal(rows(3, kernel=WIDE, optimize_kernel=True), rows(3))
     unit = RVR(candidates=20, random_state=3).fit(1e-9 * X, y)
     np.testing.assert_array_equal(unit.candidate_rows_, rows(3))

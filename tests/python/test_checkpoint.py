@@ -102,7 +102,7 @@ def test_columns_and_other_chunk_borders_and_limits_resume_too(data, model):
     expected = unchecked(columns).fit([data])
     columns.set_params(memory_limit="100MB", n_jobs=1, verbose=0).fit(breaking(data, 10**9, (5, 17_000)))
     np.testing.assert_array_equal(columns.mu_, expected.mu_)
-    # The same rows in a file.
+    # These rows in a file.
     stop_at(model, data, 20_000)
     X = np.memmap(model.checkpoint.with_name("X"), "f8", "w+", shape=data[0].shape)
     X[...] = data[0]

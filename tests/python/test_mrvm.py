@@ -25,7 +25,7 @@ def first_targets(labels, n_classes):
 
 
 def precisions(model, n_basis):
-    """Of all functions in the order of the dictionary, the bias being the first if there is one."""
+    """Values for all functions in the order of the dictionary, the bias first if there is one."""
     alpha = np.full(n_basis + model.fit_intercept, np.inf)
     alpha[model.active_ + model.fit_intercept] = model.alpha_
     return alpha
@@ -131,7 +131,7 @@ def test_a_climb_ends_at_the_top_of_the_bound(three, weighted):
     np.testing.assert_allclose(fit.posterior().alpha, model.alpha_, rtol=1e-5)
     expected, _ = reference.expectations(K[:, start] @ model.mu_, labels)
     np.testing.assert_allclose(targets, expected, atol=1e-5)
-    # That is a maximum: of B as the reference has it, in every weight and precision.
+    # This is a maximum: of B as the reference has it, in every weight and precision.
     top = reference.lower_bound(K[:, start], labels, model.mu_, model.alpha_, w)
     for k in range(len(start)):
         for c in range(3):

@@ -355,7 +355,7 @@ def reading(A, B):
 
 
 def writing(A, B):
-    """The same, by a function that writes to all that it is given."""
+    """Fit with a function that writes to all of its arguments."""
     values = reading(A, B)
     A[:], B[:] = np.nan, np.nan
     return values

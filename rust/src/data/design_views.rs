@@ -140,7 +140,7 @@ impl<'a> RowSubsample<'a> {
         Some(Self { design, starts })
     }
 
-    /// Those of `values`, one for each row of the design, that belong to the subsample.
+    /// Selects from `values`, one for each row of the design, the values of the subsample.
     pub(crate) fn pick(&self, values: &[f64]) -> Vec<f64> {
         let runs = self.starts.iter().map(|&start| &values[start..start + RUN]);
         runs.flatten().copied().collect()

@@ -140,7 +140,7 @@ impl Rules {
         self.alpha_prior.iter().all(|&v| v == 0.0)
     }
 
-    /// The same rules with a looser tolerance, for all but the last of several fits.
+    /// These rules with a looser tolerance, for all but the last of several fits.
     pub(crate) fn loosened(&self) -> Self {
         let tol = self.tol.max(Tuning::LOOSE_TOL);
         let settings = Settings {

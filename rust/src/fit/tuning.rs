@@ -100,7 +100,7 @@ impl Tuning {
     pub(crate) const MAX_WHOLE_DICTIONARY: usize = 512;
     /// Candidates in the first working set of a larger dictionary, and the most with a positive gain in later ones.
     pub(crate) const SAMPLE_SIZE: usize = 256;
-    /// The same where the Gram matrix changes with each mode of a Laplace approximation.
+    /// This limit where the Gram matrix changes with each mode of a Laplace approximation.
     pub(crate) const LAPLACE_SAMPLE_SIZE: usize = 128;
     /// Candidates in a working set that gain nothing yet but are closest to it: they may gain once the others have moved.
     pub(crate) const NEAR_CANDIDATES: usize = 192;
