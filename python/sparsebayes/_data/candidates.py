@@ -1,8 +1,9 @@
 """The centres of the kernel functions: what `candidates=` takes, and how ``active_`` numbers centres.
 
-None, all rows: functions are numbered as training rows. An int, some rows: `candidate_rows_` and, unless the
-kernel is precomputed, `candidates_`; functions are numbered as training rows. An array of centres:
-`candidates_`; functions are numbered as its rows.
+- None: every training row is a centre; ``active_`` numbers training rows.
+- An int: some rows, in `candidate_rows_` (and `candidates_` unless the kernel is precomputed); ``active_``
+  numbers training rows.
+- An array: its rows are the centres, in `candidates_`; ``active_`` numbers its rows.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def sample_size(given: Any) -> int:
 
 
 def block_size(estimator: Any, training: Training) -> int:
-    """Return the number of names in ``active_`` for each kernel."""
+    """Return how many numbers of ``active_`` each kernel has: kernel p has p * size to (p + 1) * size - 1."""
     return len(estimator.candidates_) if are_given(estimator) else training.n_samples
 
 
@@ -124,7 +125,7 @@ def _choose(
         if precomputed:
             sample = random_state.choice(len(rows), size, replace=False)
         else:
-            # With keys, rows that are read in parts have the same sample.
+            # Keys depend on the values of a row alone: a fit that reads chunks draws this sample too.
             sample = np.argpartition(keys(training.at(rows), seed_of(random_state)), size)[:size]
         rows = rows[np.sort(sample)]
     X = _standardised(training.at(rows)[:, training.rows] if precomputed else training.at(rows))

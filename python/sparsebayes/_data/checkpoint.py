@@ -175,7 +175,7 @@ def digest(*values: Any) -> str:
 
 
 def _feed(state: Any, value: Any) -> None:
-    kind = np.ndarray if isinstance(value, np.ndarray) else type(value)  # mapped or not
+    kind = np.ndarray if isinstance(value, np.ndarray) else type(value)  # memory-mapped or not
     state.update(f"{kind.__module__}.{kind.__qualname__}\0".encode())
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         state.update(f"{value.dtype.str}{value.shape}\0".encode())

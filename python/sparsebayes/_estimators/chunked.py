@@ -133,8 +133,8 @@ class ChunkedEstimator(SparseBayesEstimator):
             if self.memory_limit is None and not isinstance(X, np.memmap):
                 return None  # fit in memory; the limit was not set by the user
             raise ValueError(
-                f"memory_limit of {in_words(limit)} is less than the {in_words(needed)} or so of a fit in "
-                f"memory. {error}; or raise memory_limit"
+                f"memory_limit is {in_words(limit)}, and a fit in memory needs about {in_words(needed)}. "
+                f"Reading the rows in chunks is not possible: {error}; or raise memory_limit"
             ) from None
         return open_chunks(X, y, sample_weight, labels=self._takes_labels)
 

@@ -66,9 +66,9 @@ class FittedRegression:
     def prior_variances(self) -> FloatArray:
         """Return the prior variance v of the weight of a new function, for each kernel.
 
-        With it, each new function has at its own centre the mean square that its kernel contributes to the
-        fitted model on the training rows: a kernel that explains deviations of size 1 is expected to explain
-        such deviations elsewhere too, and one that is not in the model none.
+        v is chosen so that the mean square of a new function at its own centre equals the mean square of what
+        its kernel contributes to the fitted model on the training rows. A kernel without active functions
+        gets 0.
         """
         total = self.weights.sum()
         variances = np.zeros(len(self.kernels))

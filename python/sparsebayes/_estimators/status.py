@@ -59,7 +59,8 @@ _KERNEL_ROWS: Final = 50
 #: Kernel values, relative to the diagonal, above which a kernel is too wide and below which it is too narrow.
 _WIDE_KERNEL_VALUE: Final = 0.99
 _NARROW_KERNEL_VALUE: Final = 0.01
-#: Weights with a sum below this and below half of the rows are unlikely to count rows.
+#: Weights whose sum is below this and below half of the number of rows were probably normalised: they do not
+#: count rows.
 _MIN_TOTAL_WEIGHT: Final = 20.0
 #: The mean of y is far from 0 if it exceeds so many standard errors.
 _MAX_STANDARD_ERRORS: Final = 1e6
@@ -227,7 +228,7 @@ def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: 
         )
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
-    return f"{found}. If that is as it should be, the inputs may not explain y"
+    return f"{found}. If this is intended, y may not depend on the inputs"
 
 
 def _is_noise(est: Any, summary: RowSummary) -> bool:

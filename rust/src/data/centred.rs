@@ -9,8 +9,8 @@ use crate::{Error, Likelihood, Result};
 
 /// [`RowProvider`] of columns minus their weighted means, computed from the sums over the columns themselves.
 ///
-/// With the constant function in column 0 and m the means, the centred columns are `phi_j - m_j phi_0`. So weights mu of the centred
-/// columns are weights mu of the columns and `mu_0 - sum_j m_j mu_j` of the constant, and with W the working weights
+/// With the constant function in column 0 and m the means, the centred columns are `phi_j - m_j phi_0`. A model with weights mu on
+/// the centred columns equals one with weights mu on the columns and `mu_0 - sum_j m_j mu_j` on the constant. With W the working weights
 ///
 /// ```text
 /// (phi_i - m_i phi_0)^T e                          = g_i - m_i g_0
@@ -36,7 +36,8 @@ impl<R: RowProvider> CentredProvider<R> {
         check_sweep(&sweep, rows.n_basis(), 1)?;
         let sums = sweep.gram.remove(0);
         let weight = rows.likelihood().working(0.0, 0.0).weight * rows.target_moments(0.0)?[0];
-        // The squared length of the constant 1 is the sum of the working weights.
+        // If column 0 is the constant 1, its squared length is the sum of the working weights. This assumes that the weight at
+        // eta = 0 is the same for every target.
         if (sums[0] - weight).abs() > 1e-6 * weight {
             let what = "the first function of a provider must be the constant 1 with fit_intercept=True; give it one, \
                         or set fit_intercept=False";
@@ -182,8 +183,8 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
 
     fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>> {
         let (columns, weights) = self.uncentred(active, mu);
-        // T = Phi_A Sigma = Phi_C (A Sigma), where the row of A for the constant is -m. Where the constant is not active, it adds a column
-        // of zeros.
+        // Phi_A = Phi_C B, where Phi_C has the uncentred columns and the constant, and the row of B for the constant is -m. So
+        // T = Phi_C (B Sigma). If the constant is not active, B Sigma gets a column of zeros for it.
         let (m, size) = (active.len(), columns.len());
         let mut next = 0;
         let place_of = |&j: &usize| {

@@ -29,7 +29,7 @@ pub(crate) fn fit(
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Dictionary>, Stop> {
     let is_too_precise = rules.noise != Noise::Estimated && state.beta > Tuning::MAX_LOW_RANK_BETA;
-    // Smaller dictionaries are one working set.
+    // A small dictionary fits into one working set: features would save nothing.
     let is_small = stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
     if is_small || is_too_precise || rules.max_iter < Tuning::MIN_LOW_RANK_STEPS {
         return Ok(None);
@@ -84,7 +84,7 @@ fn fit_features(
         return Ok(None);
     }
     let mut initial = LowRankModel::of(&state, features.norms(), scale);
-    // Features that lack part of the signal attribute it to the noise; at the initial noise or less it shows in the gains.
+    // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
     let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
     initial.beta = initial.beta.max(initial_beta);
     let size = Tuning::LOW_RANK_TEST_SIZE;
@@ -148,7 +148,7 @@ impl LowRankModel {
         }
     }
 
-    /// Adds the functions that are not zero on all rows to an empty state.
+    /// Adds to an empty state the functions whose column is not entirely zero.
     fn apply(
         &self,
         stats: &mut dyn Statistics,

@@ -101,7 +101,7 @@ pub(crate) fn converge(
     }
 }
 
-/// Largest |change in ln alpha| (infinite for a deletion) or |change in ln beta| to the maximum.
+/// The largest distance of a ln alpha or ln beta from its own optimum; infinite if a function should be deleted.
 pub(crate) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
     let change = |k: usize| state.factors(k).change_from(state.alpha[k]);
     let alphas = (0..state.len()).map(change).fold(0.0, f64::max);
@@ -189,7 +189,7 @@ fn update_noise(
 ) -> Result<(), Stop> {
     let Some(range) = noise else { return Ok(()) };
     let mut change = (noise_fixed_point(state, range) / state.beta).ln();
-    // Joint steps make the small changes, but an empty model has none.
+    // Small changes are left to the joint steps, which an empty model does not have.
     let min_change = if state.len() > 0 {
         Tuning::MIN_NOISE_CHANGE
     } else {

@@ -15,8 +15,8 @@ const PIECE: usize = 16 * LANES;
 impl Dictionary {
     /// For each active function the candidates that would gain most after its deletion.
     ///
-    /// Deleting k changes the factors of candidate i by appendix A.4, with `u_i = beta Sigma Phi^T phi_i`. Gains rise with
-    /// q^2 / s, which is ranked instead.
+    /// Tipping & Faul (2003), A.4: with `u = beta Sigma Phi^T phi_i`, deleting k adds `u_k^2 / Sigma_kk` to s of candidate i and
+    /// `u_k mu_k / Sigma_kk` to q. The gain increases with q^2 / s, by which candidates are ranked.
     pub(crate) fn substitutes(&self, state: &State) -> Vec<usize> {
         let columns = self.active_columns(state);
         let lower = pack_lower(state.chol());
@@ -61,7 +61,7 @@ impl Dictionary {
 struct LaneFactors {
     s: [f64; LANES],
     q: [f64; LANES],
-    /// Error of s; infinite for active functions.
+    /// Bound on the rounding error of s: a candidate with a smaller s scores 0. Infinite for active functions.
     s_error: [f64; LANES],
 }
 
