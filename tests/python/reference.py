@@ -24,7 +24,7 @@ class Fit(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Return, for all K functions, sparsity s and quality q with the function left out (TF 19), and S, Q (TF 22)."""
+    """For all K functions: s and q with the function left out (TF 19), and S, Q (TF 22)."""
 
     s: np.ndarray
     q: np.ndarray

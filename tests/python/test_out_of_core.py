@@ -284,7 +284,7 @@ def test_what_is_no_data_set_says_so(data, parquet, tmp_path):
     with pytest.raises(ValueError, match="candidates must be an integer"):
         RVR().fit([(X, y)])
     big = np.memmap(tmp_path / "X", "f8", "w+", shape=(20_000, 3))
-    with pytest.raises(ValueError, match=r"memory_limit of .*candidates must be an integer"):
+    with pytest.raises(ValueError, match=r"memory_limit is .*candidates must be an integer"):
         RVR(memory_limit="1MB").fit(big, data[1])
     with pytest.raises(ValueError, match=r"y must have one column"):
         RVR(memory_limit="1MB", candidates=3).fit(big, np.ones((20_000, 2)))
