@@ -27,7 +27,6 @@ from sparsebayes import (
 )
 from sparsebayes._cancellable import in_background
 from sparsebayes._data import design
-from sparsebayes._revm import eigen
 from sparsebayes.kernels import Gaussian
 from sparsebayes.providers import RowPart, SummedStatistics
 
@@ -176,7 +175,7 @@ def test_ctrl_c_ends_a_fit_inside_a_call_of_lapack(kind, monkeypatch):
         after.append("the work continues")
 
     model = kind(gamma=0.1)
-    monkeypatch.setattr(eigen, "axes", axes)
+    monkeypatch.setattr("sparsebayes.revm.axes", axes)
     with pressed_and_heard() as press:
         model.fit(X, Y > 0)
     assert not hasattr(model, "dual_coef_")

@@ -178,11 +178,11 @@ def test_fits_with_one_scale_for_unscaled_inputs_warn():
         lambda: RVR(candidates=Z[:30]).partial_fit(Z, y),
         lambda: RVC(candidates=30, random_state=0).fit(halves(Z, y > 0)),
     ]:
-        assert "very different spreads" in str(warned(fit)[1].message)
+        assert "very different standard deviations" in str(warned(fit)[1].message)
     X[:, 2] = X[:, 0]
     model, warning = warned(lambda: RVR(gamma=1e-12).fit(X * SCALES, y))
     assert (model.status_, warning.category) == ("converged", UserWarning)
-    assert str(warning.message).startswith("RVR: The inputs have very different spreads")
+    assert str(warning.message).startswith("RVR: The inputs have very different standard deviations")
 
 
 def test_kernels_with_a_width_for_each_input_do_not_warn():

@@ -351,7 +351,7 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
         (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or 'laplacian', got 'poly'"),
         (RVR("laplacian", gamma="ard"), "'ard' is for kernel='rbf'"),
         (RVC(Gaussian(1.0), gamma="ard"), "optimize_kernel=True"),
-        (RVC("precomputed", gamma="ard"), "kernel='precomputed' needs"),
+        (RVC("precomputed", gamma="ard"), "kernel='precomputed' has no parameters"),
         (RVC(gamma="learn", multi_class="softmax"), "gamma='learn' needs multi_class='ovr'"),
         (RVR(gamma="ard", scheme="variational"), "scheme='variational' needs given kernel parameters"),
         (MRVM1(gamma="ard"), "is for RVR and RVC"),
@@ -362,7 +362,7 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
         (RVC(optimize_kernel=None), "optimize_kernel must be True or False"),
         (
             RVR("precomputed", optimize_kernel=True),
-            "kernel='precomputed' needs kernel parameters to be given",
+            "kernel='precomputed' has no parameters",
         ),
         (RVC("linear", optimize_kernel=True), "continuous parameters"),
         (RVR(LinearSpline() + Linear(), optimize_kernel=True), "continuous parameters"),

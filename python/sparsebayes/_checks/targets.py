@@ -377,5 +377,6 @@ def last_step(est: Any, X: Any = None) -> tuple[Any, Any]:
         check_is_fitted(est)
         steps, est = est[:-1], est[-1]
         if X is not None and len(steps) > 0:
-            X = steps.transform(X)
+            with naming("X"):
+                X = steps.transform(X)
     return est, X

@@ -228,7 +228,7 @@ def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: 
         )
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
-    return f"{found}. If this is intended, y may not depend on the inputs"
+    return f"{found}. If this is intended, the inputs may not explain y"
 
 
 def _is_noise(est: Any, summary: RowSummary) -> bool:
