@@ -141,7 +141,7 @@ impl<'a> Observations<'a> {
         Ok(this)
     }
 
-    /// [`Observations::new`] without the lengths of columns, for the methods of [`DictionaryPart`](crate::DictionaryPart) only.
+    /// [`Observations::new`] without the lengths of columns, for the methods of `DictionaryPart` only.
     ///
     /// # Errors
     /// As [`Observations::new`], except that the columns are not checked.
