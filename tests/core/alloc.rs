@@ -1,4 +1,5 @@
-//! Counts what this program takes from the heap, thread by thread. The fuzz targets of rust/fuzz include this file too.
+//! Counts what this program takes from the heap, thread by thread.
+#![allow(dead_code)] // the latency bench and a fuzz target include this file too, each for one of the functions
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,11 +14,10 @@ struct Counting;
 
 /// Adds a change of the bytes held; nothing is counted in a thread that is about to end.
 fn note(bytes: isize) {
-    let held = HELD.try_with(|held| {
-        held.replace(held.get().wrapping_add(bytes))
-            .wrapping_add(bytes)
+    let _ = HELD.try_with(|held| {
+        held.set(held.get().wrapping_add(bytes));
+        PEAK.try_with(|peak| peak.set(peak.get().max(held.get())))
     });
-    let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.unwrap_or(0))));
 }
 
 // SAFETY: everything is handed on to the system's allocator; the counts are kept in cells that take no memory themselves.
@@ -41,14 +41,12 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// How often this thread takes memory while `f` runs.
-#[cfg(test)]
 pub(crate) fn allocations(f: impl FnOnce()) -> usize {
     let before = TAKEN.get();
     f();
     TAKEN.get() - before
 }
 
-#[allow(dead_code)] // the benchmarks include this file and count calls alone
 /// The value of `f`, and the largest number of bytes that this thread held for it at a time.
 pub(crate) fn peak_bytes<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();

@@ -27,82 +27,78 @@ proptest! {
     }
 }
 
-/// Such problems once panicked, ran without end, or were errors instead of the last converged model.
-#[test]
-#[allow(clippy::too_many_lines)] // a list of problems
-fn what_broke_once_does_not_break_again() {
-    use Likelihood::{Bernoulli, Gaussian, Poisson};
-    let problem = |kind, columns: Vec<Vec<f64>>, targets: &[f64]| Extreme {
+// Problems like these once panicked, ran without end, or were errors instead of the last converged model.
+
+const NUMBERS: [f64; 7] = [-0.27, 0.33, 1.84, 1.85, 2.62, 0.84, -0.73];
+
+fn scaled(by: f64) -> Vec<f64> {
+    NUMBERS.map(|v| by * v).to_vec()
+}
+
+fn problem(kind: Kind, columns: Vec<Vec<f64>>, targets: &[f64]) -> Extreme {
+    Extreme {
         kind,
         columns,
         targets: targets.to_vec(),
         weights: None,
         settings: Settings::default(),
-    };
-    let numbers = [-0.27, 0.33, 1.84, 1.85, 2.62, 0.84, -0.73];
-    let scaled = |by: f64| numbers.map(|v| by * v).to_vec();
-    let nearly = |j: i32| {
-        numbers
-            .map(|v| v * (1.0 + 1e-10 * v * f64::from(j)))
-            .to_vec()
-    };
+    }
+}
 
-    // Several outputs without rows, and with noise levels 30 decades apart.
+#[test]
+fn several_outputs_need_rows_and_may_have_noise_levels_far_apart() {
     assert!(!ends(&problem(Kind::Outputs, vec![vec![]], &[])));
-    assert!(ends(&problem(
-        Kind::Outputs,
-        vec![scaled(1e-30), nearly(1)],
-        &numbers
-    )));
-    // The same column seven times.
+    let apart = vec![scaled(1e-30), NUMBERS.map(|v| v * v).to_vec()];
+    assert!(ends(&problem(Kind::Outputs, apart, &NUMBERS)));
+}
+
+#[test]
+fn the_same_column_seven_times() {
     for scheme in [Scheme::MacKay, Scheme::Em, Scheme::Variational] {
         let labels = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0];
-        let mut repeated = problem(Kind::Rows(Bernoulli), vec![scaled(1.0); 7], &labels);
+        let kind = Kind::Rows(Likelihood::Bernoulli);
+        let mut repeated = problem(kind, vec![scaled(1.0); 7], &labels);
         (repeated.settings.scheme, repeated.settings.tol) = (scheme, 1e-9);
         assert!(ends(&repeated));
     }
-    // Five columns that agree to 1e-10; weights over many decades, targets of 1e170.
-    let mut five = problem(
-        Kind::Rows(Gaussian),
-        (0..5).map(nearly).collect(),
-        &[8.46; 7],
-    );
+}
+
+#[test]
+fn columns_that_agree_to_ten_digits_under_weights_over_many_decades() {
+    let nearly = |j: i32| {
+        NUMBERS
+            .map(|v| v * (1.0 + 1e-10 * v * f64::from(j)))
+            .to_vec()
+    };
+    let rows = Kind::Rows(Likelihood::Gaussian);
+    let blocks = Kind::Blocks(Likelihood::Gaussian);
+    let mut five = problem(rows, (0..5).map(nearly).collect(), &[8.46; 7]);
     five.settings.noise = Noise::Fixed(1e-8);
     assert!(ends(&five));
-    for kind in [
-        five.kind,
-        Kind::Blocks(Gaussian),
-        Kind::Sums,
-        Kind::Outputs,
-        Kind::Softmax,
-    ] {
-        for decades in [3.0, 8.0, 150.0] {
-            let weights = numbers.map(|v| 10.0_f64.powf(decades * v)).to_vec();
-            ends(&Extreme {
-                kind,
-                weights: Some(weights),
-                ..five.clone()
-            });
-            let targets = [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0].to_vec();
-            ends(&Extreme {
-                kind,
-                targets,
-                ..five.clone()
-            });
-            ends(&Extreme {
-                kind,
-                targets: scaled(1e170),
-                ..five.clone()
-            });
+    for kind in [rows, blocks, Kind::Sums, Kind::Outputs, Kind::Softmax] {
+        let with = |targets: Vec<f64>, decades: f64| Extreme {
+            kind,
+            targets,
+            weights: Some(NUMBERS.map(|v| 10.0_f64.powf(decades * v)).to_vec()),
+            ..five.clone()
+        };
+        for decades in [0.0, 3.0, 8.0, 150.0] {
+            ends(&with(vec![8.46; 7], decades));
+            ends(&with(vec![0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0], decades));
+            ends(&with(scaled(1e170), decades));
         }
     }
-    // Counts near the largest numbers; weights and priors that are far from 1.
+}
+
+#[test]
+fn counts_near_the_largest_numbers() {
     for (columns, targets) in [
         ([7.9, 9.9, 0.0], [4.5e39, 1e39, 7.5e38]),
         ([0.17; 3], [2.8e138, 8.4e137, 1.3e138]),
         ([8.2e-29, -4e-29, -1e-29], [1e119, 1.3e119, 1.3e119]),
     ] {
-        let mut counts = problem(Kind::Rows(Poisson), vec![columns.to_vec()], &targets);
+        let kind = Kind::Rows(Likelihood::Poisson);
+        let mut counts = problem(kind, vec![columns.to_vec()], &targets);
         assert!(ends(&counts));
         counts.weights = Some(vec![9.2e9, 1.7e5, 3.4e4]);
         assert!(ends(&counts));
