@@ -152,11 +152,6 @@ impl Statistics for SubsampledStatistics<'_> {
         self.whole.gradient(active, mu, gradient)
     }
 
-    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // The weights W of a Gaussian likelihood are constant.
-        Ok(DMatrix::zeros(active.len(), active.len()))
-    }
-
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let mut sweep = self.whole.sweep(active, mu, &[])?;
         if !wanted.is_empty() {

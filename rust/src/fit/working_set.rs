@@ -233,11 +233,6 @@ impl Statistics for &WorkingSet {
         Ok(self.target_sq - dot(&b, mu) - dot(gradient, mu))
     }
 
-    fn variance_drift(&mut self, active: &[usize], _sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        // The weights W of a Gaussian likelihood are constant.
-        Ok(DMatrix::zeros(active.len(), active.len()))
-    }
-
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let gradient = (0..self.len())
             .map(|i| self.projections[i] - self.product(i, active, mu))
