@@ -42,7 +42,10 @@ def _tqdm() -> Any:
 def progress_bar(
     verbose: int, title: str, unit: str, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[..., None] | None]:
-    """Open a bar and yield ``show(done, note="")``, which redraws every 0.1 s at most; None without a bar."""
+    """Open a bar and yield ``show(done, note="", now=False)``; None without a bar.
+
+    ``show`` redraws at most every 0.1 s, but with ``now=True`` at once.
+    """
     kind, bar = _tqdm() if verbose and sys.stderr is not None else None, None
     if kind is not None:
         style = {"bar_format": _BAR_FORMAT} if total is None else {"unit_scale": True}
@@ -52,10 +55,12 @@ def progress_bar(
         yield None
         return
 
-    def show(done: int, note: str = "") -> None:
+    def show(done: int, note: str = "", now: bool = False) -> None:
         with suppress(*_CLOSED_STREAM):
             bar.set_postfix_str(note, refresh=False)
             bar.update(done - bar.n)
+            if now:
+                bar.refresh()
 
     try:
         yield show
@@ -134,7 +139,8 @@ class Watch:
         log_evidence += self._units.log_evidence
         if self._show is not None:
             sweep = "" if swept is None else f", {swept[0]:,} of {swept[1]:,} candidates swept"
-            self._show(iteration, _note(n_active, log_evidence) + sweep)
+            # A sweep may take long: its beginning is shown at once.
+            self._show(iteration, _note(n_active, log_evidence) + sweep, swept is not None and swept[0] == 0)
         if self._estimator.callback is not None:
             # The columns of a softmax are ordered by class.
             index = None if column < 0 else self._layout.name(column % self._n_basis)
