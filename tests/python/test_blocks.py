@@ -84,7 +84,7 @@ def test_screened_sweeps_end_at_an_optimum_by_the_dense_reference(in_blocks, lik
 
 def test_the_evidence_is_not_below_that_of_a_fit_in_one_piece(monkeypatch):
     differences = []
-    for seed in range(6):
+    for seed in range(16):
         X, y = sinc_2d(1000, seed=seed)
         whole = RVR(Gaussian(2.5)).fit(X, y)
         with monkeypatch.context() as patch:
@@ -92,7 +92,7 @@ def test_the_evidence_is_not_below_that_of_a_fit_in_one_piece(monkeypatch):
             patch.setattr(design, "_BLOCK_SIZES", (512, 512, 128, 512, 3))
             parts = RVR(Gaussian(2.5)).fit(X, y)
         differences.append(parts.log_marginal_likelihood_ - whole.log_marginal_likelihood_)
-    assert np.mean(differences) > -2.0
+    assert np.mean(differences) > -1.5
 
 
 def same(a, b):
