@@ -3,7 +3,7 @@
 Ten times ten-fold cross-validation of each set, inputs standardised on the training rows, kernels as in table
 I; the other classifiers and the E-M model see the first of the ten only. Sets whose files are not there are
 named and left out; see ``sets2001``. With ``--keep PATH`` finished cross-validations are kept in that file,
-and an interrupted run goes on where it was; ``--write docs/notebook/mrvm.md`` puts the tables there.
+and an interrupted run resumes from it; ``--write docs/notebook/mrvm.md`` puts the tables there.
 
 Run ``make bench-mrvm``, or this file with ``--help``.
 """

@@ -6,7 +6,7 @@ many signals the largest weights are where the spikes are, against the number of
 Lasso, all in one run.
 
 Run ``make bench-phase``, or this file with ``--help``. With ``--keep PATH`` signals that were done are kept
-in that file, and a run that was interrupted goes on; ``--write docs/notebook/phase-transition.md`` puts the
+in that file, from which an interrupted run resumes; ``--write docs/notebook/phase-transition.md`` puts the
 tables there.
 """
 
