@@ -79,8 +79,8 @@ pub mod internal {
     #[cfg(feature = "fit")]
     pub use crate::data::{
         Block, BoundSample, CandidateProducts, CentredProvider, DictionaryPart, Family,
-        JoinedDesign, OutputObservations, OutputStatistics, ProviderStatistics, Residuals,
-        RowMajorDesign, RowPart, RowProvider, ScreeningBounds, SoftmaxStatistics,
+        JoinedDesign, OutputObservations, ProviderStatistics, RowMajorDesign, RowPart, RowProvider,
+        ScreeningBounds, SoftmaxStatistics,
     };
     #[cfg(feature = "fit")]
     pub use crate::fit::{

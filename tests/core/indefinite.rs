@@ -55,7 +55,7 @@ impl Statistics for Brittle<'_> {
         Ok(deviance)
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.rows.gradient(active, mu, gradient)
     }
 

@@ -79,7 +79,7 @@ fn answers_do_not_hang_on_what_was_asked_before() {
         let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
         let deviance = rows.local(active, mu, &mut gram, &mut gradient).unwrap();
         let sweep = rows.sweep(active, mu, active).unwrap();
-        let mut all = vec![deviance, sweep.deviance];
+        let mut all = vec![deviance, sweep.deviances[0]];
         all.extend(gradient.iter().chain(&gram).chain(&sweep.gradient));
         all.extend(sweep.diag.iter().chain(sweep.gram.iter().flatten()));
         all.into_iter().map(f64::to_bits).collect::<Vec<_>>()

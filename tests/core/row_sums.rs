@@ -71,7 +71,7 @@ impl RowProvider for Sum {
         self.add(
             |p| p.sweep(active, mu, wanted),
             |t, a| {
-                t.deviance += a.deviance;
+                plus(&mut t.deviances, &a.deviances);
                 plus(&mut t.diag, &a.diag);
                 plus(&mut t.gradient, &a.gradient);
                 for (t, a) in t.gram.iter_mut().zip(a.gram) {

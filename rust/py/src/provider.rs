@@ -194,7 +194,7 @@ impl RowProvider for Provider<'_> {
                 let gram = answer.numbers("gram", &gram, &[k, w])?;
                 let column = |j: usize| gram.iter().skip(j).step_by(w).copied().collect();
                 Ok(Sweep {
-                    deviance: answer.number("deviance", &deviance)?,
+                    deviances: vec![answer.number("deviance", &deviance)?],
                     gradient: answer.numbers("gradient", &gradient, &[k])?,
                     diag: answer.numbers("diag", &diag, &[k])?,
                     gram: (0..w).map(column).collect(),

@@ -278,7 +278,7 @@ impl PyRowPart {
         );
         let sweep = self.run(py, |part| part.sweep(&active, mu, &wanted))?;
         Ok((
-            sweep.deviance,
+            sweep.deviances[0],
             sweep.gradient.into_pyarray(py),
             sweep.diag.into_pyarray(py),
             matrix(py, sweep.gram.concat(), self.n_basis, wanted.len())?,

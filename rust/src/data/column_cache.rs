@@ -57,7 +57,7 @@ pub(crate) fn divide_by_norms(sums: &mut [f64], norms: &[f64]) {
 
 /// Converts sums over original columns to sums over unit-norm columns. `fixed`: the working weights are the sample weights, so that the
 /// squared lengths are 1.
-pub(crate) fn unit_columns(sums: Sums, norms: &[f64], fixed: bool, deviance: f64) -> Sweep {
+pub(crate) fn unit_columns(sums: Sums, norms: &[f64], fixed: bool, deviances: Vec<f64>) -> Sweep {
     let (mut diag, mut gram) = (sums.diag, sums.products);
     if fixed {
         diag = norms.iter().map(|&norm| unit_square(norm)).collect();
@@ -68,11 +68,12 @@ pub(crate) fn unit_columns(sums: Sums, norms: &[f64], fixed: bool, deviance: f64
     for column in &mut gram {
         divide_by_norms(column, norms);
     }
+    let gradients = gram.split_off(gram.len() - deviances.len());
     Sweep {
         diag,
-        gradient: gram.pop().unwrap_or_default(),
+        gradient: gradients.concat(),
         gram,
-        deviance,
+        deviances,
     }
 }
 

@@ -91,7 +91,7 @@ impl DictionaryPart for Observations<'_> {
             *norm = *known;
         }
         let fixed = !varies && !self.inexact_norms;
-        Ok(unit_columns(sums, &norms, fixed, deviance))
+        Ok(unit_columns(sums, &norms, fixed, vec![deviance]))
     }
 
     fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {

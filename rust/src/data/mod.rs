@@ -1,7 +1,7 @@
 //! The data of a fit: sums over rows, returned by providers through the trait [`Statistics`].
 //!
 //! [`Observations`] computes them from rows in memory, [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`]
-//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputStatistics`] are for several classes and several outputs.
+//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputObservations`] are for several classes and several outputs.
 
 pub(crate) mod low_rank;
 
@@ -34,7 +34,7 @@ pub use crate::data::design_views::JoinedDesign;
 pub use crate::data::dictionary_part::DictionaryPart;
 pub use crate::data::kernel_design::KernelDesign;
 pub use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
-pub use crate::data::multi_output::{OutputObservations, OutputStatistics, Residuals};
+pub use crate::data::multi_output::OutputObservations;
 pub use crate::data::observations::Observations;
 pub use crate::data::provider::{CandidateProducts, RowProvider};
 pub use crate::data::provider_statistics::ProviderStatistics;
@@ -77,12 +77,12 @@ fn no_bound() -> Error {
 pub struct Sweep {
     /// phi_i^T W phi_i for every i: length K. Zero marks a column that can never be added.
     pub diag: Vec<f64>,
-    /// phi_i^T e for every i, with e the working residual: length K.
+    /// phi_i^T e for every i, with e the working residual: length K; for several outputs one after the other.
     pub gradient: Vec<f64>,
     /// Phi^T W phi_j for each j of `wanted`, in that order: each of length K.
     pub gram: Vec<Vec<f64>>,
-    /// Minus twice the log-likelihood at `mu`; for a Gaussian the weighted residual sum of squares.
-    pub deviance: f64,
+    /// Minus twice the log-likelihood at `mu`, for each output; for a Gaussian the weighted residual sum of squares.
+    pub deviances: Vec<f64>,
 }
 
 /// What a fit asks of the data.
@@ -165,7 +165,7 @@ pub trait Statistics {
     }
 
     /// Writes the gradient of the active functions; returns the deviance.
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64>;
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>>;
 
     /// How posterior variances change as the mode moves, through the working weights alone; called right after [`Statistics::local`]
     /// at the same `mu`.

@@ -1,79 +1,35 @@
-//! Data with several targets: the trait that a fit of all outputs uses, and rows in memory.
+//! Rows in memory with several targets.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::check_flag;
 use crate::data::column_cache::{
-    ActiveColumns, add_squares, divide_by_norms, lengths, squared_length,
+    ActiveColumns, add_squares, columns_into_strips, lengths, squared_length, unit_columns,
 };
 use crate::data::design::Design;
+use crate::data::observations::GRAM_ROWS;
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks};
 use crate::data::targets::{check_rows, target_scale, total_weight};
+use crate::data::{Statistics, Sweep, check_flag, with_both_triangles};
+use crate::linalg::LowerTriangle;
 use crate::linalg::column_combination::{add_combination, product};
-use crate::linalg::gemm::TallMatrix;
-use crate::parallel::map_pieces;
+use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product};
+use crate::linalg::vector::column_dot;
+use crate::parallel::{map_pieces, pieces};
 use crate::{Error, Result};
 
-/// The residuals t - Phi mu of all outputs.
-#[derive(Debug, Clone, Default)]
-pub struct Residuals {
-    /// Phi^T W (t - Phi mu), a vector for each output: of length K, or of length m for the active functions only.
-    pub projections: Vec<Vec<f64>>,
-    /// The weighted residual sum of squares of each output.
-    pub squares: Vec<f64>,
-}
-
-/// What a fit of C Gaussian outputs asks of the data: the counterpart of [`Statistics`](crate::Statistics).
+/// [`Statistics`] of C Gaussian outputs, from rows in memory.
 ///
-/// `mu` is m x C and belongs to the functions listed in `active`. Columns have unit (sample-weighted) length, and targets have
-/// one common unit: priors are shared, so scaling a single output would change the model. No result depends on the
-/// noise. A provider may change its targets between two fits; the Gram columns do not depend on them.
-///
-/// # Errors
-/// Every method may return an error of the provider, and returns [`Error::Interrupted`] once the caller has raised the flag.
-#[allow(clippy::missing_errors_doc)] // stated above for all methods
-pub trait OutputStatistics {
-    /// Sum of the sample weights; N without them.
-    fn n_obs(&self) -> f64;
-
-    /// K.
-    fn n_basis(&self) -> usize;
-
-    /// C.
-    fn n_outputs(&self) -> usize;
-
-    /// Length of each original column; 0 for columns that can never be added.
-    fn norms(&self) -> &[f64];
-
-    /// The number by which all targets were divided: the root of their mean variance.
-    fn target_scale(&self) -> f64;
-
-    /// Variance of each output in the unit of [`OutputStatistics::target_scale`]; never zero.
-    fn variances(&self) -> &[f64];
-
-    /// The flag with which the caller interrupts a fit. Long loops that do not call the provider check it.
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        None
-    }
-
-    /// Phi^T W `phi_j` for each of `js`, each of length K: one pass over the dictionary.
-    fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>>;
-
-    /// The residuals, projected on the whole dictionary: one pass over it.
-    fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
-
-    /// The residuals, projected on the active functions only.
-    fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
-}
-
-/// [`OutputStatistics`] of rows in memory.
+/// Targets have one common unit: priors are shared, so scaling a single output would change the model. The targets may be replaced
+/// between two fits; Gram matrices do not depend on them.
 pub struct OutputObservations<'a> {
     design: Box<dyn Design + Send + 'a>,
     /// N x C, column after column.
     targets: Vec<f64>,
+    /// Residuals at the latest `mu` times the sample weights, N x C.
+    residuals: Vec<f64>,
     weights: Option<Vec<f64>>,
     n_obs: f64,
     norms: Vec<f64>,
@@ -156,6 +112,7 @@ impl<'a> OutputObservations<'a> {
         Ok(Self {
             n_obs: total_weight(n, weights.as_deref()),
             design,
+            residuals: targets.clone(),
             targets,
             weights,
             norms: Vec::new(),
@@ -219,16 +176,11 @@ impl<'a> OutputObservations<'a> {
     }
 
     /// Phi mu at every row, N x C column after column, in the unit of the targets.
-    pub fn predictions(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Vec<f64> {
+    pub fn predictions(&mut self, active: &[usize], mu: &[f64]) -> Vec<f64> {
         let n = self.n_rows();
         self.activate(active);
         let columns = self.columns.at(&(0..n));
-        product(
-            TallMatrix::listed(&columns),
-            mu.as_slice(),
-            n,
-            self.n_outputs(),
-        )
+        product(TallMatrix::listed(&columns), mu, n, self.n_outputs())
     }
 
     fn n_rows(&self) -> usize {
@@ -239,33 +191,24 @@ impl<'a> OutputObservations<'a> {
         check_flag(self.cancel.as_deref())
     }
 
-    /// Phi^T times each of the `right` vectors of length N, for unit-norm columns.
-    fn project(&self, right: &[f64], count: usize) -> Result<Vec<Vec<f64>>> {
-        let (n, check) = (self.n_rows(), || self.check_cancel());
-        let sums = over_blocks(&*self.design, count, check, |block, diag, products| {
-            let right = TallMatrix::new(&right[block.rows.start..], n, count);
-            block.add_products(right, products, diag.len());
-        })?;
-        let mut products = sums.products;
-        for product in &mut products {
-            divide_by_norms(product, &self.norms);
-        }
-        Ok(products)
+    /// Variance of each output in the unit of [`Statistics::target_scale`]; never zero.
+    pub(crate) fn variances(&self) -> &[f64] {
+        &self.variances
     }
 
-    /// Residuals times the sample weights, N x C, and their weighted squares.
-    fn weighted_residuals(
-        &mut self,
-        active: &[usize],
-        mu: &DMatrix<f64>,
-    ) -> Result<(Vec<f64>, Vec<f64>)> {
+    fn n_outputs(&self) -> usize {
+        self.variances.len()
+    }
+
+    /// Computes the residuals at these weights; returns their weighted squares.
+    fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<Vec<f64>> {
         self.check_cancel()?;
         self.activate(active);
-        let n = self.n_rows();
-        let mut residuals = self.targets.clone();
+        let (n, m) = (self.n_rows(), active.len());
+        self.residuals.clone_from(&self.targets);
         let mut squares = Vec::with_capacity(self.n_outputs());
-        for (c, residual) in residuals.chunks_exact_mut(n).enumerate() {
-            let minus_mu: Vec<f64> = mu.column(c).iter().map(|w| -w).collect();
+        for (c, residual) in self.residuals.chunks_exact_mut(n).enumerate() {
+            let minus_mu: Vec<f64> = mu[c * m..][..m].iter().map(|w| -w).collect();
             let parts = map_pieces(n, ROW_BLOCK, |rows| {
                 let mut part = residual[rows.clone()].to_vec();
                 add_combination(&self.columns.at(&rows), &minus_mu, &mut part);
@@ -281,7 +224,17 @@ impl<'a> OutputObservations<'a> {
                 piece.copy_from_slice(&part);
             }
         }
-        Ok((residuals, squares))
+        Ok(squares)
+    }
+
+    /// Multiplies columns of N rows by the sample weights.
+    fn weigh(&self, columns: &mut [f64], rows: &std::ops::Range<usize>) {
+        if let Some(w) = &self.weights {
+            for column in columns.chunks_exact_mut(rows.len()) {
+                let weights = &w[rows.clone()];
+                column.iter_mut().zip(weights).for_each(|(v, w)| *v *= w);
+            }
+        }
     }
 }
 
@@ -311,7 +264,7 @@ fn common_scale<'t>(
     (scale, scales.iter().map(variance).collect())
 }
 
-impl OutputStatistics for OutputObservations<'_> {
+impl Statistics for OutputObservations<'_> {
     fn n_obs(&self) -> f64 {
         self.n_obs
     }
@@ -320,8 +273,8 @@ impl OutputStatistics for OutputObservations<'_> {
         self.design.n_basis()
     }
 
-    fn n_outputs(&self) -> usize {
-        self.variances.len()
+    fn is_linear(&self) -> bool {
+        true
     }
 
     fn norms(&self) -> &[f64] {
@@ -332,44 +285,86 @@ impl OutputStatistics for OutputObservations<'_> {
         self.target_scale
     }
 
-    fn variances(&self) -> &[f64] {
-        &self.variances
-    }
-
     fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
         self.cancel.clone()
     }
 
-    fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>> {
-        let columns = self.columns.columns(&*self.design, &self.norms, js);
-        let mut columns = columns.concat();
-        if let Some(w) = &self.weights {
-            for column in columns.chunks_exact_mut(w.len()) {
-                column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        Ok(self.move_to(active, mu)?.iter().sum())
+    }
+
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
+        let deviances = self.move_to(active, mu)?;
+        let (own, slopes) = self.among(active)?;
+        gram.view_mut((0, 0), own.shape()).copy_from(&own);
+        gradient.copy_from_slice(&slopes);
+        Ok(deviances.iter().sum())
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
+        let deviances = self.move_to(active, mu)?;
+        let n = self.n_rows();
+        for (c, residual) in self.residuals.chunks_exact(n).enumerate() {
+            let own = &mut gradient[c * active.len()..][..active.len()];
+            self.columns.products(residual, own);
+        }
+        Ok(deviances)
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        let deviances = self.move_to(active, mu)?;
+        let (n, check) = (self.n_rows(), || self.check_cancel());
+        let columns = self.columns.columns(&*self.design, &self.norms, wanted);
+        let mut right = columns.concat();
+        self.weigh(&mut right, &(0..n));
+        right.extend_from_slice(&self.residuals);
+        let count = wanted.len() + deviances.len();
+        let sums = over_blocks(&*self.design, count, check, |block, diag, products| {
+            let right = TallMatrix::new(&right[block.rows.start..], n, count);
+            block.add_products(right, products, diag.len());
+        })?;
+        Ok(unit_columns(sums, &self.norms, true, deviances))
+    }
+
+    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        self.lower_among(js).map(with_both_triangles)
+    }
+
+    fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+        let (n, m) = (self.n_rows(), js.len());
+        let mut gram = LowerTriangle::zeros(m);
+        let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m * self.n_outputs()]);
+        for rows in pieces(n, GRAM_ROWS) {
+            self.check_cancel()?;
+            let columns = columns_into_strips(&*self.design, &self.norms, js, &rows, &mut strips);
+            gram.add(m * m * rows.len(), |strip, out| {
+                let height = m - strip.start;
+                let below = TallMatrix::listed(&columns[strip.start..]);
+                let mut weighted;
+                let right = if self.weights.is_none() {
+                    TallMatrix::listed(&columns[strip])
+                } else {
+                    weighted = columns[strip].concat();
+                    self.weigh(&mut weighted, &rows);
+                    TallMatrix::new(&weighted, rows.len(), weighted.len() / rows.len())
+                };
+                add_lower_transpose_product(below, right, rows.len(), out, height);
+            });
+            for (gradient, residual) in gradient
+                .chunks_exact_mut(m.max(1))
+                .zip(self.residuals.chunks_exact(n))
+            {
+                for (g, column) in gradient.iter_mut().zip(&columns) {
+                    *g += column_dot(column, &residual[rows.clone()]);
+                }
             }
         }
-        self.project(&columns, js.len())
-    }
-
-    fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
-        let (residuals, squares) = self.weighted_residuals(active, mu)?;
-        let projections = self.project(&residuals, self.n_outputs())?;
-        Ok(Residuals {
-            projections,
-            squares,
-        })
-    }
-
-    fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
-        let (residuals, squares) = self.weighted_residuals(active, mu)?;
-        let project = |residual: &[f64]| {
-            let mut projection = vec![0.0; active.len()];
-            self.columns.products(residual, &mut projection);
-            projection
-        };
-        Ok(Residuals {
-            projections: residuals.chunks_exact(self.n_rows()).map(project).collect(),
-            squares,
-        })
+        Ok((gram, gradient))
     }
 }

@@ -81,7 +81,7 @@ impl<R: RowProvider> ProviderStatistics<R> {
         let squares: Vec<f64> = start.diag.iter().map(|d| d / weight).collect();
         self.norms = lengths(&squares)?;
         let start = self.to_units(start);
-        self.remember(start.deviance);
+        self.remember(start.deviances[0]);
         self.start = Some(start);
         Ok(())
     }
@@ -123,8 +123,8 @@ impl<R: RowProvider> ProviderStatistics<R> {
             diag: sweep.diag,
             products: sweep.gram,
         };
-        let deviance = sweep.deviance / (scale * scale);
-        unit_columns(sums, &self.norms, self.is_linear(), deviance)
+        let deviances = sweep.deviances.iter().map(|d| d / (scale * scale));
+        unit_columns(sums, &self.norms, self.is_linear(), deviances.collect())
     }
 }
 
@@ -191,13 +191,13 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         Err(Error::Invalid { what: what.into() })
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.move_to(active, mu)?;
         let (deviance, slopes) = self.rows.gradient(&self.active, &self.mu)?;
         check_sums("gradient of the provider", active.len(), &slopes)?;
         check_deviance(deviance)?;
         gradient.copy_from_slice(&self.unit_gradient(active, &slopes));
-        Ok(self.convert_deviance(deviance))
+        Ok(vec![self.convert_deviance(deviance)])
     }
 
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
@@ -234,7 +234,7 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
                 *value = over_norm(*value, self.norms[j]);
             }
         }
-        self.remember(sweep.deviance);
+        self.remember(sweep.deviances[0]);
         Ok(sweep)
     }
 
@@ -295,7 +295,7 @@ fn check_deviance(deviance: f64) -> Result<()> {
 }
 
 pub(crate) fn check_sweep(sweep: &Sweep, n_basis: usize, n_wanted: usize) -> Result<()> {
-    check_deviance(sweep.deviance)?;
+    check_sums("the deviance of the provider", 1, &sweep.deviances)?;
     check_sums("diag of the provider's sweep", n_basis, &sweep.diag)?;
     if sweep.diag.iter().any(|&d| d < 0.0) {
         let what = "diag of the provider's sweep must not be negative: it holds sums of squares";

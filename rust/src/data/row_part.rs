@@ -86,7 +86,7 @@ impl RowProvider for RowPart<'_> {
         self.check(&[], active, mu)?;
         let mut gradient = vec![0.0; active.len()];
         let deviance = self.rows.gradient(active, mu, &mut gradient)?;
-        Ok((deviance, gradient))
+        Ok((deviance[0], gradient))
     }
 
     fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<CandidateProducts> {

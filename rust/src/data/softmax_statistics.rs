@@ -119,7 +119,7 @@ impl<'a> SoftmaxStatistics<'a> {
             diag: self.norms.iter().map(diag).collect(),
             gradient,
             gram: Vec::new(),
-            deviance,
+            deviances: vec![deviance],
         });
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Statistics for SoftmaxStatistics<'_> {
         gram: &mut DMatrix<f64>,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        let deviance = self.gradient(active, mu, gradient)?;
+        let deviance = self.gradient(active, mu, gradient)?[0];
         let m = active.len();
         let sum = sum_over_rows(self.n(), ROW_BLOCK, m, |rows, out| {
             let columns = self.columns.at(&rows);
@@ -229,7 +229,7 @@ impl Statistics for SoftmaxStatistics<'_> {
         Ok(deviance)
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
         let columns = self.columns.at(&(0..self.n()));
         for c in 0..self.n_classes {
@@ -237,7 +237,7 @@ impl Statistics for SoftmaxStatistics<'_> {
                 gradient[self.groups.places[k]] = column_dot(columns[k], &self.rows.residual[c]);
             }
         }
-        Ok(deviance)
+        Ok(vec![deviance])
     }
 
     /// The third derivatives of the log-sum-exp are the third central moments of the indicator of a class drawn from p:
@@ -288,7 +288,7 @@ impl Statistics for SoftmaxStatistics<'_> {
             diag: squares.concat(),
             products: gram,
         };
-        Ok(unit_columns(sums, &self.norms, false, deviance))
+        Ok(unit_columns(sums, &self.norms, false, vec![deviance]))
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {

@@ -184,15 +184,15 @@ impl Statistics for SumStatistics<'_> {
                 gram[(a, b)] = self.unit_gram(i, j);
             }
         }
-        self.gradient(active, mu, gradient)
+        Ok(self.gradient(active, mu, gradient)?[0])
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.move_to(active, mu)?;
         for (g, &i) in gradient.iter_mut().zip(active) {
             *g = self.unit_residual(i);
         }
-        Ok(self.current_deviance())
+        Ok(vec![self.current_deviance()])
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
@@ -210,7 +210,7 @@ impl Statistics for SumStatistics<'_> {
             diag: self.norms.iter().map(|&norm| unit_square(norm)).collect(),
             gradient: gradient.concat(),
             gram: wanted.iter().map(column).collect(),
-            deviance: self.current_deviance(),
+            deviances: vec![self.current_deviance()],
         })
     }
 

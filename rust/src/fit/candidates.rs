@@ -2,7 +2,7 @@
 
 use crate::fit::evidence::Factors;
 use crate::fit::model::State;
-use crate::fit::prior::Priors;
+use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine::Change;
 use crate::fit::tuning::Tuning;
@@ -23,8 +23,10 @@ const MIN_PARALLEL_PRODUCTS: usize = 2_000_000;
 /// Between calls they belong to the present state; those of active functions are undefined.
 #[derive(Clone)]
 pub(crate) struct Candidates {
-    s: AlignedColumns,
-    q: AlignedColumns,
+    /// S at each noise level.
+    s: Vec<AlignedColumns>,
+    /// Q of each output.
+    q: Vec<AlignedColumns>,
     /// Whether a member may be added: inactive and not excluded.
     open: Vec<bool>,
     /// How often each member was added.
@@ -36,13 +38,14 @@ pub(crate) struct Candidates {
 
 impl Candidates {
     pub(crate) fn new(set: &WorkingSet, state: &State) -> Self {
+        let zeros = AlignedColumns::zeros(set.len());
         let mut this = Self {
-            s: AlignedColumns::zeros(set.len()),
-            q: AlignedColumns::zeros(set.len()),
+            s: vec![zeros.clone(); state.levels.len()],
+            q: vec![zeros.clone(); state.outputs.len()],
             open: vec![false; set.len()],
             entries: vec![0; set.len()],
             priors: set.priors.clone(),
-            work: AlignedColumns::zeros(set.len()),
+            work: zeros,
         };
         this.refresh(set, state);
         this
@@ -52,50 +55,50 @@ impl Candidates {
     pub(crate) fn refresh(&mut self, set: &WorkingSet, state: &State) {
         (0..set.len()).for_each(|i| self.set_open(i, true));
         state.active.iter().for_each(|&j| self.set_open(j, false));
-        self.q.copy_from_slice(&set.projections);
-        for (&j, &mu) in state.active.iter().zip(&state.mu) {
-            let column = set.gram.column(j);
-            for (q, g) in self.q.iter_mut().zip(column) {
-                *q -= mu * g;
+        for (c, (q, output)) in self.q.iter_mut().zip(&state.outputs).enumerate() {
+            q.copy_from_slice(set.projections_of(c));
+            for (&j, &mu) in state.active.iter().zip(&output.mu) {
+                let column = set.gram.column(j);
+                for (q, g) in q.iter_mut().zip(column) {
+                    *q -= mu * g;
+                }
             }
+            let beta = state.levels[state.level_of(c)].noise.beta;
+            q.iter_mut().for_each(|q| *q *= beta);
         }
-        self.q.iter_mut().for_each(|q| *q *= state.beta);
-        let lower = pack_lower(state.chol());
         let sequential = state.len() * state.len() * set.len() < MIN_PARALLEL_PRODUCTS;
         let piece = if sequential { set.len() } else { PIECE };
-        fill_pieces(&mut self.s, piece, |start, s| {
-            let mut lanes = vec![[0.0; LANES]; state.len()];
-            for (k, s) in s.chunks_mut(LANES).enumerate() {
-                let first = start + k * LANES;
-                let members = first..first + s.len();
-                for (lane, &j) in lanes.iter_mut().zip(&state.active) {
-                    let column = &set.gram.column(j)[members.clone()];
-                    lane.iter_mut()
-                        .zip(column)
-                        .for_each(|(v, g)| *v = state.beta * g);
+        for (s, level) in self.s.iter_mut().zip(&state.levels) {
+            let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
+            fill_pieces(s, piece, |start, s| {
+                let mut lanes = vec![[0.0; LANES]; state.len()];
+                for (k, s) in s.chunks_mut(LANES).enumerate() {
+                    let first = start + k * LANES;
+                    let members = first..first + s.len();
+                    for (lane, &j) in lanes.iter_mut().zip(&state.active) {
+                        let column = &set.gram.column(j)[members.clone()];
+                        let values = lane.iter_mut().zip(column);
+                        values.for_each(|(v, g)| *v = beta * g);
+                    }
+                    solve_lanes(&lower, &mut lanes);
+                    let overlap = square_lanes(&lanes);
+                    let own = &set.gram.diagonal()[members];
+                    for ((s, own), overlap) in s.iter_mut().zip(own).zip(overlap) {
+                        *s = beta * own - overlap;
+                    }
                 }
-                solve_lanes(&lower, &mut lanes);
-                let overlap = square_lanes(&lanes);
-                let own = &set.gram.diagonal()[members];
-                for ((s, own), overlap) in s.iter_mut().zip(own).zip(overlap) {
-                    *s = state.beta * own - overlap;
-                }
-            }
-        });
+            });
+        }
     }
 
     /// The addition with the largest gain, if that exceeds `min_gain`.
     pub(crate) fn best_addition(&self, state: &State, min_gain: f64) -> Option<(usize, f64)> {
-        if !self.priors.are_flat() {
+        let ([s], [q], true) = (&self.s[..], &self.q[..], self.priors.are_flat()) else {
             return self.best_among_all(state, min_gain);
-        }
-        let best = largest_ratio(
-            &self.s,
-            &self.q,
-            &self.open,
-            Tuning::MIN_ORTHOGONAL_PART * state.beta,
-        )?;
-        let gain = self.gain(best);
+        };
+        let min_s = Tuning::MIN_ORTHOGONAL_PART * state.beta();
+        let best = largest_ratio(s, q, &self.open, min_s)?;
+        let gain = self.factors_of(best, state).gain_of_adding();
         if gain <= Tuning::MIN_GAIN.max(min_gain) {
             return None;
         }
@@ -106,52 +109,104 @@ impl Candidates {
         Some((best, gain))
     }
 
-    /// [`Candidates::best_addition`] by the gains themselves, for priors under which they do not rise with q^2 / s.
+    /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, or with informative priors.
     fn best_among_all(&self, state: &State, min_gain: f64) -> Option<(usize, f64)> {
-        let min_s = Tuning::MIN_ORTHOGONAL_PART * state.beta;
-        (0..self.s.len())
-            .filter(|&i| self.is_open(i) && self.s[i] > min_s)
-            .map(|i| (i, self.gain(i)))
-            .filter(|&(i, gain)| gain > Tuning::min_gain(self.entries[i]).max(min_gain))
-            .fold(None, |best: Option<(usize, f64)>, next| match best {
-                Some(best) if next.1 <= best.1 * (1.0 + Tuning::TIE) => Some(best),
-                _ => Some(next),
-            })
+        let hurdle = |i: usize| Tuning::min_gain(self.entries[i]).max(min_gain);
+        let mut bounds: Vec<(f64, usize)> = (0..self.open.len())
+            .filter(|&i| self.is_open(i))
+            .map(|i| (self.factors_of(i, state), i))
+            .filter(|(f, _)| state.resolves(f, Tuning::MIN_ORTHOGONAL_PART, 1.0))
+            .map(|(f, i)| (f.bound(), i))
+            .filter(|&(bound, i)| bound > hurdle(i))
+            .collect();
+        // In descending order of an upper bound, few candidates need the exact gain.
+        bounds.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut best: Option<(usize, f64)> = None;
+        for (bound, i) in bounds {
+            let ties = best.map_or(min_gain, |b| b.1 * (1.0 - Tuning::TIE));
+            if bound <= ties {
+                break;
+            }
+            let factors = self.factors_of(i, state);
+            if let Some((_, gain)) = factors.best_above(hurdle(i).max(ties)) {
+                // Of ties the lowest index wins: round-off must not choose the model.
+                let is_ahead = |b: (usize, f64)| {
+                    gain > b.1 * (1.0 + Tuning::TIE)
+                        || (i < b.0 && gain >= b.1 * (1.0 - Tuning::TIE))
+                };
+                if best.is_none_or(is_ahead) {
+                    best = Some((i, gain));
+                }
+            }
+        }
+        best
     }
 
-    /// The gain of adding member `i`.
-    pub(crate) fn gain(&self, i: usize) -> f64 {
-        self.factors_of(i).gain_of_adding()
+    /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: every update of
+    /// appendix A has this form.
+    fn shift(&mut self, set: &WorkingSet, state: &State, k: usize, c: impl Fn(f64) -> f64) {
+        for (l, level) in state.levels.iter().enumerate() {
+            let c = c(level.sigma[(k, k)]);
+            let outputs = state.outputs_of(l);
+            let means: Vec<f64> = state.outputs[outputs.clone()]
+                .iter()
+                .map(|o| o.mu[k])
+                .collect();
+            dispatch(Shift {
+                gram: &set.gram,
+                active: &state.active,
+                covariance: head(&level.sigma, k, state.len()),
+                beta: level.noise.beta,
+                c,
+                means: &means,
+                s: &mut self.s[l],
+                q: &mut self.q[outputs],
+                w: &mut self.work,
+            });
+        }
     }
 
-    /// `S += c w^2` and `Q += d w` with `w_i = beta Sigma_k^T Phi^T phi_i`: every update of appendix A has this form.
-    fn shift(&mut self, set: &WorkingSet, state: &State, k: usize, c: f64, d: f64) {
+    /// `beta Sigma_k^T Phi^T phi_i` of every member i at level `l`.
+    pub(crate) fn covariances(
+        &mut self,
+        set: &WorkingSet,
+        state: &State,
+        k: usize,
+        l: usize,
+    ) -> Vec<f64> {
+        let level = &state.levels[l];
         dispatch(Shift {
             gram: &set.gram,
             active: &state.active,
-            covariance: head(&state.sigma, k, state.len()),
-            beta: state.beta,
-            c,
-            d,
-            s: &mut self.s,
-            q: &mut self.q,
+            covariance: head(&level.sigma, k, state.len()),
+            beta: level.noise.beta,
+            c: 0.0,
+            means: &[],
+            s: &mut self.s[l],
+            q: &mut [],
             w: &mut self.work,
         });
+        self.work.iter().map(|w| level.noise.beta * w).collect()
     }
 
-    /// `beta Sigma_k^T Phi^T phi_i` of every member i.
-    pub(crate) fn covariances(&mut self, set: &WorkingSet, state: &State, k: usize) -> Vec<f64> {
-        self.shift(set, state, k, 0.0, 0.0);
-        self.work.iter().map(|w| state.beta * w).collect()
+    /// The factors of member `i`, beside the model `state`.
+    pub(crate) fn factors_of(&self, i: usize, state: &State) -> Factors {
+        state.combine(|l| self.s[l][i], |c| self.q[c][i], self.priors.of(i))
     }
 
-    /// S and Q of member `i`.
-    pub(crate) fn factors_of(&self, i: usize) -> Factors {
-        Factors {
-            s: self.s[i],
-            q: self.q[i],
-            prior: self.priors.of(i),
-        }
+    /// S of member `i` at level `l`.
+    pub(crate) fn sparsity(&self, i: usize, l: usize) -> f64 {
+        self.s[l][i]
+    }
+
+    /// Q of member `i` for output `c`.
+    pub(crate) fn quality(&self, i: usize, c: usize) -> f64 {
+        self.q[c][i]
+    }
+
+    /// The prior of member `i`.
+    pub(crate) fn prior(&self, i: usize) -> Gamma {
+        self.priors.of(i)
     }
 
     /// Whether member `i` may be added: inactive and not excluded.
@@ -181,20 +236,17 @@ impl Candidates {
         let mut products = Vec::with_capacity(state.len());
         let candidate = set.candidate(i, state, &mut products);
         let projection = state.project(&candidate);
-        let factors = projection.1;
         self.entries[i] = self.entries[i].saturating_add(1);
-        let Some(alpha) = factors.optimal_alpha() else {
+        let Some((alpha, gain)) = projection.factors.best_above(0.0) else {
             // The updated S and Q have drifted: recompute them.
             self.refresh(set, state);
             return Ok(());
         };
-        state.add(&candidate, projection, alpha)?;
+        state.add(&candidate, &projection, alpha)?;
         self.set_open(i, false);
-        let k = state.len() - 1;
-        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        self.shift(set, state, k, -1.0 / variance, -mean / variance);
+        self.shift(set, state, state.len() - 1, |variance| -1.0 / variance);
         state.recentre(&mut &*set)?;
-        recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)
+        recorder.step(Action::Add(i), Some(gain), state)
     }
 
     /// Re-estimates or deletes an active function.
@@ -210,8 +262,7 @@ impl Candidates {
         let action = if alpha.is_finite() {
             // Appendix A.3.
             let delta = alpha - state.alpha[k];
-            let kappa = delta / (1.0 + delta * state.sigma[(k, k)]);
-            self.shift(set, state, k, kappa, kappa * state.mu[k]);
+            self.shift(set, state, k, |variance| delta / (1.0 + delta * variance));
             state.reestimate(k, alpha)?;
             Action::Reestimate(i)
         } else {
@@ -244,15 +295,15 @@ impl Candidates {
 
     /// Deletes active function `k`: appendix A.4.
     pub(crate) fn delete(&mut self, set: &WorkingSet, state: &mut State, k: usize) {
-        let (variance, mean) = (state.sigma[(k, k)], state.mu[k]);
-        self.shift(set, state, k, 1.0 / variance, mean / variance);
+        self.shift(set, state, k, |variance| 1.0 / variance);
         let i = state.active[k];
         self.set_open(i, true);
         state.delete(k);
         // The update of its own factors is a difference of equal terms: compute them from the data.
         let mut products = Vec::with_capacity(state.len());
-        let factors = state.project(&set.candidate(i, state, &mut products)).1;
-        (self.s[i], self.q[i]) = (factors.s, factors.q);
+        let own = state.project(&set.candidate(i, state, &mut products));
+        self.s.iter_mut().zip(own.s).for_each(|(all, s)| all[i] = s);
+        self.q.iter_mut().zip(own.q).for_each(|(all, q)| all[i] = q);
     }
 }
 
@@ -279,9 +330,10 @@ struct Shift<'a> {
     covariance: &'a [f64],
     beta: f64,
     c: f64,
-    d: f64,
+    /// mu_k of each output of the level.
+    means: &'a [f64],
     s: &'a mut [f64],
-    q: &'a mut [f64],
+    q: &'a mut [AlignedColumns],
     w: &'a mut [f64],
 }
 
@@ -321,10 +373,15 @@ impl WithSimd for Shift<'_> {
                 *w += c * g;
             }
         }
-        let (c, d) = (self.c * self.beta * self.beta, self.d * self.beta);
-        for ((s, q), w) in self.s.iter_mut().zip(self.q.iter_mut()).zip(self.w.iter()) {
+        let c = self.c * self.beta * self.beta;
+        for (s, w) in self.s.iter_mut().zip(self.w.iter()) {
             *s += c * (w * w);
-            *q += d * w;
+        }
+        for (q, mean) in self.q.iter_mut().zip(self.means) {
+            let d = self.c * mean * self.beta;
+            for (q, w) in q.iter_mut().zip(self.w.iter()) {
+                *q += d * w;
+            }
         }
     }
 }

@@ -6,8 +6,8 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Statistics, Sweep};
-use crate::fit::evidence::Factors;
-use crate::fit::model::{Candidate, State};
+use crate::fit::evidence::{Factors, Term};
+use crate::fit::model::{Candidate, Level, State};
 use crate::fit::prior::Priors;
 use crate::fit::ranking::ranked;
 use crate::fit::record::{Action, Recorder, Stop};
@@ -17,21 +17,24 @@ use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_l
 use crate::linalg::vector::axpy;
 use crate::parallel::map_pieces;
 
-/// Active functions, alphas, mu and beta of a model.
-type ModelKey = (Vec<usize>, Vec<f64>, Vec<f64>, f64);
+/// Active functions, alphas, means and noise precisions of a model.
+type ModelKey = (Vec<usize>, Vec<f64>, Vec<f64>, Vec<f64>);
 
 /// S, Q and Gram columns over the dictionary.
 ///
 /// Between calls `gram` holds Phi^T W phi_j for every active j, and for some that were active before. `diag` and `gradient`
-/// were computed by the last [`Dictionary::refresh`]; `factors` belong to `factors_model`.
+/// were computed by the last [`Dictionary::refresh`]; S and Q belong to `factors_model`.
 pub(crate) struct Dictionary {
     gram: HashMap<usize, Vec<f64>>,
     diag: Vec<f64>,
+    /// Products of every function with the working residual of each output, one output after the other.
     gradient: Vec<f64>,
-    /// Functions and weights at the last pass, to which `gradient` belongs.
-    weights: Vec<(usize, f64)>,
-    factors: Vec<Factors>,
-    /// Active functions, alphas, mu and beta to which `factors` belong; `None` after a pass.
+    /// Functions at the last pass, to which `gradient` belongs, with the weight for each output.
+    weights: Vec<(usize, Vec<f64>)>,
+    /// S at each noise level and Q of each output.
+    s: Vec<Vec<f64>>,
+    q: Vec<Vec<f64>>,
+    /// The model to which S and Q belong; `None` after a pass.
     factors_model: Option<ModelKey>,
     /// How often each function was added or offered.
     entries: Vec<u8>,
@@ -49,7 +52,8 @@ impl Dictionary {
             diag: Vec::new(),
             gradient: Vec::new(),
             weights: Vec::new(),
-            factors: Vec::new(),
+            s: Vec::new(),
+            q: Vec::new(),
             factors_model: None,
             entries: vec![0; n_basis],
             priors,
@@ -65,18 +69,18 @@ impl Dictionary {
 
     /// One pass over the data: recomputes everything here and the state's quadratic model at the posterior mean.
     pub(crate) fn refresh(&mut self, stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-        let (wanted, mu) = (self.columns_wanted(stats, state), state.mu.clone());
+        let (wanted, mu) = (self.columns_wanted(stats, state), state.means());
         let sweep = stats.sweep(&state.active, &mu, &wanted)?;
-        let deviance = self.take(sweep, wanted, state);
+        let deviances = self.take(sweep, wanted, state);
         self.min_orthogonal = Tuning::MIN_ORTHOGONAL_PART;
-        let active_gradient: Vec<f64> = state.active.iter().map(|&j| self.gradient[j]).collect();
+        let active_gradient = self.gradient_of(&state.active);
         // S is a difference, so both terms need the working weights W of the new reference.
         let gram = (!stats.is_linear()).then(|| {
             DMatrix::from_fn(state.len(), state.len(), |a, b| {
                 self.gram[&state.active[a.min(b)]][state.active[a.max(b)]]
             })
         });
-        state.set_data(&mu, &active_gradient, deviance, gram.as_ref())?;
+        state.set_data(&mu, &active_gradient, &deviances, gram.as_ref())?;
         self.update_factors(state);
         Ok(())
     }
@@ -91,7 +95,7 @@ impl Dictionary {
         /// Well above the error of such a pass.
         const MIN_ORTHOGONAL: f64 = 1e-5;
         let wanted = self.columns_wanted(stats, state);
-        let Some(sweep) = stats.approximate_sweep(&state.active, &state.mu, &wanted)? else {
+        let Some(sweep) = stats.approximate_sweep(&state.active, state.mu(), &wanted)? else {
             return self.refresh(stats, state);
         };
         self.take(sweep, wanted, state);
@@ -110,15 +114,16 @@ impl Dictionary {
         state.active.iter().filter(|j| !known(j)).copied().collect()
     }
 
-    /// Stores the results of a pass and returns the deviance.
-    fn take(&mut self, sweep: Sweep, wanted: Vec<usize>, state: &State) -> f64 {
-        let weights = state.active.iter().copied().zip(state.mu.iter().copied());
-        self.weights = weights.collect();
+    /// Stores the results of a pass and returns the deviances.
+    fn take(&mut self, sweep: Sweep, wanted: Vec<usize>, state: &State) -> Vec<f64> {
+        let weights = |k: usize| state.outputs.iter().map(|o| o.mu[k]).collect();
+        let active = state.active.iter().enumerate();
+        self.weights = active.map(|(k, &j)| (j, weights(k))).collect();
         self.gram.extend(wanted.into_iter().zip(sweep.gram));
         self.diag = sweep.diag;
         self.gradient = sweep.gradient;
         self.factors_model = None;
-        sweep.deviance
+        sweep.deviances
     }
 
     /// Copies the Gram columns of the active functions from a working set of all candidates, so that no pass has to compute them.
@@ -145,11 +150,11 @@ impl Dictionary {
         let model = (
             state.active.clone(),
             state.alpha.clone(),
-            state.mu.clone(),
-            state.beta,
+            state.means(),
+            state.betas(),
         );
         if self.factors_model.as_ref() != Some(&model) {
-            self.factors = self.factors_of_all(state);
+            (self.s, self.q) = self.factors_of_all(state);
             self.factors_model = Some(model);
         }
     }
@@ -191,8 +196,28 @@ impl Dictionary {
         &self.priors
     }
 
-    pub(crate) fn factors_of(&self, i: usize) -> Factors {
-        self.factors[i]
+    /// The factors of candidate `i` beside the model `state`.
+    pub(crate) fn factors_of(&self, i: usize, state: &State) -> Factors {
+        state.combine(|l| self.s[l][i], |c| self.q[c][i], self.priors.of(i))
+    }
+
+    /// S of candidate `i` at level `l`.
+    pub(crate) fn sparsity(&self, i: usize, l: usize) -> f64 {
+        self.s[l][i]
+    }
+
+    /// Q of candidate `i` for output `c`.
+    pub(crate) fn quality(&self, i: usize, c: usize) -> f64 {
+        self.q[c][i]
+    }
+
+    /// Products of these functions with the residual at the last pass, one output after the other.
+    pub(crate) fn gradient_of(&self, functions: &[usize]) -> Vec<f64> {
+        let outputs = self.gradient.chunks_exact(self.n_basis().max(1));
+        let of_output = |gradient: &[f64]| functions.iter().map(|&j| gradient[j]).collect();
+        outputs
+            .flat_map(|gradient| -> Vec<f64> { of_output(gradient) })
+            .collect()
     }
 
     /// phi_i^T W phi_i.
@@ -212,14 +237,14 @@ impl Dictionary {
         inactive
     }
 
-    /// Whether S exceeds its error.
-    pub(crate) fn resolves(&self, i: usize, f: Factors, state: &State) -> bool {
-        f.s > self.s_error(i, state)
+    /// Whether S exceeds its error by round-off and by the last pass.
+    pub(crate) fn resolves(&self, i: usize, f: &Factors, state: &State) -> bool {
+        state.resolves(f, self.min_orthogonal, self.diag[i])
     }
 
-    /// Bound on the error of S by round-off and by the last pass.
-    pub(crate) fn s_error(&self, i: usize, state: &State) -> f64 {
-        self.min_orthogonal * state.beta * self.diag[i]
+    /// Bound on the error of S of candidate `i` at noise precision `beta`.
+    pub(crate) fn s_error(&self, i: usize, beta: f64) -> f64 {
+        self.min_orthogonal * beta * self.diag[i]
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
@@ -247,50 +272,60 @@ impl Dictionary {
             .collect()
     }
 
-    /// Functions whose weights have changed since the last pass, with the changes.
-    fn weight_changes(&self, state: &State) -> Vec<(usize, f64)> {
-        let mut change: BTreeMap<usize, f64> =
-            self.weights.iter().map(|&(j, mu)| (j, -mu)).collect();
-        for (&j, &mu) in state.active.iter().zip(&state.mu) {
+    /// Functions whose weights for output `c` have changed since the last pass, with the changes.
+    fn weight_changes(&self, state: &State, c: usize) -> Vec<(usize, f64)> {
+        let weights = self.weights.iter();
+        let mut change: BTreeMap<usize, f64> = weights.map(|(j, mu)| (*j, -mu[c])).collect();
+        for (&j, &mu) in state.active.iter().zip(&state.outputs[c].mu) {
             *change.entry(j).or_default() += mu;
         }
         change.into_iter().filter(|c| c.1 != 0.0).collect()
     }
 
-    /// S and Q of every candidate: equations (24) and (25).
-    fn factors_of_all(&self, state: &State) -> Vec<Factors> {
+    /// S at each noise level and Q of each output, for every candidate: equations (24) and (25).
+    fn factors_of_all(&self, state: &State) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let columns = self.active_columns(state);
-        let changes = self.weight_changes(state);
-        let lower = pack_lower(state.chol());
-        let pieces = map_pieces(self.n_basis(), LANES, |range| {
-            let mut v = self.scaled_lanes(&columns, range.start, state.beta);
-            solve_lanes(&lower, &mut v);
-            let overlap = square_lanes(&v);
-            let mut gradient = self.gradient[range.clone()].to_vec();
-            for &(j, change) in &changes {
-                axpy(-change, &self.gram[&j][range.clone()], &mut gradient);
-            }
-            let factors = range.zip(overlap.iter().zip(gradient));
-            let factors = factors.map(|(i, (overlap, gradient))| Factors {
-                s: state.beta * self.diag[i] - overlap,
-                q: state.beta * gradient,
-                prior: self.priors.of(i),
+        let sparsities = |level: &Level| {
+            let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
+            let pieces = map_pieces(self.n_basis(), LANES, |range| {
+                let mut v = self.scaled_lanes(&columns, range.start, beta);
+                solve_lanes(&lower, &mut v);
+                let pairs = self.diag[range].iter().zip(square_lanes(&v));
+                pairs
+                    .map(|(diag, overlap)| beta * diag - overlap)
+                    .collect::<Vec<_>>()
             });
-            factors.collect::<Vec<_>>()
-        });
-        pieces.into_iter().flatten().collect()
+            pieces.concat()
+        };
+        let qualities = |c: usize| {
+            let beta = state.levels[state.level_of(c)].noise.beta;
+            let gradient = &self.gradient[c * self.n_basis()..][..self.n_basis()];
+            let changes = self.weight_changes(state, c);
+            let pieces = map_pieces(self.n_basis(), LANES, |range| {
+                let mut gradient = gradient[range.clone()].to_vec();
+                for &(j, change) in &changes {
+                    axpy(-change, &self.gram[&j][range.clone()], &mut gradient);
+                }
+                gradient.iter_mut().for_each(|g| *g *= beta);
+                gradient
+            });
+            pieces.concat()
+        };
+        (
+            state.levels.iter().map(sparsities).collect(),
+            (0..state.outputs.len()).map(qualities).collect(),
+        )
     }
 
     /// The gain of adding candidate `i` with these factors; 0 if it may not be added.
-    pub(crate) fn gain(&self, i: usize, f: Factors, state: &State) -> f64 {
-        if !self.resolves(i, f, state) || f.optimal_alpha().is_none() {
+    pub(crate) fn gain(&self, i: usize, f: &Factors, state: &State) -> f64 {
+        let least = self.penalty + Tuning::min_gain(self.entries[i]);
+        if f.bound() <= least || !self.resolves(i, f, state) {
             return 0.0;
         }
-        let gain = f.gain_of_adding() - self.penalty;
-        if gain > Tuning::min_gain(self.entries[i]) {
-            gain
-        } else {
-            0.0
+        match f.best_above(0.0) {
+            Some((_, gain)) if gain > least => gain - self.penalty,
+            _ => 0.0,
         }
     }
 
@@ -299,21 +334,22 @@ impl Dictionary {
         /// Relative round-off of S, and a gain in nats that it cannot cause, not even for a duplicate of an active function.
         const S_ROUNDING: f64 = 1e-14;
         const SURE_GAIN: f64 = 0.01;
-        (0..self.factors.len()).any(|i| {
+        (0..self.n_basis()).any(|i| {
             if state.active.contains(&i) || self.diag[i] <= 0.0 {
                 return false;
             }
-            let f = self.factors[i];
+            let f = &self.factors_of(i, state);
             if self.resolves(i, f, state) {
                 return self.entries[i] >= Tuning::MAX_FREE_ENTRIES
                     && f.gain_of_adding() > self.penalty + Tuning::MIN_REPORTED_GAIN;
             }
             // S is not resolved, so the function cannot be added; but its gain may be certain with the largest S possible.
-            let bounded = Factors {
-                s: f.s.max(S_ROUNDING * state.beta * self.diag[i]),
-                ..f
+            let bounded = |(term, level): (Term, &Level)| Term {
+                s: term.s.max(S_ROUNDING * level.noise.beta * self.diag[i]),
+                ..term
             };
-            bounded.gain_of_adding() > self.penalty + SURE_GAIN
+            let terms = f.terms().zip(&state.levels).map(bounded);
+            Factors::of_levels(terms, f.prior).gain_of_adding() > self.penalty + SURE_GAIN
         })
     }
 
@@ -324,8 +360,13 @@ impl Dictionary {
 
     /// The largest gain of a candidate.
     pub(crate) fn largest_gain(&self, state: &State) -> f64 {
-        self.scores(state, |i| self.gain(i, self.factors[i], state))
+        self.scores(state, |i| self.gain(i, &self.factors_of(i, state), state))
             .fold(0.0, |most, (gain, _)| f64::max(most, gain))
+    }
+
+    /// Forgets how often candidates were added or offered, after a change of the targets.
+    pub(crate) fn reset_entries(&mut self) {
+        self.entries.fill(0);
     }
 
     /// Counts these candidates as added or offered once more.
@@ -342,15 +383,15 @@ impl Dictionary {
 
     /// At most `limit` candidates with positive gains, largest first.
     pub(crate) fn best_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
-        let gain = |i: usize| self.gain(i, self.factors[i], state);
+        let gain = |i: usize| self.gain(i, &self.factors_of(i, state), state);
         ranked(self.scores(state, gain), limit)
     }
 
     /// At most `limit` candidates by q^2 / s, including some that would gain only after the others have changed.
     pub(crate) fn near_candidates(&self, state: &State, limit: usize) -> Vec<usize> {
         let score = |i: usize| {
-            let f = self.factors[i];
-            let ratio = f.q * (f.q / f.s);
+            let f = &self.factors_of(i, state);
+            let ratio = f.terms().map(Term::ratio).fold(0.0, f64::max);
             if ratio > Tuning::MIN_NEAR_RATIO && self.resolves(i, f, state) {
                 ratio
             } else {
@@ -367,7 +408,7 @@ impl Dictionary {
         score: impl Fn(usize) -> f64 + 's,
     ) -> impl Iterator<Item = (f64, usize)> + 's {
         let inactive = self.inactive(state);
-        (0..self.factors.len())
+        (0..self.n_basis())
             .filter(move |&i| inactive[i])
             .map(move |i| (score(i), i))
     }
@@ -408,20 +449,20 @@ impl Dictionary {
                 index: i,
                 gram: &products,
                 gram_self: gram[(c, c)],
-                gradient: self.gradient[i],
+                gradient: vec![self.gradient[i]],
                 prior: self.priors.of(i),
             };
             let projection = state.project(&candidate);
-            let factors = projection.1;
-            shortlist.condition_on(c, factors);
-            let Some(alpha) = factors.optimal_alpha() else {
+            let best = projection.factors.best_above(0.0);
+            shortlist.condition_on(c, &projection.factors);
+            let Some((alpha, gain)) = best else {
                 continue;
             };
-            state.add(&candidate, projection, alpha)?;
+            state.add(&candidate, &projection, alpha)?;
             added.push(c);
             self.entries[i] = self.entries[i].saturating_add(1);
             let recentred = state.recentre(stats)?;
-            recorder.step(Action::Add(i), Some(factors.gain_of_adding()), state)?;
+            recorder.step(Action::Add(i), Some(gain), state)?;
             if recentred {
                 // The gradients here belong to the previous reference.
                 break;
@@ -431,7 +472,7 @@ impl Dictionary {
     }
 }
 
-/// S and Q of a few candidates, updated as they are added one by one: Tipping & Faul (2003), appendix A.2.
+/// S and Q of a few candidates for one output, updated as they are added one by one: Tipping & Faul (2003), appendix A.2.
 ///
 /// `overlap` is phi_i^T C^-1 phi_j (S on the diagonal), `q` is phi_i^T C^-1 t.
 struct Shortlist {
@@ -444,14 +485,14 @@ impl Shortlist {
     fn new(dictionary: &Dictionary, list: &[usize], gram: &DMatrix<f64>, state: &State) -> Self {
         let columns = dictionary.active_columns(state);
         let mut v = DMatrix::from_fn(columns.len(), list.len(), |k, c| {
-            state.beta * columns[k][list[c]]
+            state.beta() * columns[k][list[c]]
         });
         for mut column in v.column_iter_mut() {
             state.chol().solve_lower_in_place(column.as_mut_slice());
         }
         Self {
-            overlap: gram * state.beta - v.tr_mul(&v),
-            q: list.iter().map(|&i| dictionary.factors_of(i).q).collect(),
+            overlap: gram * state.beta() - v.tr_mul(&v),
+            q: list.iter().map(|&i| dictionary.quality(i, 0)).collect(),
             open: vec![true; list.len()],
         }
     }
@@ -459,12 +500,9 @@ impl Shortlist {
     /// The open member with the largest gain; of ties the first, which [`ranked`] put first.
     fn best(&self, dictionary: &Dictionary, list: &[usize], state: &State) -> Option<(usize, f64)> {
         let gains = (0..list.len()).filter(|&c| self.open[c]).map(|c| {
-            let factors = Factors {
-                s: self.overlap[(c, c)],
-                q: self.q[c],
-                prior: dictionary.priors().of(list[c]),
-            };
-            (c, dictionary.gain(list[c], factors, state))
+            let prior = dictionary.priors().of(list[c]);
+            let factors = Factors::new(self.overlap[(c, c)], self.q[c], prior);
+            (c, dictionary.gain(list[c], &factors, state))
         });
         gains
             .filter(|g| g.1 > 0.0)
@@ -475,13 +513,13 @@ impl Shortlist {
     }
 
     /// Closes member `c` and, if it has a finite alpha, updates the others for its addition.
-    fn condition_on(&mut self, c: usize, factors: Factors) {
+    fn condition_on(&mut self, c: usize, factors: &Factors) {
         self.open[c] = false;
         let Some(alpha) = factors.optimal_alpha() else {
             return;
         };
-        let variance = 1.0 / (alpha + factors.s);
-        let mean = variance * factors.q;
+        let variance = 1.0 / (alpha + factors.first.s);
+        let mean = variance * factors.first.q;
         let column = self.overlap.column(c).clone_owned();
         self.overlap.ger(-variance, &column, &column, 1.0);
         for (q, overlap) in self.q.iter_mut().zip(column.iter()) {

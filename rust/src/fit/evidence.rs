@@ -1,8 +1,10 @@
 //! The marginal likelihood as a function of one alpha: Tipping & Faul (2003), section 3. Scalars only.
 //!
-//! With all other hyperparameters fixed, ln p(t) depends on alpha through
+//! With all other hyperparameters fixed, ln p(t) of one output depends on alpha through
 //! `l(alpha) = 1/2 [ln alpha - ln(alpha + s) + q^2 / (alpha + s)]` (equation 18), where s and q are the sparsity and
-//! quality factors with the function left out. All gains are in nats.
+//! quality factors with the function left out. Outputs share alpha, so their terms add up: n outputs with the same noise share s,
+//! and `l(alpha) = 1/2 [n (ln alpha - ln(alpha + s)) + q^2 / (alpha + s)]` with q^2 the sum over them. Several noise levels are
+//! treated in [`shared_evidence`](crate::fit::shared_evidence). All gains are in nats.
 
 use crate::fit::prior::Gamma;
 
@@ -16,24 +18,24 @@ pub(crate) const ALPHA_FLOOR: f64 = 1e-15;
 /// alpha, s / (q^2 / s - 1), that of gamma^2, which is 8 of 16 digits here. Below it s is computed from the data.
 pub(crate) const MIN_RELIABLE_GAMMA: f64 = 1e-4;
 
-/// Sparsity and quality factors of one function with the function left out (equation 19), and the prior of its alpha.
-///
-/// With an informative prior `l` is the sum of equation (18) and [`Gamma::log_density`].
+/// Sparsity and quality of one function, with the function left out, for the outputs of one noise level.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Factors {
+pub(crate) struct Term {
+    /// Number of outputs.
+    pub(crate) n: f64,
     pub(crate) s: f64,
+    /// The quality factor; of several outputs the root of the sum of squares.
     pub(crate) q: f64,
-    pub(crate) prior: Gamma,
 }
 
-impl Factors {
-    /// The factors of an active function from its posterior variance and mean: Sigma_jj = 1 / (alpha + s) and
-    /// mu_j = q / (alpha + s) are equivalent to equation (23).
-    pub(crate) fn from_posterior(alpha: f64, variance: f64, mean: f64, prior: Gamma) -> Self {
+impl Term {
+    /// The factors of an active function from its posterior variance and its mean (of several outputs the root of the sum of squares):
+    /// Sigma_jj = 1 / (alpha + s) and mu_j = q / (alpha + s) are equivalent to equation (23).
+    pub(crate) fn from_posterior(n: f64, alpha: f64, variance: f64, mean: f64) -> Self {
         Self {
+            n,
             s: (1.0 / variance - alpha).max(0.0),
             q: mean / variance,
-            prior,
         }
     }
 
@@ -47,62 +49,156 @@ impl Factors {
         }
     }
 
-    /// q^2 / s - 1: positive exactly when the function belongs in the model.
-    fn excess(self) -> f64 {
-        self.q * (self.q / self.s) - 1.0
+    /// q^2 / (n s).
+    pub(crate) fn ratio(self) -> f64 {
+        self.q * (self.q / (self.n * self.s))
     }
 
-    /// Equation (20): the alpha that maximises l; `None` for infinity (21).
-    ///
-    /// With an informative prior: `None` if no finite alpha has a positive l.
-    pub(crate) fn optimal_alpha(self) -> Option<f64> {
-        if !self.prior.is_flat() {
-            return self.peak().map(|(alpha, _)| alpha);
-        }
+    /// q^2 / (n s) - 1: positive exactly when these outputs alone would keep the function.
+    pub(crate) fn excess(self) -> f64 {
+        self.ratio() - 1.0
+    }
+
+    /// Equation (20): the alpha that maximises the term; infinite (21) without an excess. False for NaN, the result of s = q = 0.
+    pub(crate) fn optimal_alpha(self) -> f64 {
         let excess = self.excess();
-        // False for NaN, the result of s = q = 0.
         if excess * INFINITE_RATIO > 1.0 {
-            Some((self.s / excess).max(ALPHA_FLOOR))
+            (self.s / excess).max(ALPHA_FLOOR)
         } else {
-            None
+            f64::INFINITY
         }
     }
 
-    /// |change in ln alpha| by re-estimation; infinite for a deletion.
-    pub(crate) fn change_from(self, alpha: f64) -> f64 {
-        self.optimal_alpha()
-            .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
-    }
-
-    /// l(optimal alpha), the gain of adding the function: equation (27). 0 if the optimal alpha is infinite.
-    pub(crate) fn gain_of_adding(self) -> f64 {
-        if !self.prior.is_flat() {
-            return self.peak().map_or(0.0, |(_, gain)| gain);
-        }
+    /// The largest value of the term: equation (27). 0 if the optimal alpha is infinite.
+    pub(crate) fn largest_gain(self) -> f64 {
         let excess = self.excess();
         if excess > 0.0 {
-            0.5 * (excess - excess.ln_1p())
+            0.5 * self.n * (excess - excess.ln_1p())
         } else {
             0.0
         }
     }
 
-    /// l(new) - l(old), computed without cancellation.
-    pub(crate) fn gain_of_moving(self, old: f64, new: f64) -> f64 {
-        let Self { s, q, prior } = self;
+    /// l(new) - l(old), computed without cancellation: ln(new/(new+s)) - ln(old/(old+s)) = ln(1 + s (new - old) / (old (new + s))).
+    fn gain_of_moving(self, old: f64, new: f64) -> f64 {
+        let Self { n, s, q } = self;
         let quadratic = q * q * (old - new) / ((new + s) * (old + s));
-        // ln(new/(new+s)) - ln(old/(old+s)) = ln(1 + s (new - old) / (old (new + s)))
-        let gain = 0.5 * ((s * (new - old) / (old * (new + s))).ln_1p() + quadratic);
-        if prior.is_flat() {
+        0.5 * (n * (s * (new - old) / (old * (new + s))).ln_1p() + quadratic)
+    }
+
+    fn gain_of_deleting(self, alpha: f64) -> f64 {
+        let Self { n, s, q } = self;
+        0.5 * (n * (s / alpha).ln_1p() - q * q / (alpha + s))
+    }
+}
+
+/// Sparsity and quality factors of one function with the function left out (equation 19), a term for each noise level, and the prior of
+/// its alpha.
+///
+/// With an informative prior `l` is the sum of equation (18) and [`Gamma::log_density`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Factors {
+    pub(crate) first: Term,
+    /// The terms of further noise levels; empty if there is one.
+    pub(crate) others: Vec<Term>,
+    pub(crate) prior: Gamma,
+}
+
+impl Factors {
+    /// The factors of one output.
+    pub(crate) fn new(s: f64, q: f64, prior: Gamma) -> Self {
+        Self::of_level(Term { n: 1.0, s, q }, prior)
+    }
+
+    /// The factors of outputs with one noise level.
+    pub(crate) fn of_level(first: Term, prior: Gamma) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+            prior,
+        }
+    }
+
+    /// The factors for these noise levels, of which there is at least one.
+    pub(crate) fn of_levels(mut terms: impl Iterator<Item = Term>, prior: Gamma) -> Self {
+        let nothing = Term {
+            n: 1.0,
+            s: 0.0,
+            q: 0.0,
+        };
+        Self {
+            first: terms.next().unwrap_or(nothing),
+            others: terms.collect(),
+            prior,
+        }
+    }
+
+    pub(crate) fn terms(&self) -> impl Iterator<Item = Term> {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+
+    /// The alpha that maximises l (equation 20); `None` if no finite alpha has a positive l (21).
+    pub(crate) fn optimal_alpha(&self) -> Option<f64> {
+        self.best_above(0.0).map(|(alpha, _)| alpha)
+    }
+
+    /// The optimal alpha and its l, if that exceeds `min_gain`.
+    pub(crate) fn best_above(&self, min_gain: f64) -> Option<(f64, f64)> {
+        let best = if !self.others.is_empty() {
+            return self.best_of_levels(min_gain);
+        } else if self.prior.is_flat() {
+            let alpha = self.first.optimal_alpha();
+            alpha
+                .is_finite()
+                .then(|| (alpha, self.first.largest_gain()))
+        } else {
+            self.peak()
+        };
+        // At zero a finite alpha decides: its gain may underflow.
+        best.filter(|&(_, gain)| gain > min_gain || min_gain <= 0.0)
+    }
+
+    /// |change in ln alpha| by re-estimation; infinite for a deletion.
+    pub(crate) fn change_from(&self, alpha: f64) -> f64 {
+        self.reestimated(alpha)
+            .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
+    }
+
+    /// The alpha to which re-estimation moves; `None` for infinity.
+    pub(crate) fn reestimated(&self, alpha: f64) -> Option<f64> {
+        if self.others.is_empty() {
+            self.optimal_alpha()
+        } else {
+            self.reestimated_for_levels(alpha)
+        }
+    }
+
+    /// l(optimal alpha), the gain of adding the function: equation (27). 0 if the optimal alpha is infinite.
+    pub(crate) fn gain_of_adding(&self) -> f64 {
+        if self.others.is_empty() && self.prior.is_flat() {
+            return self.first.largest_gain();
+        }
+        self.best_above(0.0).map_or(0.0, |(_, gain)| gain)
+    }
+
+    /// Upper bound on [`Factors::gain_of_adding`]: the sum of the largest values of the terms.
+    pub(crate) fn bound(&self) -> f64 {
+        self.terms().map(Term::largest_gain).sum()
+    }
+
+    /// l(new) - l(old).
+    pub(crate) fn gain_of_moving(&self, old: f64, new: f64) -> f64 {
+        let gain: f64 = self.terms().map(|term| term.gain_of_moving(old, new)).sum();
+        if self.prior.is_flat() {
             gain
         } else {
-            gain + (prior.log_density(new) - prior.log_density(old))
+            gain + (self.prior.log_density(new) - self.prior.log_density(old))
         }
     }
 
     /// -l(alpha), the gain of deleting the function.
-    pub(crate) fn gain_of_deleting(self, alpha: f64) -> f64 {
-        let gain = 0.5 * ((self.s / alpha).ln_1p() - self.q * self.q / (alpha + self.s));
+    pub(crate) fn gain_of_deleting(&self, alpha: f64) -> f64 {
+        let gain: f64 = self.terms().map(|term| term.gain_of_deleting(alpha)).sum();
         if self.prior.is_flat() {
             gain
         } else {
@@ -110,18 +206,19 @@ impl Factors {
         }
     }
 
-    /// The alpha that maximizes l under an informative prior, and the maximum; `None` if that is not positive.
+    /// The alpha that maximizes l of one noise level under an informative prior, and the maximum; `None` if that is not positive.
     ///
-    /// With u = alpha / s the slope of l in ln alpha is `g(u) / (2 (1 + u)^2)`, where
-    /// `g(u) = -2 b s u^3 + (2 a - 4 b s) u^2 + (4 a - 2 b s - excess) u + 1 + 2 a`
+    /// With u = alpha / s, and a and b the parameters of the prior divided by n, the slope of l / n in ln alpha is
+    /// `g(u) / (2 (1 + u)^2)`, where `g(u) = -2 b s u^3 + (2 a - 4 b s) u^2 + (4 a - 2 b s - excess) u + 1 + 2 a`
     /// starts positive and ends negative: one maximum, or two.
-    fn peak(self) -> Option<(f64, f64)> {
-        let excess = self.excess();
+    fn peak(&self) -> Option<(f64, f64)> {
+        let Term { n, s, .. } = self.first;
+        let excess = self.first.excess();
         // The log density is never positive, so without an excess l is negative. NaN also returns.
-        if self.s <= 0.0 || !(excess > 0.0 && excess.is_finite()) {
+        if s <= 0.0 || !(excess > 0.0 && excess.is_finite()) {
             return None;
         }
-        let (a, bs) = (self.prior.shape, self.prior.rate * self.s);
+        let (a, bs) = (self.prior.shape / n, self.prior.rate / n * s);
         let cubic = [
             1.0 + 2.0 * a,
             4.0 * a - 2.0 * bs - excess,
@@ -129,12 +226,12 @@ impl Factors {
             -2.0 * bs,
         ];
         let value = |u: f64| {
-            0.5 * ((1.0 + excess) / (1.0 + u) - (1.0 / u).ln_1p())
-                + self.prior.log_density(self.s * u)
+            0.5 * n * ((1.0 + excess) / (1.0 + u) - (1.0 / u).ln_1p())
+                + self.prior.log_density(s * u)
         };
         falling_roots(cubic)
             .filter(|&u| u < INFINITE_RATIO)
-            .map(|u| ((self.s * u).max(ALPHA_FLOOR), value(u)))
+            .map(|u| ((s * u).max(ALPHA_FLOOR), value(u)))
             .filter(|&(_, value)| value > 0.0)
             .max_by(|x, y| x.1.total_cmp(&y.1))
     }
@@ -194,16 +291,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn flat(s: f64, q: f64) -> Factors {
-        Factors {
-            s,
-            q,
-            prior: Gamma::FLAT,
-        }
+        Factors::new(s, q, Gamma::FLAT)
     }
 
-    fn l(f: Factors, alpha: f64) -> f64 {
-        0.5 * (alpha.ln() - (alpha + f.s).ln() + f.q * f.q / (alpha + f.s))
-            + f.prior.log_density(alpha)
+    fn l(f: &Factors, alpha: f64) -> f64 {
+        let level =
+            |Term { n, s, q }: Term| n * (alpha.ln() - (alpha + s).ln()) + q * q / (alpha + s);
+        0.5 * f.terms().map(level).sum::<f64>() + f.prior.log_density(alpha)
     }
 
     proptest! {
@@ -213,10 +307,10 @@ mod tests {
             shape in 0.0..2.0_f64, rate in 0.0..2.0_f64,
         ) {
             for prior in [Gamma::FLAT, Gamma { shape, rate }, Gamma { shape: 0.0, rate }] {
-                let f = Factors { s, q, prior };
+                let f = Factors::new(s, q, prior);
                 let slack = 1e-9 * (1.0 + q * q + 1e3 * rate);
-                prop_assert!((f.gain_of_moving(old, new) - (l(f, new) - l(f, old))).abs() < slack);
-                prop_assert!((f.gain_of_deleting(old) + l(f, old)).abs() < slack);
+                prop_assert!((f.gain_of_moving(old, new) - (l(&f, new) - l(&f, old))).abs() < slack);
+                prop_assert!((f.gain_of_deleting(old) + l(&f, old)).abs() < slack);
             }
         }
 
@@ -225,10 +319,10 @@ mod tests {
             let f = flat(s, q);
             match f.optimal_alpha() {
                 Some(best) => {
-                    prop_assert!(l(f, best) >= l(f, best * factor) - 1e-12);
-                    prop_assert!((f.gain_of_adding() - l(f, best)).abs() < 1e-9 * (1.0 + q * q));
+                    prop_assert!(l(&f, best) >= l(&f, best * factor) - 1e-12);
+                    prop_assert!((f.gain_of_adding() - l(&f, best)).abs() < 1e-9 * (1.0 + q * q));
                 }
-                None => prop_assert!(l(f, factor) <= 1e-12),
+                None => prop_assert!(l(&f, factor) <= 1e-12),
             }
         }
 
@@ -238,21 +332,21 @@ mod tests {
         ) {
             let s = ln_s.exp();
             let prior = Gamma { shape: ln_shape.exp(), rate: ln_rate.exp() };
-            let f = Factors { s, q: (ratio * s).sqrt(), prior };
-            let scan = (-4000..4000).map(|k| l(f, s * (0.005 * f64::from(k)).exp())).fold(0.0, f64::max);
+            let f = Factors::new(s, (ratio * s).sqrt(), prior);
+            let scan = (-4000..4000).map(|k| l(&f, s * (0.005 * f64::from(k)).exp())).fold(0.0, f64::max);
             // Bound on l where alpha counts as infinite.
             let least = 0.5 * ratio / INFINITE_RATIO;
             prop_assert!(f.gain_of_adding() >= scan - least - 1e-9 * (1.0 + scan));
             if let Some(best) = f.optimal_alpha() {
-                prop_assert!((f.gain_of_adding() - l(f, best)).abs() < 1e-9 * (1.0 + ratio));
-                let slope = 0.5 * (s / (best + s) - best * f.q * f.q / (best + s).powi(2)) + prior.slope(best);
+                prop_assert!((f.gain_of_adding() - l(&f, best)).abs() < 1e-9 * (1.0 + ratio));
+                let slope = 0.5 * (s / (best + s) - best * ratio * s / (best + s).powi(2)) + prior.slope(best);
                 prop_assert!(slope.abs() < 1e-9 * (1.0 + ratio + prior.shape + prior.rate * best));
             }
         }
 
         #[test]
         fn a_nearly_flat_prior_has_the_gains_of_a_flat_one(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
-            let f = Factors { prior: Gamma { shape: 1e-22, rate: 1e-22 }, ..flat(s, q) };
+            let f = Factors::new(s, q, Gamma { shape: 1e-22, rate: 1e-22 });
             prop_assert!((f.gain_of_adding() - flat(s, q).gain_of_adding()).abs() < 1e-10 * (1.0 + q * q / s));
         }
     }
@@ -264,7 +358,7 @@ mod tests {
                 shape: 1.0,
                 rate: 1.0,
             };
-            for f in [f, Factors { prior, ..f }] {
+            for f in [Factors { prior, ..f.clone() }, f] {
                 assert_eq!(f.optimal_alpha(), None);
                 assert!(f.gain_of_adding() == 0.0);
             }

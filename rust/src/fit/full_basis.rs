@@ -14,10 +14,9 @@ use crate::Result;
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors};
+use crate::fit::evidence::{ALPHA_FLOOR, Factors, Term};
 use crate::fit::laplace::{self, mode::find_mode};
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
@@ -40,9 +39,8 @@ pub(crate) fn fit(
     fill(stats, state, &everything, &alpha, &priors)?;
     recorder.begin(state);
     let gaussian = stats.is_linear();
-    let noise = rules.noise_range().filter(|_| gaussian);
     loop {
-        let change = update(stats, state, rules.scheme, noise)?;
+        let change = update(stats, state, rules.scheme)?;
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, change, recorder)?;
         relinearise(stats, state)?;
@@ -85,7 +83,7 @@ pub(crate) fn fill(
     let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
     let mut gradient = mu.clone();
     let deviance = stats.local(functions, &mu, &mut gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, deviance, Some(&gram))?;
+    state.set_data(&mu, &gradient, &[deviance], Some(&gram))?;
     relinearise(stats, state)
 }
 
@@ -101,13 +99,8 @@ fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
 
 /// One update of all alphas and the noise. Returns the largest change in their logarithms; 0, with the state unchanged, if the
 /// posterior precision at the new values is not positive definite.
-fn update(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    scheme: Scheme,
-    noise: Option<NoiseRange>,
-) -> Result<f64> {
-    let before = (state.alpha.clone(), state.beta);
+fn update(stats: &mut dyn Statistics, state: &mut State, scheme: Scheme) -> Result<f64> {
+    let before = (state.alpha.clone(), state.betas());
     let mut change: f64 = 0.0;
     let mut alpha = Vec::with_capacity(state.len());
     for k in 0..state.len() {
@@ -116,12 +109,10 @@ fn update(
         change = change.max((next / before.0[k]).ln().abs());
         alpha.push(next);
     }
-    let beta = noise.map_or(state.beta, |range| {
-        new_beta(state, scheme).min(range.beta_max)
-    });
-    change = change.max((beta / state.beta).ln().abs());
-    if state.set_hyperparameters(&alpha, beta).is_err() {
-        state.set_hyperparameters(&before.0, before.1)?;
+    let beta = state.levels[0].noise.moved(|| new_beta(state, scheme));
+    change = change.max((beta / state.beta()).ln().abs());
+    if state.set_hyperparameters(&alpha, &[beta]).is_err() {
+        state.set_hyperparameters(&before.0, &before.1)?;
         return Ok(0.0);
     }
     relinearise(stats, state)?;
@@ -129,18 +120,22 @@ fn update(
 }
 
 pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
-    let (prior, mu) = (state.priors[k], state.mu[k]);
+    let prior = state.priors[k];
+    let square: f64 = state.outputs.iter().map(|o| o.mu[k] * o.mu[k]).sum();
     let determined = match scheme {
         Scheme::Em => {
-            return (1.0 + 2.0 * prior.shape) / (mu * mu + state.sigma[(k, k)] + 2.0 * prior.rate);
+            let variance = |c: usize| state.levels[state.level_of(c)].sigma[(k, k)];
+            let variances: f64 = (0..state.outputs.len()).map(variance).sum();
+            let n = state.outputs.len() as f64;
+            return (n + 2.0 * prior.shape) / (square + variances + 2.0 * prior.rate);
         }
         // gamma = s / (alpha + s), free of the cancellation in 1 - alpha Sigma_kk.
         Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
-            let s = state.factors(k).s;
-            s / (state.alpha[k] + s)
+            let gamma = |term: Term| term.n * (term.s / (state.alpha[k] + term.s));
+            state.factors(k).terms().map(gamma).sum::<f64>()
         }
     };
-    let square = mu * mu + 2.0 * prior.rate;
+    let square = square + 2.0 * prior.rate;
     let next = (determined + 2.0 * prior.shape) / square.max(f64::MIN_POSITIVE);
     if prior.is_flat() {
         next
@@ -151,11 +146,11 @@ pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
 }
 
 pub(crate) fn new_beta(state: &State, scheme: Scheme) -> f64 {
-    let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
+    let gamma = state.determined(0);
     let prior = state.noise_prior;
-    let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
+    let residual = state.deviance_at_mean(0).max(0.0) + 2.0 * prior.rate;
     let (rows, residual) = match scheme {
-        Scheme::Em => (state.n_noise(), residual + gamma / state.beta),
+        Scheme::Em => (state.n_noise(), residual + gamma / state.beta()),
         Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
             (state.n_noise() - gamma, residual)
         }
@@ -174,7 +169,7 @@ pub(crate) fn prune(
 ) -> std::result::Result<bool, Stop> {
     delete_where(state, recorder, |factors, alpha, gain| {
         let is_stable = !factors.prior.is_flat() && change <= Tuning::PRUNE_TOL;
-        let is_large = alpha >= Tuning::PRUNE_RATIO * factors.s;
+        let is_large = alpha >= Tuning::PRUNE_RATIO * factors.first.s;
         (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
     })
 }

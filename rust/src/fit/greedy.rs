@@ -6,7 +6,6 @@
 use crate::Error;
 use crate::fit::candidates::Candidates;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Change;
@@ -17,12 +16,11 @@ use crate::fit::working_set::WorkingSet;
 pub(crate) fn maximize(
     set: &WorkingSet,
     state: &mut State,
-    noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     let mut candidates = Candidates::new(set, state);
-    maximize_from(set, state, &mut candidates, noise, effort, recorder)
+    maximize_from(set, state, &mut candidates, effort, recorder)
 }
 
 /// [`maximize`] with given S and Q of the members.
@@ -30,7 +28,6 @@ pub(crate) fn maximize_from(
     set: &WorkingSet,
     state: &mut State,
     candidates: &mut Candidates,
-    noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
@@ -39,7 +36,7 @@ pub(crate) fn maximize_from(
     loop {
         step_greedily(set, state, candidates, effort, recorder)?;
         let before = state.clone();
-        match refine::converge(&mut &*set, state, noise, Effort { tol, ..effort }, recorder) {
+        match refine::converge(&mut &*set, state, Effort { tol, ..effort }, recorder) {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
                 set.check_cancel()?;
                 // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
@@ -48,7 +45,7 @@ pub(crate) fn maximize_from(
             }
             outcome => outcome?,
         };
-        if (&state.alpha, state.beta) != (&before.alpha, before.beta) {
+        if (&state.alpha, state.betas()) != (&before.alpha, before.betas()) {
             candidates.refresh(set, state);
         }
         let added = add_several(set, state, candidates, effort, recorder)?;

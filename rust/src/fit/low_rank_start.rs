@@ -28,7 +28,8 @@ pub(crate) fn fit(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Dictionary>, Stop> {
-    let is_too_precise = rules.noise != Noise::Estimated && state.beta > Tuning::MAX_LOW_RANK_BETA;
+    let is_too_precise =
+        rules.noise != Noise::Estimated && state.beta() > Tuning::MAX_LOW_RANK_BETA;
     // A small dictionary fits into one working set: features would save nothing.
     let is_small = stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
     if is_small || is_too_precise || rules.max_iter < Tuning::MIN_LOW_RANK_STEPS {
@@ -46,7 +47,7 @@ pub(crate) fn fit(
         let Some(start) = start else {
             return Ok(None);
         };
-        start.apply(stats, state, priors, rules)?;
+        start.apply(stats, state, priors)?;
         let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
         let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_GAIN;
@@ -78,9 +79,8 @@ fn fit_features(
     let (rules, recorder) = (&rules.loosened(), &mut Recorder::silent());
     let own = Priors::new(rules.alpha_prior, features.norms(), scale);
     let mut dictionary = Dictionary::new(features.n_basis(), own.clone());
-    let noise = rules.noise_range();
-    let set = sequential::initial_model(features, &mut state, &mut dictionary, noise, recorder)?;
-    if state.beta > Tuning::MAX_LOW_RANK_BETA {
+    let set = sequential::initial_model(features, &mut state, &mut dictionary, recorder)?;
+    if state.beta() > Tuning::MAX_LOW_RANK_BETA {
         return Ok(None);
     }
     let mut initial = LowRankModel::of(&state, features.norms(), scale);
@@ -89,13 +89,13 @@ fn fit_features(
     initial.beta = initial.beta.max(initial_beta);
     let size = Tuning::LOW_RANK_TEST_SIZE;
     let sample = dictionary.sample(size, size);
-    let on_rows = gains(whole, (&initial, &sample), (empty, priors), rules)?;
-    let in_features = gains(features, (&initial, &sample), (empty, &own), rules)?;
+    let on_rows = gains(whole, (&initial, &sample), (empty, priors))?;
+    let in_features = gains(features, (&initial, &sample), (empty, &own))?;
     let mut pairs = on_rows.iter().zip(&in_features);
     if pairs.any(|(rows, features)| rows > &(features + Tuning::MAX_LOW_RANK_ERROR)) {
         return Ok(None);
     }
-    let start = Start::after_initial_model(set, features.n_obs(), noise);
+    let start = Start::after_initial_model(set, features.n_obs(), &state);
     sequential::complete(
         features,
         &mut state,
@@ -112,10 +112,9 @@ fn gains(
     stats: &mut dyn Statistics,
     (model, candidates): (&LowRankModel, &[usize]),
     (empty, priors): (&State, &Priors),
-    rules: &Rules,
 ) -> Result<Vec<f64>, Stop> {
     let mut state = empty.clone();
-    model.apply(stats, &mut state, priors, rules)?;
+    model.apply(stats, &mut state, priors)?;
     let set = WorkingSet::about(stats, &mut state, priors, candidates)?;
     set.within(&mut state, &mut Recorder::silent(), |state, _| {
         let factors = Candidates::new(&set, state);
@@ -123,7 +122,7 @@ fn gains(
             if state.active.contains(&i) {
                 0.0
             } else {
-                factors.gain(i)
+                factors.factors_of(i, state).gain_of_adding()
             }
         };
         Ok(candidates.iter().map(|&i| gain(set.place(i))).collect())
@@ -144,18 +143,12 @@ impl LowRankModel {
         Self {
             functions: state.active.clone(),
             alpha: alpha.map(in_units).collect(),
-            beta: state.beta / (scale * scale),
+            beta: state.beta() / (scale * scale),
         }
     }
 
     /// Adds to an empty state the functions whose column is not entirely zero.
-    fn apply(
-        &self,
-        stats: &mut dyn Statistics,
-        state: &mut State,
-        priors: &Priors,
-        rules: &Rules,
-    ) -> Result<()> {
+    fn apply(&self, stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Result<()> {
         let (scale, norms) = (stats.target_scale(), stats.norms());
         let pairs = self.functions.iter().zip(&self.alpha);
         let (functions, alpha): (Vec<usize>, Vec<f64>) = pairs
@@ -165,9 +158,8 @@ impl LowRankModel {
                 (j, (alpha * unit * unit).clamp(ALPHA_FLOOR, f64::MAX))
             })
             .unzip();
-        if let (true, Some(range)) = (stats.is_linear(), rules.noise_range()) {
-            state.beta = (self.beta * scale * scale).min(range.beta_max);
-        }
+        let noise = &mut state.levels[0].noise;
+        noise.beta = noise.moved(|| self.beta * scale * scale);
         fill(stats, state, &functions, &alpha, priors)
     }
 }

@@ -30,7 +30,7 @@ mod greedy;
 mod low_rank_start;
 mod model;
 mod newton;
-mod outputs;
+mod noise;
 mod prior;
 mod ranking;
 mod record;
@@ -48,19 +48,18 @@ mod working_set;
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub(crate) use crate::fit::model::State;
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
-pub(crate) use crate::fit::outputs::model::OutputState;
-pub use crate::fit::outputs::{OutputNoise, fit_outputs};
+pub use crate::fit::noise::OutputNoise;
 pub use crate::fit::record::{Action, Step, Watch};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
-use crate::data::{Statistics, check_flag};
+use crate::data::{OutputObservations, Statistics, check_flag};
 use crate::fit::dictionary::Dictionary;
+use crate::fit::noise::NoisePrecision;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::sequential::Start;
-use crate::fit::tuning::Tuning;
-use crate::model::Posterior;
+use crate::model::{OutputPosterior, Posterior};
 
 /// How a fit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +128,42 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     Ok(posterior)
 }
 
+/// Fits several Gaussian outputs that share their functions and prior precisions, by the sequential scheme.
+///
+/// `t_c = Phi w_c + noise of precision beta_c`, `w_jc ~ Normal(0, 1/alpha_j)` for every output c; the log evidence is the sum over the
+/// outputs. `noise` replaces the noise of the settings, and the priors of the settings are not used. The noise precision in a step is the
+/// inverse of the mean noise variance.
+///
+/// # Errors
+/// As [`fit`], and [`Error::Shape`](crate::Error::Shape) if there is not one noise level for each output.
+pub fn fit_outputs(
+    stats: &mut OutputObservations<'_>,
+    rules: &Rules,
+    noise: &OutputNoise,
+    watch: &mut Watch<'_>,
+) -> Result<OutputPosterior> {
+    let scale = stats.target_scale();
+    settings::check_scale(scale)?;
+    let given = noise.levels(stats.variances().len())?;
+    // The unit of the targets is the root of their mean variance.
+    let variances = match noise {
+        OutputNoise::Shared(_) => &[1.0],
+        OutputNoise::Own(_) => stats.variances(),
+    };
+    let mut levels = Vec::with_capacity(given.len());
+    for (&noise, &variance) in given.iter().zip(variances) {
+        settings::check_noise_scale(scale, noise)?;
+        levels.push(NoisePrecision::new(noise, variance, scale));
+    }
+    let deviances = stats.gradient(&[], &[], &mut [])?;
+    let mut state = State::empty(&levels, Gamma::FLAT, &deviances, stats.n_obs());
+    let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
+    let outcome = fit_and_search(stats, &mut state, &Priors::default(), rules, &mut recorder);
+    let status = status(stats, &state, outcome)?;
+    recorder.amend(&state);
+    OutputPosterior::publish(&state, recorder.trace, status, (stats.norms(), scale)).checked()
+}
+
 /// The sequential scheme and the search for a better optimum after it.
 fn fit_and_search(
     stats: &mut dyn Statistics,
@@ -159,16 +194,15 @@ fn fit_sequentially(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let noise = rules.noise_range();
     let mut start = Start::default();
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
         dictionary = refreshed;
-    } else if row_subsample::fit(stats, state, priors, noise, recorder)? {
+    } else if row_subsample::fit(stats, state, priors, recorder)? {
         dictionary.refresh(stats, state)?;
     } else {
-        let whole = sequential::initial_model(stats, state, &mut dictionary, noise, recorder)?;
-        start = Start::after_initial_model(whole, stats.n_obs(), noise);
+        let whole = sequential::initial_model(stats, state, &mut dictionary, recorder)?;
+        start = Start::after_initial_model(whole, stats.n_obs(), state);
     }
     sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
 }
@@ -177,15 +211,16 @@ fn fit_sequentially(
 fn empty_model(stats: &mut dyn Statistics, rules: &Rules) -> Result<State> {
     let scale = stats.target_scale();
     settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
-    let (beta, n_noise) = match rules.noise {
-        _ if !stats.is_linear() => (1.0, 0.0),
-        Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-        Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
+    let (noise, n_noise) = if stats.is_linear() {
+        (NoisePrecision::new(rules.noise, 1.0, scale), stats.n_obs())
+    } else {
+        (NoisePrecision::fixed(1.0), 0.0)
     };
     let [shape, rate] = rules.noise_prior;
     let rate = rate / (scale * scale);
     let deviance = stats.deviance(&[], &[])?;
-    Ok(State::empty(beta, Gamma { shape, rate }, deviance, n_noise))
+    let prior = Gamma { shape, rate };
+    Ok(State::empty(&[noise], prior, &[deviance], n_noise))
 }
 
 /// The status of a fit other than the variational one. If it was interrupted, the posterior mode is found for the state as it is.

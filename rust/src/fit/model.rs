@@ -1,5 +1,6 @@
 //! The active set and its posterior.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,23 +8,24 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, MIN_RELIABLE_GAMMA};
+use crate::fit::evidence::{ALPHA_FLOOR, Factors, MIN_RELIABLE_GAMMA, Term};
+use crate::fit::noise::NoisePrecision;
 use crate::fit::prior::{Gamma, Priors};
-use crate::fit::record::Recorded;
 use crate::linalg::Cholesky;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
 
-/// Active functions, hyperparameters and the Gaussian posterior over weights.
+/// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
 ///
-/// The data terms are a quadratic model of the log-likelihood about a *reference* r:
+/// All outputs share functions and alphas; each has its own weights, and its own noise precision beta or a common one. The data
+/// terms of an output are a quadratic model of its log-likelihood about a *reference* r:
 /// `ln p(t | w) = -beta/2 [deviance - 2 d^T gradient + d^T G d] + constant`, with `d = w - r`. For a Gaussian that is
-/// exact for any r, and an r close to the mean keeps the residual free of cancellation. For other likelihoods it is
+/// exact for any r, and an r close to the mean keeps the residual free of cancellation. For other likelihoods C = 1, and it is
 /// the Laplace approximation about r, with beta = 1: Tipping & Faul (2003), section 2.2.
 ///
-/// Between calls, with m active functions: `chol` factors H = diag(alpha) + beta G, `sigma` is its inverse, and
-/// `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have spare capacity; their
-/// leading m x m blocks are in use. Actions update everything in place by rank-one formulae; [`State::recompute`] computes
+/// Between calls, with m active functions: `chol` of a noise level factors H = diag(alpha) + beta G, `sigma` is its inverse, and for
+/// each of its outputs `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have spare capacity;
+/// their leading m x m blocks are in use. Actions update everything in place by rank-one formulae; [`State::recompute`] computes
 /// it from scratch.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -31,33 +33,82 @@ pub(crate) struct State {
     pub(crate) alpha: Vec<f64>,
     /// The prior of each alpha.
     pub(crate) priors: Vec<Gamma>,
-    pub(crate) beta: f64,
-    /// The prior of beta.
+    /// A noise level for each output, or one for all.
+    pub(crate) levels: Vec<Level>,
+    pub(crate) outputs: Vec<Output>,
+    /// The prior of each beta.
     pub(crate) noise_prior: Gamma,
-    pub(crate) mu: Vec<f64>,
-    pub(crate) sigma: DMatrix<f64>,
-    chol: Cholesky,
-    /// The beta at which the factor and `sigma` were computed from scratch; `None` after an update in place.
-    from_scratch_at: Option<f64>,
     gram: DMatrix<f64>,
-    gradient: Vec<f64>,
-    reference: Vec<f64>,
-    /// mu - reference, stored so that neither it nor mu is computed as a difference.
-    offset: Vec<f64>,
-    deviance: f64,
-    /// Number of rows whose noise precision is beta: sum of sample weights for a Gaussian; 0 for other likelihoods.
+    /// Targets of one output with noise precision beta: sum of sample weights for a Gaussian; 0 for other likelihoods.
     n_noise: f64,
+    /// Round-off of the evidence in nats up to which the quadratic models keep their reference.
+    max_round_off: f64,
     work: Vec<f64>,
 }
 
+/// A noise precision, and the posterior covariance at it.
+#[derive(Debug)]
+pub(crate) struct Level {
+    pub(crate) noise: NoisePrecision,
+    pub(crate) sigma: DMatrix<f64>,
+    pub(crate) chol: Cholesky,
+    /// The beta at which the factor and `sigma` were computed from scratch; `None` after an update in place.
+    from_scratch_at: Option<f64>,
+}
+
+/// The weights of one output, and the quadratic model of its data.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    pub(crate) mu: Vec<f64>,
+    /// mu - reference, stored so that neither it nor mu is computed as a difference.
+    pub(crate) offset: Vec<f64>,
+    reference: Vec<f64>,
+    gradient: Vec<f64>,
+    /// Deviance at the reference.
+    deviance: f64,
+}
+
+impl Output {
+    fn empty(deviance: f64) -> Self {
+        Self {
+            mu: Vec::new(),
+            offset: Vec::new(),
+            reference: Vec::new(),
+            gradient: Vec::new(),
+            deviance,
+        }
+    }
+
+    /// The values that each function has.
+    fn values(&mut self) -> [&mut Vec<f64>; 4] {
+        [
+            &mut self.mu,
+            &mut self.offset,
+            &mut self.reference,
+            &mut self.gradient,
+        ]
+    }
+}
+
 /// An inactive function with its data terms: inner products with the active functions (`gram`), with itself, and with
-/// the residual at the reference (`gradient`).
+/// the residual of each output at its reference (`gradient`).
 pub(crate) struct Candidate<'a> {
     pub(crate) index: usize,
     pub(crate) gram: &'a [f64],
     pub(crate) gram_self: f64,
-    pub(crate) gradient: f64,
+    pub(crate) gradient: Vec<f64>,
     pub(crate) prior: Gamma,
+}
+
+/// S and Q of a function beside the model: equations (24) and (25).
+pub(crate) struct Projection {
+    /// `v = L^-1 beta g` of each level.
+    v: Vec<Vec<f64>>,
+    /// S of each level.
+    pub(crate) s: Vec<f64>,
+    /// Q of each output.
+    pub(crate) q: Vec<f64>,
+    pub(crate) factors: Factors,
 }
 
 const INITIAL_CAPACITY: usize = 32;
@@ -67,48 +118,58 @@ impl Clone for State {
     fn clone(&self) -> Self {
         const SPARE: usize = 8;
         let capacity = stride(self.len() + SPARE);
+        let level = |level: &Level| Level {
+            noise: level.noise,
+            sigma: leading(&level.sigma, self.len(), capacity),
+            chol: level.chol.clone(),
+            from_scratch_at: level.from_scratch_at,
+        };
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
             priors: self.priors.clone(),
-            beta: self.beta,
+            levels: self.levels.iter().map(level).collect(),
+            outputs: self.outputs.clone(),
             noise_prior: self.noise_prior,
-            mu: self.mu.clone(),
-            sigma: leading(&self.sigma, self.len(), capacity),
-            chol: self.chol.clone(),
-            from_scratch_at: self.from_scratch_at,
             gram: leading(&self.gram, self.len(), capacity),
-            gradient: self.gradient.clone(),
-            reference: self.reference.clone(),
-            offset: self.offset.clone(),
-            deviance: self.deviance,
             n_noise: self.n_noise,
+            max_round_off: self.max_round_off,
             work: Vec::new(),
         }
     }
 }
 
 impl State {
-    /// An empty model with the deviance of w = 0.
-    pub(crate) fn empty(beta: f64, noise_prior: Gamma, deviance: f64, n_noise: f64) -> Self {
+    /// An empty model. `noise` has one entry for each output or one for all; `deviances` are those of w = 0.
+    pub(crate) fn empty(
+        noise: &[NoisePrecision],
+        noise_prior: Gamma,
+        deviances: &[f64],
+        n_noise: f64,
+    ) -> Self {
+        let level = |&noise: &NoisePrecision| Level {
+            noise,
+            sigma: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
+            chol: Cholesky::with_capacity(INITIAL_CAPACITY),
+            from_scratch_at: None,
+        };
         Self {
             active: Vec::new(),
             alpha: Vec::new(),
             priors: Vec::new(),
-            beta,
+            levels: noise.iter().map(level).collect(),
+            outputs: deviances.iter().copied().map(Output::empty).collect(),
             noise_prior,
-            mu: Vec::new(),
-            sigma: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
-            chol: Cholesky::with_capacity(INITIAL_CAPACITY),
-            from_scratch_at: None,
             gram: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
-            gradient: Vec::new(),
-            reference: Vec::new(),
-            offset: Vec::new(),
-            deviance,
             n_noise,
+            max_round_off: 1e-10,
             work: Vec::new(),
         }
+    }
+
+    /// Allows round-off up to a small fraction of the smallest gain of any step.
+    pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
+        self.max_round_off = 1e-10_f64.max(1e-7 * gain);
     }
 
     /// Adds functions with equal alphas to an empty model; the caller has to call [`State::set_data`] next.
@@ -121,20 +182,19 @@ impl State {
         cancel: Option<Arc<AtomicBool>>,
     ) {
         let m = functions.len();
-        self.chol.cancelled_by(cancel);
         // Without spare capacity: clearing memory cannot be cancelled.
         self.gram = DMatrix::zeros(m, m);
-        self.sigma = DMatrix::zeros(m, m);
+        for level in &mut self.levels {
+            level.chol.cancelled_by(cancel.clone());
+            level.sigma = DMatrix::zeros(m, m);
+        }
         self.active.extend_from_slice(functions);
         self.priors.extend(functions.iter().map(|&j| priors.of(j)));
         self.alpha.resize(m, alpha);
-        for values in [
-            &mut self.mu,
-            &mut self.gradient,
-            &mut self.reference,
-            &mut self.offset,
-        ] {
-            values.resize(m, 0.0);
+        for output in &mut self.outputs {
+            for values in output.values() {
+                values.resize(m, 0.0);
+            }
         }
     }
 
@@ -142,44 +202,155 @@ impl State {
         self.active.len()
     }
 
+    /// The level of output `c`.
+    pub(crate) fn level_of(&self, c: usize) -> usize {
+        c.min(self.levels.len() - 1)
+    }
+
+    /// The outputs of level `l`.
+    pub(crate) fn outputs_of(&self, l: usize) -> Range<usize> {
+        if self.levels.len() == 1 {
+            0..self.outputs.len()
+        } else {
+            l..l + 1
+        }
+    }
+
+    /// Noise precision of the first level.
+    pub(crate) fn beta(&self) -> f64 {
+        self.levels[0].noise.beta
+    }
+
+    /// Noise precision of each level.
+    pub(crate) fn betas(&self) -> Vec<f64> {
+        self.levels.iter().map(|level| level.noise.beta).collect()
+    }
+
+    /// Posterior covariance of the first level.
+    pub(crate) fn sigma(&self) -> &DMatrix<f64> {
+        &self.levels[0].sigma
+    }
+
+    pub(crate) fn sigma_mut(&mut self) -> &mut DMatrix<f64> {
+        &mut self.levels[0].sigma
+    }
+
+    /// The factor of H of the first level.
     pub(crate) fn chol(&self) -> &Cholesky {
-        &self.chol
+        &self.levels[0].chol
+    }
+
+    /// Posterior means of the first output.
+    pub(crate) fn mu(&self) -> &[f64] {
+        &self.outputs[0].mu
+    }
+
+    /// Posterior means of all outputs, one output after the other.
+    pub(crate) fn means(&self) -> Vec<f64> {
+        self.outputs.iter().flat_map(|o| &o.mu).copied().collect()
+    }
+
+    /// Inner product of two active functions.
+    pub(crate) fn gram(&self, i: usize, j: usize) -> f64 {
+        self.gram[(i, j)]
     }
 
     /// The largest H_kk Sigma_kk, the factor by which the inversion of H amplifies round-off.
     pub(crate) fn cancellation(&self) -> f64 {
         let product =
-            |k: usize| (self.beta * self.gram[(k, k)] + self.alpha[k]) * self.sigma[(k, k)];
+            |k: usize| (self.beta() * self.gram[(k, k)] + self.alpha[k]) * self.sigma()[(k, k)];
         (0..self.len()).map(product).fold(0.0, f64::max)
     }
 
-    pub(crate) fn n_noise(&self) -> f64 {
+    /// Number of targets of level `l` whose noise precision is its beta.
+    pub(crate) fn n_targets(&self, l: usize) -> f64 {
+        self.n_noise * self.outputs_of(l).len() as f64
+    }
+
+    /// Number of targets of one output whose noise precision is estimated or given; 0 without noise.
+    pub(crate) fn n_targets_of_output(&self) -> f64 {
         self.n_noise
+    }
+
+    /// Number of targets of all outputs.
+    pub(crate) fn n_noise(&self) -> f64 {
+        self.n_noise * self.outputs.len() as f64
     }
 
     /// s and q of active function `k`: equation (23).
     pub(crate) fn factors(&self, k: usize) -> Factors {
-        let (alpha, variance, prior) = (self.alpha[k], self.sigma[(k, k)], self.priors[k]);
-        if self.gamma(k) >= MIN_RELIABLE_GAMMA {
-            return Factors::from_posterior(alpha, variance, self.mu[k], prior);
-        }
-        self.project(&self.as_candidate(k)).1.left_out(alpha)
+        let term = |l: usize| {
+            let outputs = &self.outputs[self.outputs_of(l)];
+            if self.gamma(k, l) < MIN_RELIABLE_GAMMA {
+                return self.term_from_data(k, l);
+            }
+            let mean = joint(outputs.iter().map(|o| o.mu[k]));
+            let variance = self.levels[l].sigma[(k, k)];
+            Term::from_posterior(outputs.len() as f64, self.alpha[k], variance, mean)
+        };
+        Factors::of_levels((0..self.levels.len()).map(term), self.priors[k])
     }
 
-    /// s of active function `k`, positive.
-    pub(crate) fn sparsity(&self, k: usize) -> f64 {
-        self.factors(k).s.max(f64::MIN_POSITIVE)
-    }
-
-    /// The data terms of active function `k`. Its projection has S and Q with the function in the model.
-    fn as_candidate(&self, k: usize) -> Candidate<'_> {
-        Candidate {
+    /// The term of level `l` from S and Q with the function in the model, for a posterior variance close to the prior's.
+    #[cold]
+    fn term_from_data(&self, k: usize, l: usize) -> Term {
+        let candidate = Candidate {
             index: self.active[k],
             gram: head(&self.gram, k, self.len()),
             gram_self: self.gram[(k, k)],
-            gradient: self.gradient[k],
+            gradient: self.outputs.iter().map(|o| o.gradient[k]).collect(),
             prior: self.priors[k],
+        };
+        let Projection { s, q, .. } = self.project(&candidate);
+        let outputs = self.outputs_of(l);
+        let term = Term {
+            n: outputs.len() as f64,
+            s: s[l],
+            q: joint(q[outputs].iter().copied()),
+        };
+        term.left_out(self.alpha[k])
+    }
+
+    /// The factors with sparsity s at each level and quality q for each output.
+    pub(crate) fn combine(
+        &self,
+        s: impl Fn(usize) -> f64,
+        q: impl Fn(usize) -> f64,
+        prior: Gamma,
+    ) -> Factors {
+        let term = |l: usize| {
+            let outputs = self.outputs_of(l);
+            Term {
+                n: outputs.len() as f64,
+                s: s(l),
+                q: joint(outputs.map(&q)),
+            }
+        };
+        Factors::of_levels((0..self.levels.len()).map(term), prior)
+    }
+
+    /// s of active function `k` at the first level, positive.
+    pub(crate) fn sparsity(&self, k: usize) -> f64 {
+        self.factors(k).first.s.max(f64::MIN_POSITIVE)
+    }
+
+    /// Whether S of a function of squared norm `diag` exceeds its round-off, at which it has `min_part` of its norm.
+    ///
+    /// With little noise less of a function remains than with much. It is enough if one level resolves it and the others do not lose
+    /// it completely.
+    pub(crate) fn resolves(&self, factors: &Factors, min_part: f64, diag: f64) -> bool {
+        let error = |level: &Level| min_part * level.noise.beta * diag;
+        let mut terms = factors.terms().zip(&self.levels);
+        if self.levels.len() == 1 {
+            return terms.all(|(term, level)| term.s > error(level));
         }
+        let is_lost =
+            |(term, level): (Term, &Level)| term.s.is_nan() || term.s <= 1e-3 * error(level);
+        !terms.any(is_lost)
+            && factors
+                .terms()
+                .zip(&self.levels)
+                .any(|(term, level)| term.s > error(level))
     }
 
     /// Position of the function whose deletion gains most or loses least; `None` in an empty model.
@@ -188,17 +359,45 @@ impl State {
         (0..self.len()).max_by(|a, b| gain(a).total_cmp(&gain(b)))
     }
 
-    /// gamma_k = 1 - alpha_k Sigma_kk: how well the data determine the weight.
-    pub(crate) fn gamma(&self, k: usize) -> f64 {
-        1.0 - self.alpha[k] * self.sigma[(k, k)]
+    /// gamma_k = 1 - alpha_k Sigma_kk at level `l`: how well the data determine the weight.
+    pub(crate) fn gamma(&self, k: usize, l: usize) -> f64 {
+        1.0 - self.alpha[k] * self.levels[l].sigma[(k, k)]
     }
 
-    /// The smallest squared pivot of the factor relative to its diagonal element of H.
+    /// gamma_k on average over the outputs.
+    pub(crate) fn mean_gamma(&self, k: usize) -> f64 {
+        let gammas = (0..self.outputs.len()).map(|c| self.gamma(k, self.level_of(c)));
+        gammas.sum::<f64>() / self.outputs.len() as f64
+    }
+
+    /// sum_k gamma_k over the outputs of level `l`: the number of weights that the data determine.
+    pub(crate) fn determined(&self, l: usize) -> f64 {
+        let gamma: f64 = (0..self.len()).map(|k| self.gamma(k, l)).sum();
+        self.outputs_of(l).len() as f64 * gamma
+    }
+
+    /// The smallest squared pivot of a factor relative to its diagonal element of H.
     pub(crate) fn least_pivot(&self) -> f64 {
-        let pivot = |k: usize| {
-            self.chol.get(k, k).powi(2) / (self.alpha[k] + self.beta * self.gram[(k, k)])
+        let pivot = |level: &Level, k: usize| {
+            level.chol.get(k, k).powi(2) / (self.alpha[k] + level.noise.beta * self.gram[(k, k)])
         };
-        (0..self.len()).map(pivot).fold(1.0, f64::min)
+        let of_level =
+            |level: &Level| (0..self.len()).fold(1.0, |least, k| f64::min(least, pivot(level, k)));
+        self.levels.iter().map(of_level).fold(1.0, f64::min)
+    }
+
+    /// The inverse of the mean noise variance.
+    pub(crate) fn noise_precision(&self) -> f64 {
+        if let [level] = &self.levels[..] {
+            return level.noise.beta;
+        }
+        let variances: f64 = self.levels.iter().map(|level| 1.0 / level.noise.beta).sum();
+        self.levels.len() as f64 / variances
+    }
+
+    /// The exponent of the unit of the targets in the exponential of the objective.
+    pub(crate) fn powers_of_target(&self) -> f64 {
+        self.n_noise() + 2.0 * self.noise_prior.shape * self.levels.len() as f64
     }
 
     /// Whether some alpha is at its floor.
@@ -206,25 +405,33 @@ impl State {
         self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
     }
 
-    /// Deviance at the posterior mean: for a Gaussian the squared residual.
-    pub(crate) fn deviance_at_mean(&self) -> f64 {
-        let d = &self.offset;
+    /// Deviance of output `c` at its posterior mean: for a Gaussian the squared residual.
+    fn output_deviance(&self, c: usize) -> f64 {
+        let output = &self.outputs[c];
+        let d = &output.offset;
         let curvature = bilinear(&self.gram, d, d);
-        self.deviance - 2.0 * dot(d, &self.gradient) + curvature
+        output.deviance - 2.0 * dot(d, &output.gradient) + curvature
+    }
+
+    /// Deviance of the outputs of level `l` at the posterior mean.
+    pub(crate) fn deviance_at_mean(&self, l: usize) -> f64 {
+        self.outputs_of(l).map(|c| self.output_deviance(c)).sum()
     }
 
     /// Bound on the round-off of the evidence in nats: far from the reference the residual is a difference of large terms.
     fn round_off(&self) -> f64 {
-        let distance: f64 = self.offset.iter().map(|d| d.abs()).sum();
-        f64::EPSILON * self.beta * distance * distance
+        let of_output = |(c, output): (usize, &Output)| {
+            let distance: f64 = output.offset.iter().map(|d| d.abs()).sum();
+            f64::EPSILON * self.levels[self.level_of(c)].noise.beta * distance * distance
+        };
+        self.outputs.iter().enumerate().map(of_output).sum()
     }
 
     /// Calls [`State::centre`] if round-off matters, and returns whether it did.
     ///
     /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
-        const MAX_ROUND_OFF: f64 = 1e-10;
-        if self.round_off() <= MAX_ROUND_OFF || !stats.is_linear() {
+        if self.round_off() <= self.max_round_off || !stats.is_linear() {
             return Ok(false);
         }
         self.centre(stats)?;
@@ -233,32 +440,47 @@ impl State {
 
     /// Moves the reference of the quadratic model to the posterior mean, with the residual computed from the data.
     pub(crate) fn centre(&mut self, stats: &mut dyn Statistics) -> Result<()> {
-        let mu = self.mu.clone();
+        let mu = self.means();
         let mut gradient = vec![0.0; mu.len()];
-        let deviance = stats.gradient(&self.active, &mu, &mut gradient)?;
-        self.set_data(&mu, &gradient, deviance, None)
+        let deviances = stats.gradient(&self.active, &mu, &mut gradient)?;
+        self.set_data(&mu, &gradient, &deviances, None)
     }
 
-    /// ln p(t | alpha, beta): equation (7) through the m x m factor.
+    /// ln p(t | alpha, beta) of all outputs: equation (7) through the m x m factors.
     ///
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so round-off of mu enters squared.
     pub(crate) fn log_evidence(&self) -> f64 {
         let ln_alpha = sum_of_ln(&self.alpha);
-        let penalty: f64 = self
-            .alpha
-            .iter()
-            .zip(&self.mu)
-            .map(|(a, m)| a * m * m)
-            .sum();
-        let noise = if self.n_noise > 0.0 {
-            self.n_noise * (self.beta / std::f64::consts::TAU).ln()
-        } else {
-            0.0
+        let of_output = |c: usize| {
+            let level = &self.levels[self.level_of(c)];
+            let noise = if self.n_noise > 0.0 {
+                self.n_noise * (level.noise.beta / std::f64::consts::TAU).ln()
+            } else {
+                0.0
+            };
+            0.5 * (noise + ln_alpha
+                - level.chol.ln_det()
+                - level.noise.beta * self.output_deviance(c)
+                - self.penalty(c))
         };
-        0.5 * (noise + ln_alpha
-            - self.chol.ln_det()
-            - self.beta * self.deviance_at_mean()
-            - penalty)
+        (0..self.outputs.len()).map(of_output).sum()
+    }
+
+    /// mu^T A mu of output `c`.
+    fn penalty(&self, c: usize) -> f64 {
+        let weights = self.alpha.iter().zip(&self.outputs[c].mu);
+        weights.map(|(a, m)| a * m * m).sum()
+    }
+
+    /// The log Occam factor of all outputs, `1/2 (ln|A| - ln|Sigma^-1| - mu^T A mu)`: the log evidence minus the log-likelihood at
+    /// the posterior mean.
+    pub(crate) fn log_occam_factor(&self) -> f64 {
+        let ln_alpha = sum_of_ln(&self.alpha);
+        let of_output = |c: usize| {
+            let ln_det = self.levels[self.level_of(c)].chol.ln_det();
+            0.5 * (ln_alpha - ln_det - self.penalty(c))
+        };
+        (0..self.outputs.len()).map(of_output).sum()
     }
 
     /// The objective: the log evidence plus the log densities of the hyperparameters under their priors.
@@ -273,213 +495,263 @@ impl State {
         }
         let Gamma { shape, rate } = self.noise_prior;
         if self.n_noise > 0.0 && !self.noise_prior.is_flat() {
-            value += shape * self.beta.ln() - rate * self.beta;
+            let levels = self.levels.iter();
+            value += levels
+                .map(|l| shape * l.noise.beta.ln() - rate * l.noise.beta)
+                .sum::<f64>();
         }
         value
     }
 
-    /// The reference of the quadratic model of the data.
+    /// The reference of the quadratic model of the first output.
     pub(crate) fn reference(&self) -> &[f64] {
-        &self.reference
+        &self.outputs[0].reference
     }
 
-    /// Deviance at the reference.
-    pub(crate) fn deviance_at_reference(&self) -> f64 {
-        self.deviance
+    /// The reference of each output.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &[f64]> {
+        self.outputs.iter().map(|output| &output.reference[..])
     }
 
-    /// `v = L^-1 beta g`, and S and Q of an inactive function: equations (24) and (25).
-    pub(crate) fn project(&self, candidate: &Candidate<'_>) -> (Vec<f64>, Factors) {
-        let mut v: Vec<f64> = candidate.gram.iter().map(|g| self.beta * g).collect();
-        let q = self.beta * (candidate.gradient - dot(candidate.gram, &self.offset));
-        self.chol.solve_lower_in_place(&mut v);
-        // S = beta phi^T phi - ||L^-1 beta g||^2: subtracting a squared norm avoids differences of large cross terms.
-        let s = self.beta * candidate.gram_self - dot(&v, &v);
-        let prior = candidate.prior;
-        (v, Factors { s, q, prior })
+    /// Deviance of each output at its reference.
+    pub(crate) fn deviances_at_reference(&self) -> Vec<f64> {
+        self.outputs.iter().map(|output| output.deviance).collect()
+    }
+
+    /// S and Q of an inactive function: equations (24) and (25).
+    pub(crate) fn project(&self, candidate: &Candidate<'_>) -> Projection {
+        let q = |(c, output): (usize, &Output)| {
+            let along = dot(candidate.gram, &output.offset);
+            self.levels[self.level_of(c)].noise.beta * (candidate.gradient[c] - along)
+        };
+        let q: Vec<f64> = self.outputs.iter().enumerate().map(q).collect();
+        let solve = |level: &Level| {
+            let mut v: Vec<f64> = candidate
+                .gram
+                .iter()
+                .map(|g| level.noise.beta * g)
+                .collect();
+            level.chol.solve_lower_in_place(&mut v);
+            // S = beta phi^T phi - ||L^-1 beta g||^2: subtracting a squared norm avoids differences of large cross terms.
+            let s = level.noise.beta * candidate.gram_self - dot(&v, &v);
+            (v, s)
+        };
+        let (v, s): (Vec<_>, Vec<_>) = self.levels.iter().map(solve).unzip();
+        let factors = self.combine(|l| s[l], |c| q[c], candidate.prior);
+        Projection { v, s, q, factors }
     }
 
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
-    /// `(v, factors)` is the [`State::project`] of the candidate.
     pub(crate) fn add(
         &mut self,
         candidate: &Candidate<'_>,
-        (v, Factors { s, q, .. }): (Vec<f64>, Factors),
+        projection: &Projection,
         alpha: f64,
     ) -> Result<()> {
         let m = self.len();
-        self.from_scratch_at = None;
-        let mut u = v.clone();
-        self.chol.solve_lower_transpose_in_place(&mut u);
         self.reserve(m + 1);
-        // With alpha + S as the pivot the evidence gains exactly what S and Q predict, whatever their round-off.
-        self.chol.push_solved(&v, alpha + s)?;
-        let variance = 1.0 / (alpha + s);
-        let mean = variance * q;
-        rank_one(&mut self.sigma, variance, &u);
-        for (k, &uk) in u.iter().enumerate() {
-            self.sigma[(k, m)] = -variance * uk;
-            self.sigma[(m, k)] = -variance * uk;
-            self.gram[(k, m)] = candidate.gram[k];
-            self.gram[(m, k)] = candidate.gram[k];
+        for l in 0..self.levels.len() {
+            let range = self.outputs_of(l);
+            let (level, v, s) = (&mut self.levels[l], &projection.v[l], projection.s[l]);
+            level.from_scratch_at = None;
+            let mut u = v.clone();
+            level.chol.solve_lower_transpose_in_place(&mut u);
+            // With alpha + S as the pivot the evidence gains exactly what S and Q predict, whatever their round-off.
+            level.chol.push_solved(v, alpha + s)?;
+            let variance = 1.0 / (alpha + s);
+            rank_one(&mut level.sigma, variance, &u);
+            for (k, &uk) in u.iter().enumerate() {
+                level.sigma[(k, m)] = -variance * uk;
+                level.sigma[(m, k)] = -variance * uk;
+            }
+            level.sigma[(m, m)] = variance;
+            for c in range {
+                let (output, mean) = (&mut self.outputs[c], variance * projection.q[c]);
+                axpy(-mean, &u, &mut output.mu);
+                axpy(-mean, &u, &mut output.offset);
+                output.mu.push(mean);
+                output.offset.push(mean);
+                output.gradient.push(candidate.gradient[c]);
+                output.reference.push(0.0);
+            }
         }
-        self.sigma[(m, m)] = variance;
+        for (k, &g) in candidate.gram.iter().enumerate() {
+            self.gram[(k, m)] = g;
+            self.gram[(m, k)] = g;
+        }
         self.gram[(m, m)] = candidate.gram_self;
-        axpy(-mean, &u, &mut self.mu);
-        axpy(-mean, &u, &mut self.offset);
-        self.mu.push(mean);
-        self.offset.push(mean);
         self.alpha.push(alpha);
         self.priors.push(candidate.prior);
         self.active.push(candidate.index);
-        self.gradient.push(candidate.gradient);
-        self.reference.push(0.0);
         Ok(())
     }
 
     /// Moves the alpha of active function `k`: appendix A.3.
     pub(crate) fn reestimate(&mut self, k: usize, alpha: f64) -> Result<()> {
-        self.from_scratch_at = None;
         let delta = alpha - self.alpha[k];
         self.alpha[k] = alpha;
-        let ratio = 1.0 + delta * self.sigma[(k, k)];
-        if ratio < 1e-6 || self.chol.update_diagonal(k, delta).is_err() {
-            // The rank-one formulae would lose six digits or more.
-            return self.recompute();
+        for level in &mut self.levels {
+            level.from_scratch_at = None;
+            let ratio = 1.0 + delta * level.sigma[(k, k)];
+            if ratio < 1e-6 || level.chol.update_diagonal(k, delta).is_err() {
+                // The rank-one formulae would lose six digits or more.
+                return self.recompute();
+            }
         }
-        self.subtract_column(k, delta / ratio);
+        self.subtract_column(k, |variance| delta / (1.0 + delta * variance));
         Ok(())
     }
 
     /// Removes active function `k`: appendix A.4.
     pub(crate) fn delete(&mut self, k: usize) {
-        self.from_scratch_at = None;
         let m = self.len();
-        self.subtract_column(k, 1.0 / self.sigma[(k, k)]);
-        // Without the function in the reference its part of the fit returns to the residual.
-        let r = self.reference[k];
-        self.deviance += r * (2.0 * self.gradient[k] + r * self.gram[(k, k)]);
-        axpy(r, head(&self.gram, k, m), &mut self.gradient);
-        self.chol.remove(k);
-        close_gap(&mut self.sigma, k, m);
-        close_gap(&mut self.gram, k, m);
-        for values in [
-            &mut self.alpha,
-            &mut self.mu,
-            &mut self.gradient,
-            &mut self.reference,
-            &mut self.offset,
-        ] {
-            values.remove(k);
+        self.subtract_column(k, |variance| 1.0 / variance);
+        for output in &mut self.outputs {
+            // Without the function in the reference its part of the fit returns to the residual.
+            let r = output.reference[k];
+            output.deviance += r * (2.0 * output.gradient[k] + r * self.gram[(k, k)]);
+            axpy(r, head(&self.gram, k, m), &mut output.gradient);
+            for values in output.values() {
+                values.remove(k);
+            }
         }
+        for level in &mut self.levels {
+            level.from_scratch_at = None;
+            level.chol.remove(k);
+            close_gap(&mut level.sigma, k, m);
+        }
+        close_gap(&mut self.gram, k, m);
+        self.alpha.remove(k);
         self.priors.remove(k);
         self.active.remove(k);
     }
 
-    /// `sigma -= c sigma_k sigma_k^T`, `mu -= c mu_k sigma_k`.
-    fn subtract_column(&mut self, k: usize, c: f64) {
+    /// `sigma -= c sigma_k sigma_k^T`, `mu -= c mu_k sigma_k`, with c a function of sigma_kk.
+    fn subtract_column(&mut self, k: usize, c: impl Fn(f64) -> f64) {
         let m = self.len();
-        self.work.clear();
-        self.work.extend_from_slice(head(&self.sigma, k, m));
-        rank_one(&mut self.sigma, -c, &self.work);
-        let mean = self.mu[k];
-        axpy(-c * mean, &self.work, &mut self.mu);
-        axpy(-c * mean, &self.work, &mut self.offset);
+        for l in 0..self.levels.len() {
+            let range = self.outputs_of(l);
+            let sigma = &mut self.levels[l].sigma;
+            self.work.clear();
+            self.work.extend_from_slice(head(sigma, k, m));
+            let c = c(self.work[k]);
+            rank_one(sigma, -c, &self.work);
+            for output in &mut self.outputs[range] {
+                let mean = output.mu[k];
+                axpy(-c * mean, &self.work, &mut output.mu);
+                axpy(-c * mean, &self.work, &mut output.offset);
+            }
+        }
     }
 
     /// Sets all alphas at once and recomputes.
     pub(crate) fn set_alphas(&mut self, alpha: &[f64]) -> Result<()> {
-        self.set_hyperparameters(alpha, self.beta)
-    }
-
-    /// Sets all hyperparameters at once and recomputes.
-    pub(crate) fn set_hyperparameters(&mut self, alpha: &[f64], beta: f64) -> Result<()> {
         self.alpha.copy_from_slice(alpha);
-        self.beta = beta;
         self.recompute()
     }
 
-    /// Replaces the quadratic model of the data by one about `reference` (the current mu, for accuracy) and
-    /// recomputes. `None` keeps the Gram matrix, and the factor if it was computed from scratch at this beta.
+    /// Sets all hyperparameters at once and recomputes.
+    pub(crate) fn set_hyperparameters(&mut self, alpha: &[f64], betas: &[f64]) -> Result<()> {
+        self.alpha.copy_from_slice(alpha);
+        for (level, &beta) in self.levels.iter_mut().zip(betas) {
+            level.noise.beta = beta;
+        }
+        self.recompute()
+    }
+
+    /// Replaces the quadratic models of the data by those about `reference` (the current means, for accuracy) and
+    /// recomputes. `reference` and `gradient` hold the values of one output after the other. Without `gram` the Gram matrix stays, and
+    /// each factor that was computed from scratch at its beta.
     pub(crate) fn set_data(
         &mut self,
         reference: &[f64],
         gradient: &[f64],
-        deviance: f64,
+        deviances: &[f64],
         gram: Option<&DMatrix<f64>>,
     ) -> Result<()> {
         let m = self.len();
-        self.reference.copy_from_slice(reference);
-        self.gradient.copy_from_slice(gradient);
-        self.deviance = deviance;
+        for (c, output) in self.outputs.iter_mut().enumerate() {
+            let own = c * m..(c + 1) * m;
+            output.reference.copy_from_slice(&reference[own.clone()]);
+            output.gradient.copy_from_slice(&gradient[own]);
+            output.deviance = deviances[c];
+        }
         if let Some(gram) = gram {
             self.gram
                 .view_mut((0, 0), (m, m))
                 .copy_from(&gram.view((0, 0), (m, m)));
-        } else if self.from_scratch_at == Some(self.beta) {
-            self.solve_for_mean();
+        } else if self
+            .levels
+            .iter()
+            .all(|l| l.from_scratch_at == Some(l.noise.beta))
+        {
+            (0..self.levels.len()).for_each(|l| self.solve_for_means(l));
             return Ok(());
         }
         self.recompute()
     }
 
-    /// Factor, covariance and mean from scratch.
+    /// Factors, covariances and means from scratch.
     pub(crate) fn recompute(&mut self) -> Result<()> {
         let m = self.len();
-        let (alpha, beta, gram) = (&self.alpha, self.beta, &self.gram);
-        self.from_scratch_at = None;
-        self.chol.refactor(m, |i, j| {
-            beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
-        })?;
-        self.chol.inverse_into(&mut self.sigma);
-        self.from_scratch_at = Some(beta);
-        self.solve_for_mean();
+        for l in 0..self.levels.len() {
+            let (alpha, gram, level) = (&self.alpha, &self.gram, &mut self.levels[l]);
+            let beta = level.noise.beta;
+            level.from_scratch_at = None;
+            level.chol.refactor(m, |i, j| {
+                beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
+            })?;
+            level.chol.inverse_into(&mut level.sigma);
+            level.from_scratch_at = Some(beta);
+            self.solve_for_means(l);
+        }
         Ok(())
     }
 
-    fn solve_for_mean(&mut self) {
-        let beta = self.beta;
-        let terms = self.alpha.iter().zip(&self.gradient).zip(&self.reference);
-        for (offset, ((a, g), r)) in self.offset.iter_mut().zip(terms) {
-            *offset = beta * g - a * r;
-        }
-        self.chol.solve_in_place(&mut self.offset);
-        let about = self.reference.iter().zip(&self.offset);
-        for (mu, (r, offset)) in self.mu.iter_mut().zip(about) {
-            *mu = r + offset;
+    fn solve_for_means(&mut self, l: usize) {
+        let range = self.outputs_of(l);
+        let level = &self.levels[l];
+        for output in &mut self.outputs[range] {
+            let terms = self
+                .alpha
+                .iter()
+                .zip(&output.gradient)
+                .zip(&output.reference);
+            for (offset, ((a, g), r)) in output.offset.iter_mut().zip(terms) {
+                *offset = level.noise.beta * g - a * r;
+            }
+            level.chol.solve_in_place(&mut output.offset);
+            let about = output.reference.iter().zip(&output.offset);
+            for (mu, (r, offset)) in output.mu.iter_mut().zip(about) {
+                *mu = r + offset;
+            }
         }
     }
 
     /// Reserves capacity for `m` functions in total.
     fn reserve(&mut self, m: usize) {
-        if m > self.gram.nrows() {
-            let capacity = stride(m + m / 2);
-            self.gram = leading(&self.gram, self.len(), capacity);
-            self.sigma = leading(&self.sigma, self.len(), capacity);
+        let (len, grows) = (self.len(), m > self.gram.nrows());
+        let capacity = stride(m + m / 2);
+        if grows {
+            self.gram = leading(&self.gram, len, capacity);
         }
-        self.chol.reserve(m);
+        for level in &mut self.levels {
+            if grows {
+                level.sigma = leading(&level.sigma, len, capacity);
+            }
+            level.chol.reserve(m);
+        }
     }
 }
 
-impl Recorded for State {
-    fn objective(&self) -> f64 {
-        self.log_posterior()
-    }
-
-    fn powers_of_target(&self) -> f64 {
-        self.n_noise + 2.0 * self.noise_prior.shape
-    }
-
-    fn n_active(&self) -> usize {
-        self.len()
-    }
-
-    fn noise_precision(&self) -> f64 {
-        self.beta
-    }
-
-    fn least_pivot(&self) -> f64 {
-        self.least_pivot()
+/// The root of the sum of squares; of one value the value itself.
+fn joint(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let single = values.len() == 1;
+    let mut values = values;
+    if single {
+        values.next().unwrap_or(0.0)
+    } else {
+        values.map(|value| value * value).sum::<f64>().sqrt()
     }
 }
 
@@ -496,88 +768,105 @@ pub(crate) fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fit::newton::Local;
     use proptest::prelude::*;
 
     const ROWS: usize = 12;
     const COLUMNS: usize = 8;
+    const OUTPUTS: usize = 3;
+    /// One output; several with the same noise; several with their own.
+    const NOISE: [&[f64]; 3] = [&[10.0], &[5.0], &[2.0, 10.0, 50.0]];
 
-    /// Unit-norm columns and targets.
+    /// Unit-norm columns and the targets of each output.
     struct Data {
         phi: Vec<Vec<f64>>,
-        t: Vec<f64>,
+        t: Vec<Vec<f64>>,
     }
 
     impl Data {
-        fn new(values: &[f64]) -> Self {
+        fn new(values: &[f64], n_outputs: usize) -> Self {
             let (columns, t) = values.split_at(ROWS * COLUMNS);
             let unit = |column: &[f64]| {
                 let norm = dot(column, column).sqrt().max(1e-3);
                 column.iter().map(|v| v / norm).collect()
             };
+            let targets = t.chunks_exact(ROWS).take(n_outputs);
             Self {
                 phi: columns.chunks_exact(ROWS).map(unit).collect(),
-                t: t.to_vec(),
+                t: targets.map(<[f64]>::to_vec).collect(),
             }
         }
 
-        fn empty(&self) -> State {
-            State::empty(10.0, Gamma::FLAT, dot(&self.t, &self.t), ROWS as f64)
+        fn empty(&self, betas: &[f64]) -> State {
+            let squares: Vec<f64> = self.t.iter().map(|t| dot(t, t)).collect();
+            let noise: Vec<_> = betas.iter().map(|&b| NoisePrecision::fixed(b)).collect();
+            State::empty(&noise, Gamma::FLAT, &squares, ROWS as f64)
+        }
+
+        /// t - Phi w of output `c`.
+        fn residual(&self, c: usize, active: &[usize], w: &[f64]) -> Vec<f64> {
+            let mut residual = self.t[c].clone();
+            for (&j, &w) in active.iter().zip(w) {
+                axpy(-w, &self.phi[j], &mut residual);
+            }
+            residual
         }
 
         /// Adds a function; returns the gain that equation (18) predicts.
         fn add(&self, state: &mut State, index: usize, alpha: f64) -> f64 {
-            let mut residual = self.t.clone();
-            for (&j, &r) in state.active.iter().zip(&state.reference) {
-                axpy(-r, &self.phi[j], &mut residual);
-            }
             let column = &self.phi[index];
-            let gram: Vec<f64> = state
-                .active
-                .iter()
-                .map(|&j| dot(column, &self.phi[j]))
-                .collect();
+            let products = state.active.iter().map(|&j| dot(column, &self.phi[j]));
+            let gram: Vec<f64> = products.collect();
+            let gradient = state
+                .references()
+                .enumerate()
+                .map(|(c, reference)| dot(column, &self.residual(c, &state.active, reference)));
             let candidate = Candidate {
                 index,
                 gram: &gram,
                 gram_self: dot(column, column),
-                gradient: dot(column, &residual),
+                gradient: gradient.collect(),
                 prior: Gamma::FLAT,
             };
             let projection = state.project(&candidate);
-            let factors = projection.1;
-            state.add(&candidate, projection, alpha).unwrap();
-            0.5 * ((alpha / (alpha + factors.s)).ln() + factors.q.powi(2) / (alpha + factors.s))
+            state.add(&candidate, &projection, alpha).unwrap();
+            -projection.factors.gain_of_deleting(alpha)
         }
 
-        /// Moves the reference to the mean, as a pass over the data does.
+        /// Moves the references to the means, as a pass over the data does.
         fn recentre(&self, state: &mut State) {
-            let mu = state.mu.clone();
-            let mut residual = self.t.clone();
-            for (&j, &m) in state.active.iter().zip(&mu) {
-                axpy(-m, &self.phi[j], &mut residual);
+            let mu = state.means();
+            let (mut gradient, mut deviances) = (Vec::new(), Vec::new());
+            for (c, output) in state.outputs.iter().enumerate() {
+                let residual = self.residual(c, &state.active, &output.mu);
+                gradient.extend(state.active.iter().map(|&j| dot(&self.phi[j], &residual)));
+                deviances.push(dot(&residual, &residual));
             }
-            let gradient: Vec<f64> = state
-                .active
-                .iter()
-                .map(|&j| dot(&self.phi[j], &residual))
-                .collect();
-            let deviance = dot(&residual, &residual);
-            state.set_data(&mu, &gradient, deviance, None).unwrap();
+            state.set_data(&mu, &gradient, &deviances, None).unwrap();
         }
+    }
+
+    fn data_for(values: &[f64], noise: usize) -> (Data, State) {
+        let data = Data::new(values, if noise == 0 { 1 } else { OUTPUTS });
+        let state = data.empty(NOISE[noise]);
+        (data, state)
     }
 
     fn assert_same(a: &State, b: &State) {
         let m = a.len();
-        let scale = (0..m).map(|k| b.sigma[(k, k)]).fold(0.0, f64::max);
-        for i in 0..m {
-            for j in 0..m {
-                assert!((a.sigma[(i, j)] - b.sigma[(i, j)]).abs() <= 1e-8 * scale);
+        for (a, b) in a.levels.iter().zip(&b.levels) {
+            let scale = (0..m).map(|k| b.sigma[(k, k)]).fold(0.0, f64::max);
+            for i in 0..m {
+                for j in 0..m {
+                    assert!((a.sigma[(i, j)] - b.sigma[(i, j)]).abs() <= 1e-8 * scale);
+                }
             }
         }
-        let size = 1.0 + b.mu.iter().fold(0.0_f64, |most, m| most.max(m.abs()));
+        let (mu, expected) = (a.means(), b.means());
+        let size = 1.0 + expected.iter().fold(0.0_f64, |most, m| most.max(m.abs()));
         assert!(
-            a.mu.iter()
-                .zip(&b.mu)
+            mu.iter()
+                .zip(&expected)
                 .all(|(x, y)| (x - y).abs() <= 1e-7 * size)
         );
         let evidence = b.log_evidence();
@@ -586,58 +875,99 @@ mod tests {
 
     #[test]
     fn factors_do_not_depend_on_the_alpha_of_their_function() {
-        let values: Vec<f64> = (0..ROWS * (COLUMNS + 1))
-            .map(|i| (2.3 * i as f64).sin())
-            .collect();
-        let data = Data::new(&values);
-        let mut state = data.empty();
-        for j in 0..5 {
-            data.add(&mut state, j, 1.0 + j as f64);
-        }
-        let expected = state.factors(2);
-        // The posterior variance determines s only by the digits in which it differs from 1 / alpha.
-        for exponent in -3..=20 {
-            state.reestimate(2, 10_f64.powi(exponent)).unwrap();
-            if exponent % 2 == 0 {
-                data.recentre(&mut state);
+        let waves = (0..ROWS * (COLUMNS + OUTPUTS)).map(|i| (2.3 * i as f64).sin());
+        let values: Vec<f64> = waves.collect();
+        for noise in 0..NOISE.len() {
+            let (data, mut state) = data_for(&values, noise);
+            for j in 0..5 {
+                data.add(&mut state, j, 1.0 + j as f64);
             }
-            let found = state.factors(2);
-            assert!((found.s / expected.s - 1.0).abs() < 1e-8, "1e{exponent}");
-            assert!((found.q / expected.q - 1.0).abs() < 1e-8, "1e{exponent}");
+            let expected = state.factors(2);
+            // The posterior variance determines s only by the digits in which it differs from 1 / alpha.
+            for exponent in -3..=20 {
+                state.reestimate(2, 10_f64.powi(exponent)).unwrap();
+                if exponent % 2 == 0 {
+                    data.recentre(&mut state);
+                }
+                for (found, expected) in state.factors(2).terms().zip(expected.terms()) {
+                    assert!((found.s / expected.s - 1.0).abs() < 1e-8, "1e{exponent}");
+                    assert!((found.q / expected.q - 1.0).abs() < 1e-8, "1e{exponent}");
+                }
+            }
         }
     }
 
     proptest! {
         #[test]
         fn updates_in_place_agree_with_recomputation(
-            values in prop::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + 1)),
+            values in prop::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + OUTPUTS)),
+            noise in 0..NOISE.len(),
             actions in prop::collection::vec((0..4_u8, 0..COLUMNS, -3.0..4.0_f64), 1..40),
         ) {
-            let data = Data::new(&values);
-            let mut state = data.empty();
+            let (data, mut state) = data_for(&values, noise);
             for (action, j, ln_alpha) in actions {
                 let alpha = ln_alpha.exp();
                 let before = state.log_evidence();
-                match state.active.iter().position(|&a| a == j) {
-                    None => {
-                        let gain = data.add(&mut state, j, alpha);
-                        prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
-                    }
+                let place = state.active.iter().position(|&a| a == j);
+                let gain = match place {
+                    None => data.add(&mut state, j, alpha),
                     Some(k) if action == 0 => {
                         let gain = state.factors(k).gain_of_deleting(state.alpha[k]);
                         state.delete(k);
-                        prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
+                        gain
                     }
-                    Some(_) if action == 1 => data.recentre(&mut state),
+                    Some(_) if action == 1 => {
+                        data.recentre(&mut state);
+                        0.0
+                    }
                     Some(k) => {
                         let gain = state.factors(k).gain_of_moving(state.alpha[k], alpha);
                         state.reestimate(k, alpha).unwrap();
-                        prop_assert!((state.log_evidence() - before - gain).abs() < 1e-8);
+                        gain
                     }
-                }
+                };
+                let slack = 1e-8 * (1.0 + before.abs());
+                prop_assert!((state.log_evidence() - before - gain).abs() < slack);
                 let mut recomputed = state.clone();
                 recomputed.recompute().unwrap();
                 assert_same(&state, &recomputed);
+            }
+        }
+
+        #[test]
+        fn newton_steps_have_the_derivatives_of_the_evidence(
+            values in prop::collection::vec(-1.0..1.0_f64, ROWS * (COLUMNS + OUTPUTS)),
+            noise in 0..NOISE.len(),
+        ) {
+            const H: f64 = 1e-4;
+            let (data, mut state) = data_for(&values, noise);
+            for j in 0..4 {
+                data.add(&mut state, j, 1.0 + j as f64);
+            }
+            let free: Vec<usize> = (0..state.levels.len()).collect();
+            let Local { gradient, hessian } = Local::at(&state, &free);
+            let at = |moves: &[(usize, f64)]| {
+                let mut moved = state.clone();
+                let (mut alpha, mut betas) = (state.alpha.clone(), state.betas());
+                for &(i, by) in moves {
+                    if i < 4 {
+                        alpha[i] *= by.exp();
+                    } else {
+                        betas[i - 4] *= by.exp();
+                    }
+                }
+                moved.set_hyperparameters(&alpha, &betas).unwrap();
+                moved.log_evidence()
+            };
+            for i in 0..gradient.len() {
+                let slope = (at(&[(i, H)]) - at(&[(i, -H)])) / (2.0 * H);
+                prop_assert!((slope - gradient[i]).abs() < 1e-5 * (1.0 + slope.abs()));
+                for j in 0..gradient.len() {
+                    let up = at(&[(i, H), (j, H)]) - at(&[(i, H), (j, -H)]);
+                    let down = at(&[(i, -H), (j, H)]) - at(&[(i, -H), (j, -H)]);
+                    let curvature = (up - down) / (4.0 * H * H);
+                    prop_assert!((curvature - hessian[(i, j)]).abs() < 1e-4 * (1.0 + curvature.abs()));
+                }
             }
         }
     }

@@ -9,6 +9,9 @@
 //! * with beta G = H - A: d mu / d ln beta = Sigma A mu and d Sigma / d ln beta = Sigma A Sigma - Sigma, which give the
 //!   row of ln beta, g_beta = 1/2 [N - beta ||t - Phi mu||^2 - sum gamma].
 //!
+//! Outputs share the alphas, so their gradients and Hessians add up: the n outputs of a noise level count n times in the terms of
+//! Sigma, and `mu_j mu_k` becomes their sum. Noise levels are coupled through the alphas only.
+//!
 //! Gamma priors add `a - b alpha_j` to g_j and `-b alpha_j` to d g_j / d ln alpha_j; the prior of beta adds the same terms.
 //!
 //! For a Gaussian likelihood steps are taken in u = 1 / alpha. Without overlap
@@ -28,38 +31,11 @@ use nalgebra::{DMatrix, DVector};
 use crate::Result;
 use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
-use crate::fit::model::State;
-use crate::fit::tuning::Tuning;
+use crate::fit::model::{Level, State};
+use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{column_dot, head, head_mut, weighted_square};
-
-/// The range of an estimated noise precision.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NoiseRange {
-    /// Largest precision: the noise floor.
-    pub(crate) beta_max: f64,
-}
-
-impl NoiseRange {
-    /// Noise variances down to [`Tuning::NOISE_FLOOR`].
-    pub(crate) fn standard() -> Self {
-        Self {
-            beta_max: 1.0 / Tuning::NOISE_FLOOR,
-        }
-    }
-
-    /// Clamps `beta` to the range. A value that is below the end only by round-off becomes the end, so that it counts as at
-    /// the floor.
-    pub(crate) fn snapped(self, beta: f64) -> f64 {
-        const ROUNDING: f64 = 1e-12;
-        if beta > (1.0 - ROUNDING) * self.beta_max {
-            self.beta_max
-        } else {
-            beta
-        }
-    }
-}
 
 /// The coordinates of a step on the alphas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +125,7 @@ impl Damping {
     }
 }
 
-/// Gradient and Hessian of the evidence in (ln alpha, ln beta); without ln beta where beta is fixed.
+/// Gradient and Hessian of the evidence in ln alpha and in ln beta of the levels that move.
 pub(crate) struct Local {
     pub(crate) gradient: DVector<f64>,
     pub(crate) hessian: DMatrix<f64>,
@@ -159,28 +135,28 @@ pub(crate) struct Local {
 pub(crate) fn step(
     stats: &mut dyn Statistics,
     state: &mut State,
-    noise: Option<NoiseRange>,
+    effort: Effort,
     damping: &mut Damping,
 ) -> Result<bool> {
-    let free_beta = is_free(state, noise);
+    let free = state.free_levels(effort);
     let coordinates = Coordinates::of(stats);
-    let mut local = Local::at(state, free_beta);
+    let mut local = Local::at(state, &free);
     if coordinates == Coordinates::Inverses {
-        local = local.in_inverses((0..state.len()).map(|k| state.gamma(k)));
+        local = local.in_inverses((0..state.len()).map(|k| state.mean_gamma(k)));
     }
-    let (old_alpha, old_beta) = (state.alpha.clone(), state.beta);
+    let (old_alpha, old_betas) = (state.alpha.clone(), state.betas());
     let (objective, gradient_norm) = (state.log_posterior(), local.gradient.norm());
     while let Some(value) = damping.value() {
         if let Some(direction) = local.direction(value) {
             let steps = old_alpha.iter().zip(direction.iter());
             let alpha: Vec<f64> = steps.map(|(&a, &d)| coordinates.moved(a, d)).collect();
-            let mut beta = old_beta;
-            if let (true, Some(range)) = (free_beta, noise) {
-                beta = range.snapped(beta * direction[alpha.len()].exp());
+            let mut betas = old_betas.clone();
+            for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
+                betas[l] = state.levels[l].noise.limited(betas[l] * d.exp());
             }
-            if state.set_hyperparameters(&alpha, beta).is_ok() {
+            if state.set_hyperparameters(&alpha, &betas).is_ok() {
                 state.recentre(stats)?;
-                if improved(state, free_beta, objective, gradient_norm) {
+                if improved(state, &free, objective, gradient_norm) {
                     damping.relax();
                     return Ok(true);
                 }
@@ -188,26 +164,9 @@ pub(crate) fn step(
         }
         damping.raise();
     }
-    state.set_hyperparameters(&old_alpha, old_beta)?;
+    state.set_hyperparameters(&old_alpha, &old_betas)?;
     state.recentre(stats)?;
     Ok(false)
-}
-
-/// Whether beta is estimated and not held at the floor.
-fn is_free(state: &State, noise: Option<NoiseRange>) -> bool {
-    noise.is_some_and(|range| state.n_noise() > 0.0 && !held_at_floor(state, range))
-}
-
-/// Whether the noise is at its floor and the evidence rises towards less noise.
-pub(crate) fn held_at_floor(state: &State, range: NoiseRange) -> bool {
-    state.beta >= range.beta_max && noise_gradient(state) >= 0.0
-}
-
-/// dL / d ln beta.
-pub(crate) fn noise_gradient(state: &State) -> f64 {
-    let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
-    0.5 * (state.n_noise() - state.beta * state.deviance_at_mean() - gamma)
-        + state.noise_prior.slope(state.beta)
 }
 
 /// Zeroes the gradient of each alpha at its floor that the evidence would push lower. Such an alpha cannot move, but would
@@ -221,41 +180,53 @@ pub(crate) fn hold_at_floor(alpha: &[f64], gradient: &mut DVector<f64>) {
 }
 
 /// Whether the evidence rose. Near the optimum gains are below its round-off, and the gradient has to shrink instead.
-fn improved(state: &State, free_beta: bool, evidence: f64, gradient_norm: f64) -> bool {
+fn improved(state: &State, free: &[usize], evidence: f64, gradient_norm: f64) -> bool {
     let now = state.log_posterior();
     let rounding = 1e-12 * (evidence.abs() + state.n_noise());
     now > evidence + rounding
         || (now >= evidence - rounding
-            && Local::gradient_at(state, free_beta).norm() < 0.9 * gradient_norm)
+            && Local::gradient_at(state, free).norm() < 0.9 * gradient_norm)
 }
 
 impl Local {
-    fn gradient_at(state: &State, free_beta: bool) -> DVector<f64> {
+    fn gradient_at(state: &State, free: &[usize]) -> DVector<f64> {
         let m = state.len();
-        let mut gradient = DVector::zeros(m + usize::from(free_beta));
+        let mut gradient = DVector::zeros(m + free.len());
         for j in 0..m {
-            gradient[j] = 0.5
-                * (1.0 - state.alpha[j] * (state.sigma[(j, j)] + state.mu[j] * state.mu[j]))
-                + state.priors[j].slope(state.alpha[j]);
+            let alpha = state.alpha[j];
+            let of_level = |(l, level): (usize, &Level)| {
+                let outputs = &state.outputs[state.outputs_of(l)];
+                let n = outputs.len() as f64;
+                let square: f64 = outputs.iter().map(|o| o.mu[j] * o.mu[j]).sum();
+                0.5 * (n - alpha * (n * level.sigma[(j, j)] + square))
+            };
+            let levels = state.levels.iter().enumerate();
+            gradient[j] = levels.map(of_level).sum::<f64>() + state.priors[j].slope(alpha);
         }
-        if free_beta {
-            gradient[m] = noise_gradient(state);
+        for (b, &l) in free.iter().enumerate() {
+            gradient[m + b] = state.noise_gradient(l);
         }
         hold_at_floor(&state.alpha, &mut gradient);
         gradient
     }
 
-    fn at(state: &State, free_beta: bool) -> Self {
-        let (m, alpha) = (state.len(), &state.alpha);
-        let mut hessian = DMatrix::zeros(m + usize::from(free_beta), m + usize::from(free_beta));
-        dispatch(Curvatures {
-            state,
-            hessian: &mut hessian,
-        });
-        if free_beta {
-            Self::add_noise_row(state, &mut hessian);
+    pub(crate) fn at(state: &State, free: &[usize]) -> Self {
+        let m = state.len();
+        let mut hessian = DMatrix::zeros(m + free.len(), m + free.len());
+        for l in 0..state.levels.len() {
+            dispatch(Curvatures {
+                state,
+                level: l,
+                hessian: &mut hessian,
+            });
         }
-        Self::new(alpha, Self::gradient_at(state, free_beta), hessian)
+        for (k, prior) in state.priors.iter().enumerate() {
+            hessian[(k, k)] -= state.alpha[k] * prior.rate;
+        }
+        for (b, &l) in free.iter().enumerate() {
+            Self::add_noise_row(state, l, m + b, &mut hessian);
+        }
+        Self::new(&state.alpha, Self::gradient_at(state, free), hessian)
     }
 
     /// `gradient` is the result of [`hold_at_floor`]; held alphas are decoupled from the others.
@@ -270,23 +241,31 @@ impl Local {
         Self { gradient, hessian }
     }
 
-    fn add_noise_row(state: &State, hessian: &mut DMatrix<f64>) {
-        let m = state.len();
-        let (alpha, mu, sigma) = (&state.alpha, &state.mu, &state.sigma);
-        let shrunk: Vec<f64> = alpha.iter().zip(mu).map(|(a, m)| a * m).collect();
-        let mut d_quadratic = state.beta * state.deviance_at_mean();
+    /// Adds the row of ln beta of level `l`.
+    fn add_noise_row(state: &State, l: usize, row: usize, hessian: &mut DMatrix<f64>) {
+        let (alpha, level) = (&state.alpha, &state.levels[l]);
+        let outputs = &state.outputs[state.outputs_of(l)];
+        let (n, beta) = (outputs.len() as f64, level.noise.beta);
+        let shrunk =
+            |mu: &[f64]| -> Vec<f64> { alpha.iter().zip(mu).map(|(a, m)| a * m).collect() };
+        let shrunk: Vec<Vec<f64>> = outputs.iter().map(|o| shrunk(&o.mu)).collect();
+        let mut d_quadratic = beta * state.deviance_at_mean(l);
         let mut d_gamma = 0.0;
-        for j in 0..m {
-            let column = head(sigma, j, m);
-            let d_mu = column_dot(column, &shrunk);
+        for j in 0..state.len() {
+            let column = head(&level.sigma, j, state.len());
             let sum = weighted_square(column, alpha);
-            let entry = -0.5 * alpha[j] * (sum - column[j] + 2.0 * mu[j] * d_mu);
-            hessian[(j, m)] = entry;
-            hessian[(m, j)] = entry;
-            d_quadratic -= 2.0 * shrunk[j] * d_mu;
-            d_gamma += alpha[j] * (column[j] - sum);
+            let mut entry = n * (sum - column[j]);
+            for (output, shrunk) in outputs.iter().zip(&shrunk) {
+                let d_mu = column_dot(column, shrunk);
+                entry += 2.0 * output.mu[j] * d_mu;
+                d_quadratic -= 2.0 * shrunk[j] * d_mu;
+            }
+            let entry = -0.5 * alpha[j] * entry;
+            hessian[(j, row)] = entry;
+            hessian[(row, j)] = entry;
+            d_gamma += n * alpha[j] * (column[j] - sum);
         }
-        hessian[(m, m)] = -0.5 * (d_quadratic + d_gamma) - state.noise_prior.rate * state.beta;
+        hessian[(row, row)] = -0.5 * (d_quadratic + d_gamma) - state.noise_prior.rate * beta;
     }
 
     /// The system of steps in 1 / alpha, given gamma_j of each alpha.
@@ -324,9 +303,10 @@ impl Local {
     }
 }
 
-/// d g_j / d ln alpha_k.
+/// Adds d g_j / d ln alpha_k of one noise level.
 struct Curvatures<'a> {
     state: &'a State,
+    level: usize,
     hessian: &'a mut DMatrix<f64>,
 }
 
@@ -336,16 +316,30 @@ impl WithSimd for Curvatures<'_> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { state, hessian } = self;
-        let (alpha, mu) = (&state.alpha, &state.mu);
-        for k in 0..state.len() {
-            let sigma = head(&state.sigma, k, alpha.len());
-            let terms = sigma.iter().zip(alpha).zip(mu);
-            for (h, ((s, a), mu_j)) in head_mut(hessian, k, alpha.len()).iter_mut().zip(terms) {
-                *h = (0.5 * alpha[k]) * a * s * (s + 2.0 * mu_j * mu[k]);
+        let Self {
+            state,
+            level,
+            hessian,
+        } = self;
+        let (alpha, m) = (&state.alpha, state.len());
+        let outputs = &state.outputs[state.outputs_of(level)];
+        let n = outputs.len() as f64;
+        // Column k of the sum of mu mu^T over the outputs.
+        let mut products = vec![0.0; m];
+        for k in 0..m {
+            products.fill(0.0);
+            for output in outputs {
+                let mean = output.mu[k];
+                for (product, mu) in products.iter_mut().zip(&output.mu) {
+                    *product += mu * mean;
+                }
             }
-            let own = 0.5 * (sigma[k] + mu[k] * mu[k]) + state.priors[k].rate;
-            hessian[(k, k)] -= alpha[k] * own;
+            let sigma = head(&state.levels[level].sigma, k, m);
+            let terms = sigma.iter().zip(alpha).zip(&products);
+            for (h, ((s, a), product)) in head_mut(hessian, k, m).iter_mut().zip(terms) {
+                *h += (0.5 * alpha[k]) * a * s * (n * s + 2.0 * product);
+            }
+            hessian[(k, k)] -= alpha[k] * (0.5 * (n * sigma[k] + products[k]));
         }
     }
 }
@@ -372,12 +366,12 @@ mod tests {
         let (_, model) = model_of_three();
         for from in [[0.1, 0.3, 2.0], [0.5, 9.0, 0.05], [0.02, 0.2, 0.4]] {
             let mut state = model.state.clone();
-            state.set_hyperparameters(&from, state.beta).unwrap();
+            state.set_alphas(&from).unwrap();
             let best: Vec<f64> = (0..3)
                 .map(|k| state.factors(k).optimal_alpha().unwrap())
                 .collect();
-            let gammas: Vec<f64> = (0..3).map(|k| state.gamma(k)).collect();
-            let local = Local::at(&state, false).in_inverses(gammas.into_iter());
+            let gammas: Vec<f64> = (0..3).map(|k| state.gamma(k, 0)).collect();
+            let local = Local::at(&state, &[]).in_inverses(gammas.into_iter());
             let direction = local.direction(0.0).unwrap();
             for ((&a, &d), best) in from.iter().zip(&direction).zip(best) {
                 assert!((Coordinates::Inverses.moved(a, d) / best - 1.0).abs() < 1e-9);

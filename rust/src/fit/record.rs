@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::Error;
+use crate::fit::model::State;
 use crate::fit::tuning::Tuning;
 
 /// What a step did.
@@ -88,19 +89,6 @@ impl From<crate::linalg::NotPositiveDefinite> for Stop {
     }
 }
 
-/// What the recorder needs of a model. Evidence and noise are in the units of the fit.
-pub(crate) trait Recorded {
-    /// The log evidence plus the log densities of hyperparameters that have priors.
-    fn objective(&self) -> f64;
-    /// The exponent of the unit of the targets in the exponential of the objective.
-    fn powers_of_target(&self) -> f64;
-    fn n_active(&self) -> usize;
-    /// For several noise levels the inverse of their mean variance.
-    fn noise_precision(&self) -> f64;
-    /// The smallest squared pivot of a factor relative to its diagonal element.
-    fn least_pivot(&self) -> f64;
-}
-
 /// What the recorder adds to the objective of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Offset {
@@ -122,14 +110,14 @@ pub(crate) struct Recorder<'w> {
     pub(crate) members: Option<Vec<usize>>,
     /// The dictionary indices of the part of a large dictionary to which `members` refers.
     pub(crate) working: Option<Vec<usize>>,
-    /// [`Recorded::least_pivot`] before the step, for debug assertions.
+    /// [`State::least_pivot`] before the step, for debug assertions.
     least_pivot: f64,
     watch: Option<&'w mut Watch<'w>>,
 }
 
 impl<'w> Recorder<'w> {
     pub(crate) fn new(
-        state: &impl Recorded,
+        state: &State,
         max_iter: usize,
         target_scale: f64,
         watch: &'w mut Watch<'w>,
@@ -145,13 +133,13 @@ impl<'w> Recorder<'w> {
     }
 
     /// Starts the trace at this state.
-    pub(crate) fn begin(&mut self, state: &impl Recorded) {
+    pub(crate) fn begin(&mut self, state: &State) {
         self.least_pivot = state.least_pivot();
         self.trace = vec![self.in_target_units(state)];
     }
 
     /// Replaces the last evidence by that of `state`, which was moved to its mode or mean since the last step.
-    pub(crate) fn amend(&mut self, state: &impl Recorded) {
+    pub(crate) fn amend(&mut self, state: &State) {
         let value = self.in_target_units(state);
         if let Some(last) = self.trace.last_mut() {
             *last = value;
@@ -175,10 +163,10 @@ impl<'w> Recorder<'w> {
     }
 
     /// The objective in the units of the targets: the density of t / c is c^N times that of t; beta of t / c is c^2 beta.
-    fn in_target_units(&self, state: &impl Recorded) -> f64 {
+    fn in_target_units(&self, state: &State) -> f64 {
         #[allow(clippy::cast_precision_loss)]
-        let offset = self.offset.per_function * state.n_active() as f64 + self.offset.whole;
-        state.objective() + offset - state.powers_of_target() * self.target_scale.ln()
+        let offset = self.offset.per_function * state.len() as f64 + self.offset.whole;
+        state.log_posterior() + offset - state.powers_of_target() * self.target_scale.ln()
     }
 
     pub(crate) fn n_iter(&self) -> usize {
@@ -198,13 +186,7 @@ impl<'w> Recorder<'w> {
     }
 
     /// Asserts that a predicted gain was achieved.
-    fn check_gain(
-        &mut self,
-        action: Action,
-        predicted: Option<f64>,
-        achieved: f64,
-        state: &impl Recorded,
-    ) {
+    fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, state: &State) {
         let pivot = state.least_pivot();
         if let Some(gain) = predicted {
             // Nearly dependent functions have small pivots with fewer correct digits.
@@ -219,24 +201,19 @@ impl<'w> Recorder<'w> {
     }
 
     /// Reports the progress of a pass over the candidates to the callback.
-    pub(crate) fn sweeping(
-        &mut self,
-        done: usize,
-        of: usize,
-        state: &impl Recorded,
-    ) -> Result<(), Stop> {
+    pub(crate) fn sweeping(&mut self, done: usize, of: usize, state: &State) -> Result<(), Stop> {
         let log_evidence = self.in_target_units(state);
         let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, state);
         self.notify(&step)
     }
 
-    fn report(&self, action: Action, gain: f64, log_evidence: f64, state: &impl Recorded) -> Step {
+    fn report(&self, action: Action, gain: f64, log_evidence: f64, state: &State) -> Step {
         Step {
             iteration: self.n_iter(),
             action: self.named(action),
             gain,
             log_evidence,
-            n_active: state.n_active(),
+            n_active: state.len(),
             beta: state.noise_precision() / (self.target_scale * self.target_scale),
         }
     }
@@ -257,7 +234,7 @@ impl<'w> Recorder<'w> {
         &mut self,
         action: Action,
         gain: Option<f64>,
-        state: &impl Recorded,
+        state: &State,
     ) -> Result<(), Stop> {
         if self.watch.is_none() {
             self.silent_steps += 1;

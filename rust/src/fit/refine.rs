@@ -3,7 +3,7 @@
 use crate::data::Statistics;
 use crate::fit::model::State;
 use crate::fit::newton;
-use crate::fit::newton::{Coordinates, NoiseRange};
+use crate::fit::newton::Coordinates;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::tuning::{Effort, Tuning};
 
@@ -30,7 +30,7 @@ impl Change {
     /// The change of active function `k` to its optimal alpha.
     fn of(state: &State, k: usize) -> Self {
         let (factors, old) = (state.factors(k), state.alpha[k]);
-        let (alpha, gain) = match factors.optimal_alpha() {
+        let (alpha, gain) = match factors.reestimated(old) {
             Some(alpha) => (alpha, factors.gain_of_moving(old, alpha)),
             None => (f64::INFINITY, factors.gain_of_deleting(old)),
         };
@@ -65,11 +65,10 @@ impl Plateau {
 
 /// Maximizes the evidence over the active set: first changes of single functions, then joint steps.
 ///
-/// Every step raises the evidence. `noise` is the range of beta, `None` if beta is fixed.
+/// Every step raises the evidence.
 pub(crate) fn converge(
     stats: &mut dyn Statistics,
     state: &mut State,
-    noise: Option<NoiseRange>,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Refined, Stop> {
@@ -77,19 +76,19 @@ pub(crate) fn converge(
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         apply_best_changes(stats, state, effort, recorder)?;
-        update_noise(stats, state, noise, recorder)?;
+        update_noise(stats, state, effort, recorder)?;
         // At the new noise some functions may have to be deleted.
         if (0..state.len()).any(|k| state.factors(k).optimal_alpha().is_none()) {
             continue;
         }
-        if residual(state, noise) <= effort.tol {
+        if residual(state, effort) <= effort.tol {
             return Ok(Refined::Converged);
         }
         // Round-off may keep the residual above the tolerance for ever.
         if plateau.length_at(state.log_posterior()) >= Tuning::MAX_PLATEAU {
             return Ok(Refined::Stalled);
         }
-        if newton::step(stats, state, noise, &mut damping)? {
+        if newton::step(stats, state, effort, &mut damping)? {
             recorder.step(Action::Joint, None, state)?;
             failures = 0;
         } else if failures < 3 && state.len() > 0 {
@@ -102,15 +101,12 @@ pub(crate) fn converge(
 }
 
 /// The largest distance of a ln alpha or ln beta from its own optimum; infinite if a function should be deleted.
-pub(crate) fn residual(state: &State, noise: Option<NoiseRange>) -> f64 {
+pub(crate) fn residual(state: &State, effort: Effort) -> f64 {
     let change = |k: usize| state.factors(k).change_from(state.alpha[k]);
     let alphas = (0..state.len()).map(change).fold(0.0, f64::max);
-    match noise {
-        Some(range) if !newton::held_at_floor(state, range) => {
-            alphas.max((noise_fixed_point(state, range) / state.beta).ln().abs())
-        }
-        _ => alphas,
-    }
+    let free = state.free_levels(effort).into_iter();
+    free.map(|l| state.noise_change(l).abs())
+        .fold(alphas, f64::max)
 }
 
 /// The re-estimation or deletion with the largest gain. Re-estimations have to gain at least `effort.step`. Of equal gains the
@@ -143,7 +139,7 @@ fn apply_best_changes(
 }
 
 /// Re-estimates each function whose ln alpha is further than `tol` from its maximum.
-fn reestimate_each(
+pub(crate) fn reestimate_each(
     stats: &mut dyn Statistics,
     state: &mut State,
     tol: f64,
@@ -179,48 +175,39 @@ fn apply(
     recorder.step(action, Some(gain), state)
 }
 
-/// Moves beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), with step halving until the evidence
+/// Moves each beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), with step halving until the evidence
 /// rises.
 fn update_noise(
     stats: &mut dyn Statistics,
     state: &mut State,
-    noise: Option<NoiseRange>,
+    effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let Some(range) = noise else { return Ok(()) };
-    let mut change = (noise_fixed_point(state, range) / state.beta).ln();
     // Small changes are left to the joint steps, which an empty model does not have.
     let min_change = if state.len() > 0 {
         Tuning::MIN_NOISE_CHANGE
     } else {
         1e-12
     };
-    if change.abs() < min_change {
+    let change = |l: usize| (l, state.noise_change(l));
+    let mut changes: Vec<(usize, f64)> =
+        state.free_levels(effort).into_iter().map(change).collect();
+    if changes.iter().all(|(_, change)| change.abs() < min_change) {
         return Ok(());
     }
-    let (alpha, beta, evidence) = (state.alpha.clone(), state.beta, state.log_posterior());
+    let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_posterior());
     for _ in 0..20 {
-        state.set_hyperparameters(&alpha, range.snapped(beta * change.exp()))?;
+        let mut moved = betas.clone();
+        for &(l, change) in &changes {
+            moved[l] = state.levels[l].noise.limited(betas[l] * change.exp());
+        }
+        state.set_hyperparameters(&alpha, &moved)?;
         state.recentre(stats)?;
         if state.log_posterior() > evidence {
             return recorder.step(Action::Noise, None, state);
         }
-        change *= 0.5;
+        changes.iter_mut().for_each(|(_, change)| *change *= 0.5);
     }
-    state.set_hyperparameters(&alpha, beta)?;
+    state.set_hyperparameters(&alpha, &betas)?;
     Ok(())
-}
-
-/// (N - sum gamma + 2 c) / (||t - Phi mu||^2 + 2 d), within range: Tipping (2001), appendix A.
-fn noise_fixed_point(state: &State, range: NoiseRange) -> f64 {
-    let gamma: f64 = (0..state.len()).map(|k| state.gamma(k)).sum();
-    let prior = state.noise_prior;
-    let degrees = (state.n_noise() - gamma + 2.0 * prior.shape).max(f64::MIN_POSITIVE);
-    let residual = state.deviance_at_mean().max(0.0) + 2.0 * prior.rate;
-    // A residual of zero gives the noise floor, not infinity.
-    if residual * range.beta_max <= degrees {
-        range.beta_max
-    } else {
-        degrees / residual
-    }
 }

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::data::check_flag;
 use crate::fit::Status;
 use crate::fit::model::State;
-use crate::fit::record::{Action, Recorded, Recorder, Stop};
+use crate::fit::record::{Action, Recorder, Stop};
 
 /// Whether the evidence is below that of `before`. Every step raises it, so this is an effect of round-off.
 pub(crate) fn evidence_fell(state: &State, before: &State) -> bool {
@@ -16,9 +16,9 @@ pub(crate) fn evidence_fell(state: &State, before: &State) -> bool {
 }
 
 /// Restores `good`, the last converged model, and records that as `action`; the fit ends as stalled.
-pub(crate) fn roll_back<S: Recorded + Clone>(
-    state: &mut S,
-    good: &S,
+pub(crate) fn roll_back(
+    state: &mut State,
+    good: &State,
     action: Action,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
@@ -28,10 +28,10 @@ pub(crate) fn roll_back<S: Recorded + Clone>(
 }
 
 /// [`roll_back`] if the outcome is an indefinite posterior precision; other outcomes are returned.
-pub(crate) fn roll_back_if_indefinite<S: Recorded + Clone>(
+pub(crate) fn roll_back_if_indefinite(
     outcome: Result<Status, Stop>,
-    state: &mut S,
-    good: &S,
+    state: &mut State,
+    good: &State,
     action: Action,
     cancel: Option<&AtomicBool>,
     recorder: &mut Recorder<'_>,

@@ -13,7 +13,6 @@ use nalgebra::DMatrix;
 
 use crate::data::{Statistics, Sweep, check_flag};
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
@@ -56,7 +55,6 @@ pub(crate) fn fit(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
     // Smaller dictionaries are one working set.
@@ -68,10 +66,10 @@ pub(crate) fn fit(
     let (ratio, min_rows) = (Tuning::SUBSAMPLE_RATIO, Tuning::MIN_SUBSAMPLE_ROWS);
     stats.with_row_subsample(ratio, min_rows, &mut |whole, part| {
         let mut run = || {
-            sequential::model_of_sample(whole, state, priors, noise, recorder)?;
+            sequential::model_of_sample(whole, state, priors, recorder)?;
             let mut sampled = SubsampledStatistics::new(whole, part);
             relinearise(&mut sampled, state)?;
-            sequential::nearly_complete(&mut sampled, state, priors, noise, recorder)
+            sequential::nearly_complete(&mut sampled, state, priors, recorder)
         };
         outcome = Some(run());
     })?;
@@ -99,10 +97,10 @@ pub(crate) fn fit(
 
 /// Replaces the quadratic model of the state by the one of `stats` at the posterior mean.
 fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    let (m, mu) = (state.len(), state.mu.clone());
+    let (m, mu) = (state.len(), state.mu().to_vec());
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, deviance, Some(&gram))
+    state.set_data(&mu, &gradient, &[deviance], Some(&gram))
 }
 
 impl Statistics for SubsampledStatistics<'_> {
@@ -145,10 +143,10 @@ impl Statistics for SubsampledStatistics<'_> {
         self.part.local(active, mu, &mut own, gradient)?;
         self.scale(&mut own, active);
         gram.view_mut((0, 0), own.shape()).copy_from(&own);
-        self.whole.gradient(active, mu, gradient)
+        Ok(self.whole.gradient(active, mu, gradient)?[0])
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.whole.gradient(active, mu, gradient)
     }
 

@@ -9,7 +9,6 @@ use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::greedy::maximize;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
@@ -33,13 +32,9 @@ pub(crate) struct Start {
 
 impl Start {
     /// From the result of [`initial_model`], on `n` rows.
-    pub(crate) fn after_initial_model(
-        whole: Option<WorkingSet>,
-        n: f64,
-        noise: Option<NoiseRange>,
-    ) -> Self {
+    pub(crate) fn after_initial_model(whole: Option<WorkingSet>, n: f64, state: &State) -> Self {
         // With fixed noise a restart lowers the noise in stages and finds another model.
-        let opening = if whole.is_some() && noise.is_some() {
+        let opening = if whole.is_some() && !state.has_given_noise() {
             Opening::Refine
         } else {
             Opening::Restart
@@ -98,11 +93,11 @@ fn converge(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
-    let noise = rules.noise_range();
     let mut effort = Effort {
         gain: Tuning::MIN_GAIN,
         step: Tuning::FINE_STEP,
         tol: Tuning::LOOSE_TOL.max(rules.tol),
+        moves_noise: true,
     };
     let mut plateau = Plateau::new();
     loop {
@@ -118,7 +113,7 @@ fn converge(
         if let Some(set) = set {
             if searches > 0 {
                 let opening = std::mem::take(&mut opening);
-                let found = improve(stats, state, set, noise, opening, recorder)?;
+                let found = improve(stats, state, set, opening, recorder)?;
                 // One search exhausts a working set; another one needs other substitutes.
                 searches = if found && whole.is_none() {
                     searches - 1
@@ -127,11 +122,11 @@ fn converge(
                 };
             }
             set.within(state, recorder, |state, recorder| {
-                maximize(set, state, noise, effort, recorder)
+                maximize(set, state, effort, recorder)
             })?;
         }
         refresh_or_update(stats, state, dictionary, whole.as_ref())?;
-        let mut refined = refine::converge(stats, state, noise, effort, recorder)?;
+        let mut refined = refine::converge(stats, state, effort, recorder)?;
         if evidence_fell(state, good) {
             return roll_back(state, good, Action::Joint, recorder);
         }
@@ -145,17 +140,16 @@ fn converge(
         }
         if effort.tol > rules.tol {
             effort.tol = rules.tol;
-            refined = refine::converge(stats, state, noise, effort, recorder)?;
+            refined = refine::converge(stats, state, effort, recorder)?;
             dictionary.update_factors(state);
             if !is_idle && dictionary.has_gain(state) {
                 continue;
             }
         }
-        let at_floor = || noise.is_some_and(|range| state.beta >= range.beta_max);
         return Ok(match refined {
             _ if is_idle || dictionary.excludes_gain(state) => Status::Stalled,
             Refined::Stalled => Status::Stalled,
-            Refined::Converged if at_floor() => Status::NoiseFloor,
+            Refined::Converged if state.at_noise_floor() => Status::NoiseFloor,
             Refined::Converged => Status::Converged,
         });
     }
@@ -170,16 +164,15 @@ pub(crate) fn initial_model(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
-    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<WorkingSet>, Stop> {
     dictionary.refresh(stats, state)?;
     let mut members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
-    let mut fix_noise = noise.is_some();
+    let mut fix_noise = state.estimates_noise();
     loop {
         let set = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
         let is_whole = dictionary.n_candidates() == set.len();
-        maximize_coarsely(&set, state, noise, std::mem::take(&mut fix_noise), recorder)?;
+        maximize_coarsely(&set, state, std::mem::take(&mut fix_noise), recorder)?;
         if is_whole {
             // The working set has the Gram matrix; the exact residual comes from the rows.
             state.centre(stats)?;
@@ -198,29 +191,27 @@ pub(crate) fn model_of_sample(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
     let set = WorkingSet::about(stats, state, priors, &members)?;
-    maximize_coarsely(&set, state, noise, noise.is_some(), recorder)
+    maximize_coarsely(&set, state, state.estimates_noise(), recorder)
 }
 
 /// Maximizes on a working set with coarse effort, at first with fixed noise if asked for.
 fn maximize_coarsely(
     set: &WorkingSet,
     state: &mut State,
-    noise: Option<NoiseRange>,
     fix_noise: bool,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     set.within(state, recorder, |state, recorder| {
         if fix_noise {
-            maximize(set, state, None, Tuning::HELD_NOISE_EFFORT, recorder)?;
+            maximize(set, state, Tuning::HELD_NOISE_EFFORT, recorder)?;
         }
-        maximize(set, state, noise, Tuning::COARSE_EFFORT, recorder)
+        maximize(set, state, Tuning::COARSE_EFFORT, recorder)
     })
 }
 
@@ -229,7 +220,6 @@ pub(crate) fn nearly_complete(
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
-    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
@@ -243,15 +233,15 @@ pub(crate) fn nearly_complete(
         let searching = searches > 0 && dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN;
         let set = next_working_set(stats, state, &mut dictionary, searching)?;
         if searching {
-            let found = improve(stats, state, &set, noise, opening, recorder)?;
+            let found = improve(stats, state, &set, opening, recorder)?;
             opening = Opening::Plain;
             searches = if found { searches - 1 } else { 0 };
         }
         set.within(state, recorder, |state, recorder| {
-            maximize(&set, state, noise, effort, recorder)
+            maximize(&set, state, effort, recorder)
         })?;
         refresh_or_update(stats, state, &mut dictionary, None)?;
-        refine::converge(stats, state, noise, effort, recorder)?;
+        refine::converge(stats, state, effort, recorder)?;
         dictionary.update_factors(state);
         if searches == 0 && dictionary.largest_gain(state) <= Tuning::MAX_SUBSAMPLE_GAIN {
             break;
@@ -261,7 +251,7 @@ pub(crate) fn nearly_complete(
 }
 
 /// The next working set: candidates that gain, or nearly, and for a search substitutes of the active functions.
-fn next_working_set(
+pub(crate) fn next_working_set(
     stats: &mut dyn Statistics,
     state: &mut State,
     dictionary: &mut Dictionary,
@@ -283,13 +273,12 @@ fn improve(
     stats: &mut dyn Statistics,
     state: &mut State,
     set: &WorkingSet,
-    noise: Option<NoiseRange>,
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
     let trials = Tuning::trials(stats.n_obs());
     let found = set.within(state, recorder, |state, _| {
-        search(set, state, noise, trials, opening)
+        search(set, state, trials, opening)
     })?;
     if found {
         // The exact residual of the new model comes from the rows.

@@ -1,6 +1,5 @@
 //! Settings of the caller, their checks, and the checked rules of a fit.
 
-use crate::fit::newton::NoiseRange;
 use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
@@ -148,11 +147,6 @@ impl Rules {
             ..self.settings
         };
         Self { settings }
-    }
-
-    /// The range of the noise precision if it is estimated.
-    pub(crate) fn noise_range(&self) -> Option<NoiseRange> {
-        (self.noise == Noise::Estimated).then(NoiseRange::standard)
     }
 }
 

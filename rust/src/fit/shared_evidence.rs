@@ -1,80 +1,32 @@
-//! The marginal likelihood as a function of one alpha that several outputs share. Scalars only.
+//! The marginal likelihood as a function of one alpha that outputs with several noise levels share. Scalars only.
 //!
-//! With all other hyperparameters fixed, each output contributes its own l(alpha) (Tipping & Faul 2003, equation 18):
-//! `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + Q_l / (alpha + s_l)]`, where `n_l` outputs share the sparsity
-//! factor `s_l` and `Q_l` is the sum of their squared quality factors. F vanishes at infinite alpha. With one term the
-//! maximum is given by equations (20) and (21), `n s^2 / (Q - n s)`. With several terms F may have several maxima:
-//! `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (Q_l - n_l s_l)] / (alpha + s_l)^2`. Each term has at most one maximum,
-//! and the maxima of F lie between the smallest and the largest of these.
+//! Each level l contributes a term, so `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + q_l^2 / (alpha + s_l)]`, where `n_l`
+//! outputs share the sparsity factor `s_l` and `q_l^2` is the sum of their squared quality factors. F vanishes at infinite alpha and may
+//! have several maxima: `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (q_l^2 - n_l s_l)] / (alpha + s_l)^2`. Each term has at most
+//! one maximum, and the maxima of F lie between the smallest and the largest of these.
 
-use crate::fit::evidence::{ALPHA_FLOOR, INFINITE_RATIO};
+use crate::fit::evidence::{ALPHA_FLOOR, Factors, INFINITE_RATIO, Term};
 use crate::fit::tuning::Tuning;
-
-/// Sparsity and quality of one function, with the function left out, for outputs with the same noise.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Term {
-    /// Number of outputs.
-    pub(crate) n: f64,
-    pub(crate) s: f64,
-    /// Sum of q^2 over the outputs.
-    pub(crate) power: f64,
-}
-
-impl Term {
-    /// The alpha that maximizes this term; may be infinite.
-    fn optimal_alpha(self) -> f64 {
-        let excess = self.excess();
-        if excess * INFINITE_RATIO > 1.0 {
-            self.s / excess
-        } else {
-            f64::INFINITY
-        }
-    }
-
-    /// The average of q^2 / s - 1 over the outputs.
-    fn excess(self) -> f64 {
-        self.power / (self.n * self.s) - 1.0
-    }
-
-    fn optimal_gain(self) -> f64 {
-        let excess = self.excess();
-        if excess > 0.0 {
-            0.5 * self.n * (excess - excess.ln_1p())
-        } else {
-            0.0
-        }
-    }
-
-    /// First and second derivative in ln alpha.
-    fn derivatives(self, alpha: f64) -> (f64, f64) {
-        let Self { n, s, power } = self;
-        let excess = power - n * s;
-        let sum = alpha + s;
-        let slope = (n * s * s - alpha * excess) / (sum * sum);
-        let curvature = alpha * (excess * (alpha - s) - 2.0 * n * s * s) / (sum * sum * sum);
-        (0.5 * slope, 0.5 * curvature)
-    }
-}
-
-/// The factors of one function for all outputs: a term per noise level.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SharedFactors<'a>(pub(crate) &'a [Term]);
 
 /// Grid step in ln alpha at which the slope is evaluated: terms of F are as wide as a logistic curve.
 const GRID_STEP: f64 = 0.25;
 
-impl SharedFactors<'_> {
-    /// The alpha that maximizes F, and F there; `None` if F is nowhere positive.
-    pub(crate) fn best(self) -> Option<(f64, f64)> {
-        self.best_above(0.0)
-    }
+/// First and second derivative of a term in ln alpha.
+fn term_derivatives(Term { n, s, q }: Term, alpha: f64) -> (f64, f64) {
+    let excess = q * q - n * s;
+    let sum = alpha + s;
+    let slope = (n * s * s - alpha * excess) / (sum * sum);
+    let curvature = alpha * (excess * (alpha - s) - 2.0 * n * s * s) / (sum * sum * sum);
+    (0.5 * slope, 0.5 * curvature)
+}
 
-    /// [`SharedFactors::best`] if F exceeds `min_gain` there; a larger one shortens the scan.
-    pub(crate) fn best_above(self, min_gain: f64) -> Option<(f64, f64)> {
+impl Factors {
+    /// The alpha that maximizes F, and F there, if that exceeds `min_gain`; a larger one shortens the scan.
+    pub(super) fn best_of_levels(&self, min_gain: f64) -> Option<(f64, f64)> {
         let mut best: Option<(f64, f64)> = None;
-        // As -ln(1 + x) <= -x / (1 + x), no term is above (Q - n s) / (2 alpha).
-        let excess = |t: &Term| (t.power - t.n * t.s).max(0.0);
-        let end = self.0.iter().map(excess).sum::<f64>() / (2.0 * min_gain);
+        // As -ln(1 + x) <= -x / (1 + x), no term is above (q^2 - n s) / (2 alpha).
+        let excess = |t: Term| (t.q * t.q - t.n * t.s).max(0.0);
+        let end = self.terms().map(excess).sum::<f64>() / (2.0 * min_gain);
         self.for_each_maximum(end, |alpha| {
             let gain = -self.gain_of_deleting(alpha);
             if gain > best.map_or(min_gain, |b| b.1) {
@@ -84,20 +36,12 @@ impl SharedFactors<'_> {
         best
     }
 
-    /// Upper bound on F: the sum of the maxima of the terms.
-    pub(crate) fn bound(self) -> f64 {
-        self.0.iter().map(|term| term.optimal_gain()).sum()
-    }
-
-    /// The re-estimated alpha; `None` for infinity.
+    /// The alpha to which re-estimation moves; `None` for infinity.
     ///
     /// This is the global maximum, or the nearest one in the direction of ascent if that is as good: a step without gain would be
     /// repeated for ever.
-    pub(crate) fn reestimated(self, alpha: f64) -> Option<f64> {
-        let (best, gain) = self.best()?;
-        if self.0.len() == 1 {
-            return Some(best);
-        }
+    pub(super) fn reestimated_for_levels(&self, alpha: f64) -> Option<f64> {
+        let (best, gain) = self.best_of_levels(0.0)?;
         let rising = self.derivatives(alpha).0 > 0.0;
         let mut nearest = None;
         self.for_each_maximum(f64::INFINITY, |maximum| {
@@ -111,46 +55,26 @@ impl SharedFactors<'_> {
         }
     }
 
-    /// |change in ln alpha| by re-estimation; infinite for a deletion.
-    pub(crate) fn change_from(self, alpha: f64) -> f64 {
-        self.reestimated(alpha)
-            .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
-    }
-
-    /// F(new) - F(old), computed without cancellation.
-    pub(crate) fn gain_of_moving(self, old: f64, new: f64) -> f64 {
-        let gain = |&Term { n, s, power }: &Term| {
-            let quadratic = power * (old - new) / ((new + s) * (old + s));
-            0.5 * (n * (s * (new - old) / (old * (new + s))).ln_1p() + quadratic)
-        };
-        self.0.iter().map(gain).sum()
-    }
-
-    /// -F(alpha), the gain of deleting the function.
-    pub(crate) fn gain_of_deleting(self, alpha: f64) -> f64 {
-        let gain =
-            |&Term { n, s, power }: &Term| 0.5 * (n * (s / alpha).ln_1p() - power / (alpha + s));
-        self.0.iter().map(gain).sum()
-    }
-
     /// dF / d ln alpha and its derivative.
-    fn derivatives(self, alpha: f64) -> (f64, f64) {
-        let add = |sum: (f64, f64), term: &Term| {
-            let (slope, curvature) = term.derivatives(alpha);
+    fn derivatives(&self, alpha: f64) -> (f64, f64) {
+        let add = |sum: (f64, f64), term: Term| {
+            let (slope, curvature) = term_derivatives(term, alpha);
             (sum.0 + slope, sum.1 + curvature)
         };
-        self.0.iter().fold((0.0, 0.0), add)
+        self.terms().fold((0.0, 0.0), add)
     }
 
     /// Bounds on ln alpha of the maxima up to `end`, and whether there may be maxima above them.
-    fn range(self, end: f64) -> Option<(f64, f64, bool)> {
-        let best = |term: &Term| term.optimal_alpha();
-        let least = self.0.iter().map(best).fold(f64::INFINITY, f64::min);
+    fn range(&self, end: f64) -> Option<(f64, f64, bool)> {
+        let least = self
+            .terms()
+            .map(Term::optimal_alpha)
+            .fold(f64::INFINITY, f64::min);
         if least == f64::INFINITY {
             return None;
         }
-        let most = self.0.iter().map(best).fold(0.0, f64::max);
-        let finite = INFINITE_RATIO * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
+        let most = self.terms().map(Term::optimal_alpha).fold(0.0, f64::max);
+        let finite = INFINITE_RATIO * self.terms().map(|term| term.s).fold(0.0, f64::max);
         let end = end.min(finite);
         let low = least.max(ALPHA_FLOOR);
         let high = most.min(end).max(low);
@@ -162,14 +86,7 @@ impl SharedFactors<'_> {
     }
 
     /// Visits the finite local maxima up to `end`, ascending.
-    fn for_each_maximum(self, end: f64, mut visit: impl FnMut(f64)) {
-        if let [term] = self.0 {
-            let alpha = term.optimal_alpha();
-            if alpha.is_finite() {
-                visit(alpha.max(ALPHA_FLOOR));
-            }
-            return;
-        }
+    fn for_each_maximum(&self, end: f64, mut visit: impl FnMut(f64)) {
         let Some((low, high, open)) = self.range(end) else {
             return;
         };
@@ -196,7 +113,7 @@ impl SharedFactors<'_> {
     }
 
     /// An interval within `left..right`, each `(ln alpha, derivatives)`, in which the slope falls through zero.
-    fn bracket(self, left: (f64, (f64, f64)), right: (f64, (f64, f64))) -> Option<(f64, f64)> {
+    fn bracket(&self, left: (f64, (f64, f64)), right: (f64, (f64, f64))) -> Option<(f64, f64)> {
         let ((a, (slope_a, curvature_a)), (b, (slope_b, curvature_b))) = (left, right);
         match (slope_a > 0.0, slope_b > 0.0) {
             (true, false) => Some((a, b)),
@@ -214,7 +131,7 @@ impl SharedFactors<'_> {
     }
 
     /// Where the curvature changes sign, from `sign` to `-sign`.
-    fn turn(self, mut a: f64, mut b: f64, sign: f64) -> f64 {
+    fn turn(&self, mut a: f64, mut b: f64, sign: f64) -> f64 {
         for _ in 0..40 {
             let middle = 0.5 * (a + b);
             if sign * self.derivatives(middle.exp()).1 > 0.0 {
@@ -227,7 +144,7 @@ impl SharedFactors<'_> {
     }
 
     /// The zero of a slope that is positive at `a` and not at `b`, by Newton's method with bisection as safeguard.
-    fn root(self, mut a: f64, mut b: f64) -> f64 {
+    fn root(&self, mut a: f64, mut b: f64) -> f64 {
         let mut u = 0.5 * (a + b);
         for _ in 0..100 {
             let (slope, curvature) = self.derivatives(u.exp());
@@ -254,7 +171,6 @@ impl SharedFactors<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::evidence::Factors;
     use crate::fit::prior::Gamma;
     use proptest::prelude::*;
 
@@ -263,21 +179,25 @@ mod tests {
         let finite = Term {
             n: 1.0,
             s: 2.0,
-            power: 9.0,
+            q: 3.0,
         };
         let infinite = Term {
             s: f64::INFINITY,
             ..finite
         };
         for terms in [[finite, infinite], [infinite, finite], [infinite, infinite]] {
-            assert_eq!(SharedFactors(&terms).best(), None);
-            assert_eq!(SharedFactors(&terms).reestimated(1.0), None);
+            assert_eq!(factors(&terms).best_above(0.0), None);
+            assert_eq!(factors(&terms).reestimated(1.0), None);
         }
+    }
+
+    fn factors(terms: &[Term]) -> Factors {
+        Factors::of_levels(terms.iter().copied(), Gamma::FLAT)
     }
 
     fn value(terms: &[Term], alpha: f64) -> f64 {
         let l =
-            |t: &Term| 0.5 * (t.n * (alpha.ln() - (alpha + t.s).ln()) + t.power / (alpha + t.s));
+            |t: &Term| 0.5 * (t.n * (alpha.ln() - (alpha + t.s).ln()) + t.q * t.q / (alpha + t.s));
         terms.iter().map(l).sum()
     }
 
@@ -287,10 +207,10 @@ mod tests {
             Term {
                 n,
                 s,
-                power: n * s * ln_ratio.exp(),
+                q: (n * s * ln_ratio.exp()).sqrt(),
             }
         });
-        proptest::collection::vec(term, 1..6)
+        proptest::collection::vec(term, 2..6)
     }
 
     proptest! {
@@ -298,10 +218,10 @@ mod tests {
 
         #[test]
         fn best_alpha_is_the_maximum_of_a_dense_scan(terms in terms()) {
-            let shared = SharedFactors(&terms);
+            let shared = factors(&terms);
             let scan = (0..4000).map(|k| value(&terms, (f64::from(k) * 0.01 - 20.0).exp()));
             let scanned = scan.fold(0.0, f64::max);
-            let (alpha, gain) = shared.best().unwrap_or((f64::INFINITY, 0.0));
+            let (alpha, gain) = shared.best_above(0.0).unwrap_or((f64::INFINITY, 0.0));
             prop_assert!(gain >= scanned - 1e-10 * (1.0 + scanned));
             prop_assert!(gain <= shared.bound() + 1e-12 * (1.0 + gain));
             if alpha.is_finite() {
@@ -315,7 +235,7 @@ mod tests {
         #[test]
         fn derivatives_agree_with_finite_differences(terms in terms(), u in -6.0..6.0_f64) {
             let h = 1e-4;
-            let shared = SharedFactors(&terms);
+            let shared = factors(&terms);
             let (slope, curvature) = shared.derivatives(u.exp());
             let at = |u: f64| value(&terms, u.exp());
             let slope_at = |u: f64| shared.derivatives(u.exp()).0;
@@ -326,7 +246,7 @@ mod tests {
 
         #[test]
         fn gains_are_differences_of_the_sum(terms in terms(), old in 1e-3..1e3_f64, new in 1e-3..1e3_f64) {
-            let shared = SharedFactors(&terms);
+            let shared = factors(&terms);
             let scale = 1e-10 * (1.0 + shared.bound());
             let difference = value(&terms, new) - value(&terms, old);
             prop_assert!((shared.gain_of_moving(old, new) - difference).abs() < scale);
@@ -334,24 +254,10 @@ mod tests {
         }
 
         #[test]
-        fn one_output_agrees_with_factors(s in 0.01..100.0_f64, q in -30.0..30.0_f64) {
-            let prior = Gamma::FLAT;
-            let alone = Factors { s, q, prior };
-            let terms = [Term { n: 1.0, s, power: q * q }];
-            let best = SharedFactors(&terms).best();
-            prop_assert_eq!(best.is_some(), alone.optimal_alpha().is_some());
-            if let (Some((alpha, gain)), Some(expected)) = (best, alone.optimal_alpha()) {
-                // Both divide s by q^2 / s - 1, a difference with few digits where q^2 is close to s.
-                prop_assert!((s / alpha - s / expected).abs() < 1e-15 * (1.0 + 4.0 * q * q / s));
-                prop_assert!((gain - alone.gain_of_adding()).abs() < 1e-12 * (1.0 + q * q));
-            }
-        }
-
-        #[test]
         fn outputs_with_equal_noise_may_share_a_term_or_not(s in 0.01..100.0_f64, q in proptest::collection::vec(-30.0..30.0_f64, 2..5)) {
-            let separate: Vec<Term> = q.iter().map(|q| Term { n: 1.0, s, power: q * q }).collect();
-            let together = [Term { n: q.len() as f64, s, power: q.iter().map(|q| q * q).sum() }];
-            match (SharedFactors(&separate).best(), SharedFactors(&together).best()) {
+            let separate: Vec<Term> = q.iter().map(|q| Term { n: 1.0, s, q: *q }).collect();
+            let together = [Term { n: q.len() as f64, s, q: q.iter().map(|q| q * q).sum::<f64>().sqrt() }];
+            match (factors(&separate).best_above(0.0), factors(&together).best_above(0.0)) {
                 (Some(a), Some(b)) => {
                     prop_assert!((a.0 / b.0 - 1.0).abs() < 1e-6);
                     prop_assert!((a.1 - b.1).abs() < 1e-9 * (1.0 + b.1));
@@ -368,19 +274,19 @@ mod tests {
             Term {
                 n: 1.0,
                 s: 1.0,
-                power: 30.0,
+                q: 30.0_f64.sqrt(),
             },
             Term {
                 n: 1.0,
                 s: 1e4,
-                power: 1.3e4,
+                q: 1.3e4_f64.sqrt(),
             },
         ];
-        let shared = SharedFactors(&terms);
+        let shared = factors(&terms);
         let mut maxima = Vec::new();
         shared.for_each_maximum(f64::INFINITY, |alpha| maxima.push(alpha));
         assert_eq!(maxima.len(), 2);
-        let best = shared.best().unwrap().0;
+        let best = shared.best_above(0.0).unwrap().0;
         let values: Vec<f64> = maxima.iter().map(|&a| value(&terms, a)).collect();
         let higher = usize::from(values[1] > values[0]);
         assert!((best / maxima[higher] - 1.0).abs() < 1e-15);
@@ -390,15 +296,19 @@ mod tests {
 
     #[test]
     fn irrelevant_functions_have_infinite_alpha() {
-        let term = |s: f64, power: f64| Term { n: 1.0, s, power };
+        let term = |s: f64, square: f64| Term {
+            n: 1.0,
+            s,
+            q: square.sqrt(),
+        };
         for terms in [
-            vec![term(0.0, 0.0)],
+            vec![term(0.0, 0.0); 2],
             vec![term(1.0, 1.0), term(2.0, 1.0)],
             // One output gains less than the other loses.
             vec![term(1.0, 1.5), term(50.0, 0.0)],
         ] {
-            assert_eq!(SharedFactors(&terms).best(), None);
-            assert_eq!(SharedFactors(&terms).reestimated(1.0), None);
+            assert_eq!(factors(&terms).best_above(0.0), None);
+            assert_eq!(factors(&terms).reestimated(1.0), None);
         }
     }
 }

@@ -16,25 +16,31 @@ impl Dictionary {
     /// For each active function the candidates that would gain most after its deletion.
     ///
     /// Tipping & Faul (2003), A.4: with `u = beta Sigma Phi^T phi_i`, deleting k adds `u_k^2 / Sigma_kk` to s of candidate i and
-    /// `u_k mu_k / Sigma_kk` to q. The gain increases with q^2 / s, by which candidates are ranked.
+    /// `u_k mu_k / Sigma_kk` to q. The gain increases with q^2 / s, by which candidates are ranked; of several outputs with the sum.
     pub(crate) fn substitutes(&self, state: &State) -> Vec<usize> {
         let columns = self.active_columns(state);
-        let lower = pack_lower(state.chol());
+        let levels = state.levels.iter();
+        let lower: Vec<_> = levels.map(|level| pack_lower(&level.chol)).collect();
         let inactive = self.inactive(state);
         let pieces = map_pieces(self.n_basis(), PIECE, |piece| {
             let mut best: Vec<Best> = vec![Best::default(); state.len()];
             for first in piece.clone().step_by(LANES) {
                 let range = first..(first + LANES).min(piece.end);
-                let mut u = self.scaled_lanes(&columns, first, state.beta);
-                solve_lanes(&lower, &mut u);
-                solve_lanes_transposed(&lower, &mut u);
-                let factors = LaneFactors::of(self, &inactive, range.clone(), state);
-                dispatch(Score {
-                    factors: &factors,
-                    state,
-                    u: &mut u,
-                });
-                for (best, scores) in best.iter_mut().zip(&u) {
+                let mut scores = vec![[0.0; LANES]; state.len()];
+                for (l, lower) in lower.iter().enumerate() {
+                    let beta = state.levels[l].noise.beta;
+                    let mut u = self.scaled_lanes(&columns, first, beta);
+                    solve_lanes(lower, &mut u);
+                    solve_lanes_transposed(lower, &mut u);
+                    dispatch(Score {
+                        factors: &LaneFactors::of(self, &inactive, range.clone(), state, l),
+                        state,
+                        level: l,
+                        u: &u,
+                        scores: &mut scores,
+                    });
+                }
+                for (best, scores) in best.iter_mut().zip(&scores) {
                     for (i, &score) in range.clone().zip(scores) {
                         best.offer(score, i);
                     }
@@ -57,36 +63,47 @@ impl Dictionary {
     }
 }
 
-/// Factors of adjacent functions; active functions cannot be substitutes.
+/// Factors of adjacent functions at one noise level; active functions cannot be substitutes.
 struct LaneFactors {
     s: [f64; LANES],
-    q: [f64; LANES],
+    /// Q of each output of the level.
+    q: Vec<[f64; LANES]>,
     /// Bound on the rounding error of s: a candidate with a smaller s scores 0. Infinite for active functions.
     s_error: [f64; LANES],
 }
 
 impl LaneFactors {
-    fn of(dictionary: &Dictionary, inactive: &[bool], range: Range<usize>, state: &State) -> Self {
+    fn of(
+        dictionary: &Dictionary,
+        inactive: &[bool],
+        range: Range<usize>,
+        state: &State,
+        level: usize,
+    ) -> Self {
+        let outputs = state.outputs_of(level);
         let mut this = Self {
             s: [0.0; LANES],
-            q: [0.0; LANES],
+            q: vec![[0.0; LANES]; outputs.len()],
             s_error: [f64::INFINITY; LANES],
         };
         for (lane, i) in range.enumerate().filter(|&(_, i)| inactive[i]) {
-            let factors = dictionary.factors_of(i);
-            this.s[lane] = factors.s;
-            this.q[lane] = factors.q;
-            this.s_error[lane] = dictionary.s_error(i, state);
+            this.s[lane] = dictionary.sparsity(i, level);
+            for (q, c) in this.q.iter_mut().zip(outputs.clone()) {
+                q[lane] = dictionary.quality(i, c);
+            }
+            this.s_error[lane] = dictionary.s_error(i, state.levels[level].noise.beta);
         }
         this
     }
 }
 
-/// Replaces row k of u by q^2 / s after the deletion of function k; 0 for candidates that cannot be added.
+/// Adds to row k of the scores q^2 / s after the deletion of function k; nothing for candidates that cannot be added.
 struct Score<'a> {
     factors: &'a LaneFactors,
     state: &'a State,
-    u: &'a mut [[f64; LANES]],
+    level: usize,
+    u: &'a [[f64; LANES]],
+    scores: &'a mut [[f64; LANES]],
 }
 
 impl WithSimd for Score<'_> {
@@ -96,14 +113,18 @@ impl WithSimd for Score<'_> {
     #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let LaneFactors { s, q, s_error } = self.factors;
-        for (k, u) in self.u.iter_mut().enumerate() {
-            let precision = 1.0 / self.state.sigma[(k, k)];
-            let mean = self.state.mu[k];
-            for lane in 0..LANES {
-                let ratio = u[lane] * precision;
-                let s = s[lane] + u[lane] * ratio;
-                let q = q[lane] + ratio * mean;
-                u[lane] = if s > s_error[lane] { q * (q / s) } else { 0.0 };
+        let sigma = &self.state.levels[self.level].sigma;
+        let outputs = &self.state.outputs[self.state.outputs_of(self.level)];
+        for (k, (u, scores)) in self.u.iter().zip(self.scores.iter_mut()).enumerate() {
+            let precision = 1.0 / sigma[(k, k)];
+            for (q, output) in q.iter().zip(outputs) {
+                let mean = output.mu[k];
+                for lane in 0..LANES {
+                    let ratio = u[lane] * precision;
+                    let s = s[lane] + u[lane] * ratio;
+                    let q = q[lane] + ratio * mean;
+                    scores[lane] += if s > s_error[lane] { q * (q / s) } else { 0.0 };
+                }
             }
         }
     }

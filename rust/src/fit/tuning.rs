@@ -10,6 +10,8 @@ pub(crate) struct Effort {
     pub(crate) step: f64,
     /// Joint steps continue until every |change in ln alpha| and |change in ln beta| is below this; infinite: no joint steps.
     pub(crate) tol: f64,
+    /// Whether estimated noise precisions move.
+    pub(crate) moves_noise: bool,
 }
 
 /// Constants of the searches and loops.
@@ -54,18 +56,21 @@ impl Tuning {
         gain: 1.0,
         step: 0.3,
         tol: f64::INFINITY,
+        moves_noise: false,
     };
     /// With free noise, for a first model: no joint steps.
     pub(crate) const COARSE_EFFORT: Effort = Effort {
         gain: 0.1,
         step: Self::COARSE_STEP,
         tol: f64::INFINITY,
+        moves_noise: true,
     };
     /// For a trial of a search that is close to the best model or above it.
     pub(crate) const TRIAL_EFFORT: Effort = Effort {
         gain: 0.01,
         step: Self::FINE_STEP,
         tol: f64::INFINITY,
+        moves_noise: true,
     };
     /// Least gain in nats of a re-estimation of a single alpha in a first model; joint steps replace smaller ones.
     pub(crate) const COARSE_STEP: f64 = 0.05;
@@ -98,6 +103,8 @@ impl Tuning {
     /// Up to this many candidates the first working set is the whole dictionary. Samples of 128 to 256 of 501 candidates ended
     /// 0.1 to 0.6 nats lower on average.
     pub(crate) const MAX_WHOLE_DICTIONARY: usize = 512;
+    /// This limit for mRVM1, which fits the same dictionary once for each M-step.
+    pub(crate) const MAX_WHOLE_MRVM_DICTIONARY: usize = 2048;
     /// Candidates in the first working set of a larger dictionary, and the most with a positive gain in later ones.
     pub(crate) const SAMPLE_SIZE: usize = 256;
     /// This limit where the Gram matrix changes with each mode of a Laplace approximation.

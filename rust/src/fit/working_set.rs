@@ -20,11 +20,11 @@ pub(crate) struct WorkingSet {
     /// Indices in the dictionary, ascending.
     members: Vec<usize>,
     pub(crate) gram: SymmetricMatrix,
-    /// phi_i^T W t.
-    pub(crate) projections: Vec<f64>,
-    /// t^T W t.
-    pub(crate) target_sq: f64,
-    pub(crate) n_obs: f64,
+    /// phi_i^T W t of every member, for one output after the other.
+    projections: Vec<f64>,
+    /// t^T W t of each output.
+    target_sq: Vec<f64>,
+    n_obs: f64,
     pub(crate) priors: Priors,
     /// Ones: columns are in the units of the fit.
     norms: Vec<f64>,
@@ -86,28 +86,44 @@ impl WorkingSet {
         let gram = SymmetricMatrix::from_lower(&gram);
         let mut set = Self {
             gram,
-            projections: gradient.clone(),
-            target_sq: state.deviance_at_reference(),
-            n_obs: state.n_noise(),
+            projections: Vec::new(),
+            target_sq: Vec::new(),
+            n_obs: state.n_targets_of_output(),
             priors: priors.among(&members),
             norms: vec![1.0; members.len()],
             is_approximate,
             cancel: stats.cancel_flag(),
             members,
         };
-        // `gradient` and the deviance belong to the residual; adding the fit gives those of the targets.
-        for (&j, &r) in state.active.iter().zip(state.reference()) {
-            axpy(r, set.gram.column(set.place(j)), &mut set.projections);
-        }
-        for (&j, &r) in state.active.iter().zip(state.reference()) {
-            let i = set.place(j);
-            set.target_sq += r * (gradient[i] + set.projections[i]);
-        }
+        set.set_targets(gradient, state);
         Ok(set)
+    }
+
+    /// Sets the targets, given the products of the members with the residual at the reference of the state.
+    pub(crate) fn set_targets(&mut self, gradient: Vec<f64>, state: &State) {
+        let p = self.len();
+        let places: Vec<usize> = state.active.iter().map(|&j| self.place(j)).collect();
+        self.projections.clone_from(&gradient);
+        self.target_sq = state.deviances_at_reference();
+        // Adding the fit at the reference to the residual gives the targets.
+        for (c, reference) in state.references().enumerate() {
+            let projections = &mut self.projections[c * p..][..p];
+            for (&i, &r) in places.iter().zip(reference) {
+                axpy(r, self.gram.column(i), projections);
+            }
+            for (&i, &r) in places.iter().zip(reference) {
+                self.target_sq[c] += r * (gradient[c * p + i] + projections[i]);
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Rows, or the sum of their weights.
+    pub(crate) fn n_rows(&self) -> f64 {
+        self.n_obs
     }
 
     /// Replaces the data terms of a state by those of an approximate working set. Otherwise its gradient would come from one
@@ -119,7 +135,7 @@ impl WorkingSet {
         let (size, reference) = (state.len(), state.reference().to_vec());
         let (mut gram, mut gradient) = (DMatrix::zeros(size, size), vec![0.0; size]);
         let deviance = (&mut &*self).local(&state.active, &reference, &mut gram, &mut gradient)?;
-        state.set_data(&reference, &gradient, deviance, Some(&gram))
+        state.set_data(&reference, &gradient, &[deviance], Some(&gram))
     }
 
     /// Each member, by its index in the dictionary, with its product with member `j`.
@@ -152,6 +168,27 @@ impl WorkingSet {
         result
     }
 
+    /// Indices in the dictionary, ascending.
+    pub(crate) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// phi_i^T W t of every member, for output `c`.
+    pub(crate) fn projections_of(&self, c: usize) -> &[f64] {
+        &self.projections[c * self.len()..][..self.len()]
+    }
+
+    /// An empty model with the noise levels of `model`.
+    pub(crate) fn empty_model(&self, model: &State) -> State {
+        let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
+        State::empty(&noise, model.noise_prior, &self.target_sq, self.n_obs)
+    }
+
+    /// t^T W t of each output.
+    pub(crate) fn target_squares(&self) -> &[f64] {
+        &self.target_sq
+    }
+
     /// Member `i` with its data terms at the reference of the state.
     pub(crate) fn candidate<'g>(
         &self,
@@ -165,7 +202,7 @@ impl WorkingSet {
         Candidate {
             index: i,
             gram_self: column[i],
-            gradient: self.projections[i] - dot(gram, state.reference()),
+            gradient: self.gradient_of(i, gram, state),
             prior: self.priors.of(i),
             gram,
         }
@@ -176,9 +213,19 @@ impl WorkingSet {
         check_flag(self.cancel.as_deref())
     }
 
-    fn product(&self, i: usize, active: &[usize], mu: &[f64]) -> f64 {
+    /// phi_i^T W (t - Phi r) of each output, given the products of member `i` with the active functions.
+    fn gradient_of(&self, i: usize, products: &[f64], state: &State) -> Vec<f64> {
+        let references = state.references().enumerate();
+        references
+            .map(|(c, r)| self.projections_of(c)[i] - dot(products, r))
+            .collect()
+    }
+
+    /// phi_i^T W (t - Phi mu) of output `c`.
+    fn residual_product(&self, i: usize, c: usize, active: &[usize], mu: &[f64]) -> f64 {
         let column = self.gram.column(i);
-        active.iter().zip(mu).map(|(&j, m)| m * column[j]).sum()
+        let fit: f64 = active.iter().zip(mu).map(|(&j, m)| m * column[j]).sum();
+        self.projections_of(c)[i] - fit
     }
 }
 
@@ -205,8 +252,8 @@ impl Statistics for &WorkingSet {
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        let mut gradient = vec![0.0; active.len()];
-        self.gradient(active, mu, &mut gradient)
+        let mut gradient = vec![0.0; mu.len()];
+        Ok(self.gradient(active, mu, &mut gradient)?.iter().sum())
     }
 
     fn local(
@@ -221,35 +268,46 @@ impl Statistics for &WorkingSet {
                 gram[(a, b)] = self.gram[(i, j)];
             }
         }
-        self.gradient(active, mu, gradient)
+        Ok(self.gradient(active, mu, gradient)?.iter().sum())
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        for (g, &i) in gradient.iter_mut().zip(active) {
-            *g = self.projections[i] - self.product(i, active, mu);
-        }
-        // ||t - Phi mu||^2 = t^T t - b^T mu - gradient^T mu
-        let b: Vec<f64> = active.iter().map(|&i| self.projections[i]).collect();
-        Ok(self.target_sq - dot(&b, mu) - dot(gradient, mu))
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
+        let m = active.len();
+        let of_output = |c: usize| {
+            let (mu, gradient) = (&mu[c * m..][..m], &mut gradient[c * m..][..m]);
+            for (g, &i) in gradient.iter_mut().zip(active) {
+                *g = self.residual_product(i, c, active, mu);
+            }
+            // ||t - Phi mu||^2 = t^T t - b^T mu - gradient^T mu
+            let b: Vec<f64> = active.iter().map(|&i| self.projections_of(c)[i]).collect();
+            self.target_sq[c] - dot(&b, mu) - dot(gradient, mu)
+        };
+        Ok((0..self.target_sq.len()).map(of_output).collect())
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        let gradient = (0..self.len())
-            .map(|i| self.projections[i] - self.product(i, active, mu))
-            .collect();
+        let m = active.len();
+        let set: &WorkingSet = self;
+        let of_output = |c: usize| {
+            let mu = &mu[c * m..][..m];
+            (0..set.len()).map(move |i| set.residual_product(i, c, active, mu))
+        };
         Ok(Sweep {
             diag: self.gram.diagonal().to_vec(),
-            gradient,
+            gradient: (0..set.target_sq.len()).flat_map(of_output).collect(),
             gram: wanted
                 .iter()
                 .map(|&j| self.gram.column(j).to_vec())
                 .collect(),
-            deviance: self.deviance(active, mu)?,
+            deviances: (&mut &**self).gradient(active, mu, &mut vec![0.0; mu.len()])?,
         })
     }
 
     fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
-        Ok((gram, js.iter().map(|&j| self.projections[j]).collect()))
+        let set: &WorkingSet = self;
+        let projections = |c: usize| js.iter().map(move |&j| set.projections_of(c)[j]);
+        let gradient = (0..self.target_sq.len()).flat_map(projections).collect();
+        Ok((gram, gradient))
     }
 }

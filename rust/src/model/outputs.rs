@@ -3,7 +3,7 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::fit::{OutputState, Status};
+use crate::fit::{State, Status};
 use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
 /// Shared basis functions and alphas, noise levels, and the posterior of each output's weights.
@@ -32,10 +32,9 @@ pub struct OutputPosterior {
 impl OutputPosterior {
     /// Sorts by index and undoes the scaling, given the norm of each column and the divisor of the targets.
     pub(crate) fn publish(
-        state: &OutputState,
+        state: &State,
         trace: Vec<f64>,
         status: Status,
-        at_floor: Vec<bool>,
         (norms, target_scale): (&[f64], f64),
     ) -> Self {
         let mut order: Vec<usize> = (0..state.active.len()).collect();
@@ -51,7 +50,7 @@ impl OutputPosterior {
         };
         let mu = |k: usize, c: usize| state.outputs[c].mu[order[k]] * unit(order[k]);
         let alpha = |&k: &usize| state.alpha[k] / (unit(k) * unit(k));
-        let betas = state.levels.iter().map(|level| level.beta);
+        let betas = state.levels.iter().map(|level| level.noise.beta);
         Self {
             active: order.iter().map(|&k| state.active[k]).collect(),
             alpha: order.iter().map(alpha).collect(),
@@ -62,7 +61,7 @@ impl OutputPosterior {
                 .map(|level| sigma(&level.sigma))
                 .collect(),
             beta: betas.map(|b| b / (target_scale * target_scale)).collect(),
-            at_floor,
+            at_floor: state.levels.iter().map(|l| l.noise.at_floor()).collect(),
             trace,
             status,
         }

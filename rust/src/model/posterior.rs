@@ -50,14 +50,14 @@ impl Posterior {
                 .iter()
                 .map(|&k| state.alpha[k] / (unit(k) * unit(k)))
                 .collect(),
-            mu: order.iter().map(|&k| state.mu[k] * unit(k)).collect(),
+            mu: order.iter().map(|&k| state.mu()[k] * unit(k)).collect(),
             sigma: DMatrix::from_fn(order.len(), order.len(), |i, j| {
                 let (i, j) = (order[i], order[j]);
                 // After rank-one updates the two triangles differ in the last bits.
-                0.5 * (state.sigma[(i, j)] + state.sigma[(j, i)]) * (unit(i) * unit(j))
+                0.5 * (state.sigma()[(i, j)] + state.sigma()[(j, i)]) * (unit(i) * unit(j))
             }),
-            gamma: order.iter().map(|&k| state.gamma(k)).collect(),
-            beta: state.beta / (target_scale * target_scale),
+            gamma: order.iter().map(|&k| state.gamma(k, 0)).collect(),
+            beta: state.beta() / (target_scale * target_scale),
             // The density of t / c is c^N times that of t.
             log_evidence: state.log_evidence() - state.n_noise() * target_scale.ln(),
             trace,

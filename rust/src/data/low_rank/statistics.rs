@@ -122,10 +122,10 @@ impl Statistics for LowRankStatistics {
         Ok(deviance)
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
         gradient.copy_from_slice(&self.project(active)?);
-        Ok(deviance)
+        Ok(vec![deviance])
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
@@ -135,7 +135,7 @@ impl Statistics for LowRankStatistics {
             .features
             .sums(&self.gram, &self.gradient, columns, false);
         check_flag(self.cancel.as_deref())?;
-        Ok(unit_columns(sums, &self.norms, true, deviance))
+        Ok(unit_columns(sums, &self.norms, true, vec![deviance]))
     }
 
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
@@ -211,7 +211,7 @@ mod tests {
             all.extend(gram.iter().chain(&slope));
             stats.gradient(&active, &mu, &mut slope).unwrap();
             let sweep = stats.sweep(&active, &mu, &[k - 1, 2]).unwrap();
-            all.push(sweep.deviance);
+            all.extend(&sweep.deviances);
             all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
             let (gram, gradient) = stats.among(&js).unwrap();
             all.extend(gram.iter().chain(&gradient));
@@ -255,7 +255,7 @@ mod tests {
                 let norms = stats.norms().to_vec();
                 let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
                 let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
-                let mut all = vec![sweep.deviance];
+                let mut all = sweep.deviances.clone();
                 for (i, norm) in norms.iter().enumerate() {
                     let gram = sweep.gram[0][i] * norms[900];
                     all.extend([sweep.diag[i] * norm, sweep.gradient[i], gram].map(|v| v * norm));

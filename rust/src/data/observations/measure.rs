@@ -38,7 +38,7 @@ impl Observations<'_> {
             }
         })?;
         self.norms = lengths(&sums.diag)?;
-        let mut start = unit_columns(sums, &self.norms, true, deviance);
+        let mut start = unit_columns(sums, &self.norms, true, vec![deviance]);
         let weight = self.first_weight();
         start.diag.iter_mut().for_each(|d| *d *= weight);
         self.start = Some(start);
@@ -71,7 +71,7 @@ impl Observations<'_> {
         self.norms = lengths(&squares)?;
         let exact = factor.features.is_exact(&self.norms);
         if exact {
-            self.start = Some(unit_columns(sums, &self.norms, false, deviance));
+            self.start = Some(unit_columns(sums, &self.norms, false, vec![deviance]));
             self.leading = factor.features.leading().map(WeightedFeatures::new);
             self.factor = Some(factor);
         }

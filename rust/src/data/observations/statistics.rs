@@ -53,7 +53,7 @@ impl Statistics for Observations<'_> {
         gram: &mut DMatrix<f64>,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        let deviance = self.gradient(active, mu, gradient)?;
+        let deviance = self.gradient(active, mu, gradient)?[0];
         let m = active.len();
         let mut sum = sum_over_rows(self.target.len(), ROW_BLOCK, m, |rows, out| {
             self.add_gram(&self.columns.at(&rows), &rows, out);
@@ -76,10 +76,10 @@ impl Statistics for Observations<'_> {
         self.check_cancel()
     }
 
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
         self.columns.products(&self.residual, gradient);
-        Ok(deviance)
+        Ok(vec![deviance])
     }
 
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
@@ -112,7 +112,7 @@ impl Statistics for Observations<'_> {
         if let Some(factor) = &mut self.factor {
             let sums = factor.sums(&self.working, &self.residual, (wanted, &self.norms));
             self.check_cancel()?;
-            return Ok(unit_columns(sums, &self.norms, false, deviance));
+            return Ok(unit_columns(sums, &self.norms, false, vec![deviance]));
         }
         let columns = self.columns.columns(&*self.design, &self.norms, wanted);
         let n_products = wanted.len() + 1;
@@ -128,7 +128,7 @@ impl Statistics for Observations<'_> {
                 add_squares(block, Some(&self.working), diag);
             }
         })?;
-        let mut sweep = unit_columns(sums, &self.norms, fixed, deviance);
+        let mut sweep = unit_columns(sums, &self.norms, fixed, vec![deviance]);
         if self.is_linear() && self.inexact_norms {
             let squares = self.squares.get_or_insert_with(|| sweep.diag.clone());
             sweep.diag.copy_from_slice(squares);
@@ -237,7 +237,7 @@ impl Statistics for Observations<'_> {
         };
         let sums = leading.sums(&self.working, &self.residual, (wanted, &self.norms));
         self.check_cancel()?;
-        Ok(Some(unit_columns(sums, &self.norms, false, deviance)))
+        Ok(Some(unit_columns(sums, &self.norms, false, vec![deviance])))
     }
 
     fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {

@@ -161,7 +161,7 @@ impl Fit<'_, '_> {
 
     /// One full Newton step to the mode. So close to it the likelihood cannot tell whether a step raises it.
     fn step_to_mode(&mut self) -> Result<()> {
-        let mu = self.state.mu.clone();
+        let mu = self.state.mu().to_vec();
         expand_about(self.stats, self.state, &mu)
     }
 }

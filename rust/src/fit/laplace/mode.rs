@@ -50,7 +50,7 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
         mu = next;
         deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     }
-    state.set_data(&mu, &gradient, deviance, Some(&gram))
+    state.set_data(&mu, &gradient, &[deviance], Some(&gram))
 }
 
 /// Replaces the quadratic model of the data by the one about `mu`, and recomputes the posterior.
@@ -62,7 +62,7 @@ pub(crate) fn expand_about(
     let m = mu.len();
     let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
     let deviance = stats.local(&state.active, mu, &mut gram, &mut gradient)?;
-    state.set_data(mu, &gradient, deviance, Some(&gram))
+    state.set_data(mu, &gradient, &[deviance], Some(&gram))
 }
 
 /// [`find_mode`]; while the posterior precision is indefinite by round-off, deletes the function that costs least.
@@ -88,7 +88,7 @@ pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> R
 fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>> {
     let mut best = (f64::INFINITY, vec![0.0; state.len()]);
     // The mean, mostly the best, comes last: its evaluation is still cached by the provider.
-    for mu in [state.reference(), &state.mu[..]] {
+    for mu in [state.reference(), state.mu()] {
         let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
         // False for NaN and infinity.
         if height.is_finite() && height <= best.0 {

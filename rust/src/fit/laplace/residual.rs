@@ -55,7 +55,7 @@ impl Residual {
         };
         for k in 0..state.len() {
             let (alpha, factors, prior) = (state.alpha[k], state.factors(k), state.priors[k]);
-            let s = factors.s.max(f64::MIN_POSITIVE);
+            let s = factors.first.s.max(f64::MIN_POSITIVE);
             let (gamma, mu) = (s / (alpha + s), mean_size(state, k));
             let value = if prior.is_flat() {
                 gamma.ln() - 2.0 * mu.ln() - alpha.ln()
@@ -68,7 +68,7 @@ impl Residual {
             this.held.push(held);
             // With a prior, the log evidence at a stationary point may be lower than without the function.
             let worthless =
-                !prior.is_flat() && alpha >= factors.s && factors.optimal_alpha().is_none();
+                !prior.is_flat() && alpha >= factors.first.s && factors.optimal_alpha().is_none();
             this.vanishing.push(at_bound || worthless);
         }
         this
@@ -118,13 +118,13 @@ impl Residual {
 
 /// |mu_k|, at least the smallest positive number.
 fn mean_size(state: &State, k: usize) -> f64 {
-    state.mu[k].abs().max(f64::MIN_POSITIVE)
+    state.mu()[k].abs().max(f64::MIN_POSITIVE)
 }
 
 /// dR / dx.
 pub(crate) fn jacobian(stats: &mut dyn Statistics, state: &State) -> Result<DMatrix<f64>> {
-    let drift = stats.variance_drift(&state.active, &state.sigma)?;
-    let (alpha, mu, sigma, m) = (&state.alpha, &state.mu, &state.sigma, state.len());
+    let drift = stats.variance_drift(&state.active, state.sigma())?;
+    let (alpha, mu, sigma, m) = (&state.alpha, state.mu(), state.sigma(), state.len());
     // gamma = s / (alpha + s) avoids the cancellation in 1 - alpha Sigma.
     let gamma_of = |k: usize| {
         let s = state.sparsity(k);
@@ -223,6 +223,7 @@ pub(crate) fn damped_step(
 mod tests {
     use super::*;
     use crate::data::{DenseDesign, SoftmaxStatistics};
+    use crate::fit::noise::NoisePrecision;
     use crate::fit::prior::{Gamma, Priors};
 
     const N: usize = 60;
@@ -236,7 +237,7 @@ mod tests {
     /// The mode at these alphas of a model with one column for each of three classes, and a second one for the first.
     fn at(stats: &mut SoftmaxStatistics<'_>, alphas: &[f64]) -> State {
         let deviance = stats.deviance(&[], &[]).unwrap();
-        let mut state = State::empty(1.0, Gamma::FLAT, deviance, 0.0);
+        let mut state = State::empty(&[NoisePrecision::fixed(1.0)], Gamma::FLAT, &[deviance], 0.0);
         state.fill(&[0, K + 2, 2 * K + 3, 3], 1.0, &Priors::default(), None);
         find_mode(stats, &mut state).unwrap();
         state.set_alphas(alphas).unwrap();

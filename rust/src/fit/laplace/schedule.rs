@@ -163,7 +163,7 @@ impl Fit<'_, '_> {
     fn alternate(&mut self, tol: f64) -> Result<(), Stop> {
         for round in 0.. {
             self.record_mode()?;
-            let distance = refine::residual(self.state, None);
+            let distance = refine::residual(self.state, Tuning::COARSE_EFFORT);
             if distance <= tol || round >= MAX_ALTERNATIONS {
                 break;
             }
@@ -171,8 +171,9 @@ impl Fit<'_, '_> {
                 gain: 0.0,
                 step: Tuning::COARSE_STEP,
                 tol: tol.min(0.1 * distance),
+                moves_noise: false,
             };
-            refine::converge(self.stats, self.state, None, effort, self.recorder)?;
+            refine::converge(self.stats, self.state, effort, self.recorder)?;
         }
         Ok(())
     }

@@ -34,6 +34,7 @@ const CHOSEN_SET_EFFORT: Effort = Effort {
     gain: Tuning::MIN_GAIN,
     step: Tuning::FINE_STEP,
     tol: f64::INFINITY,
+    moves_noise: false,
 };
 
 /// The working sets of one fit.
@@ -165,12 +166,12 @@ impl Fit<'_, '_> {
             let set = WorkingSet::approximate_about(self.stats, self.state, priors, round.others)?;
             let outcome = set.within(self.state, self.recorder, |state, recorder| {
                 set.adopt_data(state)?;
-                maximize(&set, state, None, round.effort, recorder)?;
-                if round.trials > 0 && search(&set, state, None, round.trials, round.opening)? {
+                maximize(&set, state, round.effort, recorder)?;
+                if round.trials > 0 && search(&set, state, round.trials, round.opening)? {
                     recorder.step(Action::Search, None, state)?;
                 }
                 let budget = &mut SearchBudget::of(Search::Greedy);
-                if round.exchanging && improve(&set, state, None, budget)? {
+                if round.exchanging && improve(&set, state, budget)? {
                     recorder.step(Action::Search, None, state)?;
                 }
                 Ok(())

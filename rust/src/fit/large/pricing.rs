@@ -104,7 +104,7 @@ impl Priced {
         rules: &Rules,
         recorder: &mut Recorder<'_>,
     ) -> Result<Vec<usize>, Stop> {
-        let screens = stats.screening_bounds(active, &state.mu, candidates.len())?;
+        let screens = stats.screening_bounds(active, state.mu(), candidates.len())?;
         if screens.is_empty() {
             return Ok(candidates.to_vec());
         }
@@ -230,7 +230,7 @@ impl Priced {
 fn verdict(index: usize, glance: &BoundSample, state: &State, flat: bool) -> Verdict {
     /// Round-off of S, relative to the terms whose difference it is.
     const ROUNDING: f64 = 1e-12;
-    let beta = state.beta;
+    let beta = state.beta();
     let mut v: Vec<f64> = glance.products.iter().map(|p| beta * p).collect();
     state.chol().solve_lower_in_place(&mut v);
     let (prior_s, q) = (beta * glance.diag, (beta * glance.gradient).abs());
@@ -260,8 +260,7 @@ fn verdict(index: usize, glance: &BoundSample, state: &State, flat: bool) -> Ver
 /// The gain of a candidate with these factors under a flat prior; NaN if s is zero.
 fn flat_gain(s: f64, q: f64) -> f64 {
     if s > 0.0 {
-        let prior = Gamma::FLAT;
-        Factors { s, q, prior }.gain_of_adding()
+        Factors::new(s, q, Gamma::FLAT).gain_of_adding()
     } else {
         f64::NAN
     }
@@ -269,15 +268,15 @@ fn flat_gain(s: f64, q: f64) -> f64 {
 
 /// The offer of a candidate, unless it is far from a gain.
 fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Option<Offer> {
-    let factors: Factors = dictionary.factors_of(i);
-    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, factors, state) {
+    let factors = dictionary.factors_of(i, state);
+    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, state) {
         return None;
     }
-    let ratio = factors.q * (factors.q / factors.s);
+    let ratio = factors.first.ratio();
     if ratio.is_nan() || ratio <= MIN_NEAR_RATIO {
         return None;
     }
-    let gain = dictionary.gain(i, factors, state);
+    let gain = dictionary.gain(i, &factors, state);
     let mut profile = Vec::new();
     if gain > MIN_GAIN {
         profile.extend((0..state.len()).map(|j| dictionary.product(j, i)));

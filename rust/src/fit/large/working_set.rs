@@ -88,7 +88,7 @@ pub fn fit_in_blocks(
     let initial = empty_model(stats, rules)?;
     let mut checkpoint = match resume {
         Some(checkpoint) => checkpoint.checked(stats.n_basis())?,
-        None => BlockCheckpoint::first(stats.n_basis(), blocks, initial.beta),
+        None => BlockCheckpoint::first(stats.n_basis(), blocks, initial.beta()),
     };
     let mut recorder = Recorder::new(&initial, rules.max_iter, stats.target_scale(), watch);
     if checkpoint.trace.is_empty() {
@@ -185,7 +185,7 @@ impl Run<'_> {
             };
             checkpoint.active = self.active_in_dictionary(checkpoint);
             checkpoint.alpha.clone_from(&self.state.alpha);
-            checkpoint.beta = self.state.beta;
+            checkpoint.beta = self.state.beta();
             checkpoint.trace.clone_from(&recorder.trace);
             checkpoint.round = checkpoint.round.saturating_add(1);
             let risen = *checkpoint.trace.last().unwrap_or(&before) > before + 1e-9 * before.abs();
@@ -260,7 +260,7 @@ impl Run<'_> {
         let active = checkpoint.places();
         let state = &mut self.state;
         *state = self.initial.clone();
-        state.beta = checkpoint.beta;
+        state.levels[0].noise.beta = checkpoint.beta;
         if active.is_empty() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The M-step of mRVM1 (Psorakis et al. 2010, section III).
 //!
 //! It is a regression with several outputs on the expectations of auxiliary variables, with shared alphas and noise
-//! precision 1: equations (6) to (21) are those of [`outputs`](crate::fit::outputs) with `n_l = C`. The expectations, which are
+//! precision 1: equations (6) to (21) are those of [`evidence`](crate::fit::evidence) with n = C. The expectations, which are
 //! the targets, change from one M-step to the next; functions, alphas and Gram columns stay.
 
 use std::sync::Arc;
@@ -9,16 +9,20 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::{OutputObservations, OutputStatistics};
+use crate::data::{OutputObservations, Statistics};
 use crate::fit::Status;
+use crate::fit::dictionary::Dictionary;
+use crate::fit::greedy::maximize;
+use crate::fit::model::State;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::mrvm::trust_region::{self, Ascent};
-use crate::fit::outputs::candidates::Candidates;
-use crate::fit::outputs::model::OutputState;
-use crate::fit::outputs::noise::NoiseLevels;
-use crate::fit::outputs::refine::Fit;
+use crate::fit::noise::NoisePrecision;
+use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::refine::reestimate_each;
+use crate::fit::sequential::{next_working_set, refresh_or_update};
 use crate::fit::tuning::{Effort, Tuning};
+use crate::fit::working_set::WorkingSet;
 use crate::likelihood::probit::Probit;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
@@ -40,9 +44,10 @@ pub struct MStep {
 /// A regression with several outputs, shared alphas and a fixed noise precision, whose targets may be replaced between M-steps.
 pub struct RetargetedFit<'a> {
     stats: OutputObservations<'a>,
-    state: OutputState,
-    candidates: Candidates,
-    noise: NoiseLevels,
+    state: State,
+    dictionary: Dictionary,
+    /// The working set of the whole dictionary, if that is small enough. Its Gram matrix does not depend on the targets.
+    whole: Option<WorkingSet>,
 }
 
 impl<'a> RetargetedFit<'a> {
@@ -57,27 +62,36 @@ impl<'a> RetargetedFit<'a> {
         alpha: &[f64],
     ) -> Result<Self> {
         Error::check_len("alpha", active.len(), alpha.len())?;
-        let empty = DMatrix::zeros(0, stats.n_outputs());
-        let squares = stats.active_residuals(&[], &empty)?.squares;
-        let mut state = OutputState::empty(&[beta], &squares, stats.n_obs());
-        let mut candidates = Candidates::new(&mut stats, &mut state)?;
-        for (&i, &alpha) in active.iter().zip(alpha) {
+        let mut precisions = Vec::with_capacity(alpha.len());
+        for (k, (&i, &alpha)) in active.iter().zip(alpha).enumerate() {
             let norm = stats.norms().get(i).copied().unwrap_or(0.0);
             let own = alpha / (norm * norm);
-            if norm == 0.0 || !PRECISIONS.contains(&own) || state.active.contains(&i) {
+            if norm == 0.0 || !PRECISIONS.contains(&own) || active[..k].contains(&i) {
                 let what = format!(
                     "cannot start with function {i} and precision {alpha}; functions must be distinct columns that are not \
                      zero, with positive precisions"
                 );
                 return Err(Error::Invalid { what });
             }
-            candidates.add_with_alpha(&mut stats, &mut state, i, own)?;
+            precisions.push(own);
+        }
+        let squares = stats.gradient(&[], &[], &mut [])?;
+        let noise = [NoisePrecision::fixed(beta)];
+        let mut state = State::empty(&noise, Gamma::FLAT, &squares, stats.n_obs());
+        if !active.is_empty() {
+            state.fill(active, 1.0, &Priors::default(), None);
+            state.alpha = precisions;
+            let start = vec![0.0; active.len() * squares.len()];
+            let mut gradient = start.clone();
+            stats.gradient(active, &start, &mut gradient)?;
+            let (gram, _) = stats.among(active)?;
+            state.set_data(&start, &gradient, &squares, Some(&gram))?;
         }
         Ok(Self {
-            noise: NoiseLevels::fixed(beta),
+            dictionary: Dictionary::new(stats.n_basis(), Priors::default()),
+            whole: None,
             stats,
             state,
-            candidates,
         })
     }
 
@@ -136,10 +150,12 @@ impl<'a> RetargetedFit<'a> {
             gain,
             step: Tuning::FINE_STEP,
             tol,
+            moves_noise: false,
         };
         self.state.set_smallest_gain(gain);
-        self.candidates.refresh(&mut self.stats, &mut self.state)?;
-        self.candidates.reset_entries();
+        self.dictionary.refresh(&mut self.stats, &mut self.state)?;
+        self.dictionary.reset_entries();
+        self.update_whole()?;
         let good = self.state.clone();
         let mut n_active = vec![self.state.len()];
         let mut watch = |step: &crate::fit::Step| {
@@ -169,6 +185,28 @@ impl<'a> RetargetedFit<'a> {
         })
     }
 
+    /// Gives the working set of the whole dictionary the present targets.
+    fn update_whole(&mut self) -> Result<()> {
+        let Self {
+            stats,
+            state,
+            dictionary,
+            whole,
+        } = self;
+        if let Some(set) = whole {
+            set.set_targets(dictionary.gradient_of(set.members()), state);
+        } else if dictionary.n_candidates() <= Tuning::MAX_WHOLE_MRVM_DICTIONARY {
+            let members = dictionary.sample(0, usize::MAX);
+            *whole = Some(WorkingSet::about(
+                stats,
+                state,
+                dictionary.priors(),
+                &members,
+            )?);
+        }
+        Ok(())
+    }
+
     fn run(
         &mut self,
         effort: Effort,
@@ -177,26 +215,39 @@ impl<'a> RetargetedFit<'a> {
         let Self {
             stats,
             state,
-            candidates,
-            noise,
+            dictionary,
+            whole,
         } = self;
-        let mut fit = Fit {
-            stats,
-            state,
-            noise,
-            recorder,
-        };
-        fit.maximize(candidates, effort)?;
-        if fit.recorder.n_iter() == 0 {
-            fit.reestimate_all(-1.0)?;
+        loop {
+            let next;
+            let set = if let Some(whole) = &*whole {
+                whole
+            } else {
+                next = next_working_set(stats, state, dictionary, false)?;
+                &next
+            };
+            let steps = recorder.n_iter();
+            set.within(state, recorder, |state, recorder| {
+                maximize(set, state, effort, recorder)
+            })?;
+            if whole.is_some() || recorder.n_iter() == steps {
+                break;
+            }
+            refresh_or_update(stats, state, dictionary, None)?;
+            if dictionary.largest_gain(state) <= effort.gain {
+                break;
+            }
+        }
+        if recorder.n_iter() == 0 {
+            reestimate_each(stats, state, -1.0, recorder)?;
         }
         Ok(())
     }
 
     /// Phi mu at every row, N x C column after column.
     pub fn predictions(&mut self) -> Vec<f64> {
-        let means = self.state.means();
-        self.stats.predictions(&self.state.active, &means)
+        self.stats
+            .predictions(&self.state.active, &self.state.means())
     }
 
     /// `C/2 (ln|A| - ln|Phi^T W Phi + A|) - 1/2 sum_c mu_c^T A mu_c`. The sum of this and the log-likelihood of the classes at the
@@ -210,18 +261,12 @@ impl<'a> RetargetedFit<'a> {
     #[must_use]
     pub fn posterior(&self, step: &MStep) -> OutputPosterior {
         let scale = (self.stats.norms(), self.stats.target_scale());
-        OutputPosterior::publish(
-            &self.state,
-            step.trace.clone(),
-            step.status,
-            vec![false],
-            scale,
-        )
+        OutputPosterior::publish(&self.state, step.trace.clone(), step.status, scale)
     }
 }
 
 /// Means and ln alpha of a model, the arguments of the bound.
-fn point(state: &OutputState) -> Vec<f64> {
+fn point(state: &State) -> Vec<f64> {
     let means = state.outputs.iter().flat_map(|output| &output.mu).copied();
     means.chain(state.alpha.iter().map(|a| a.ln())).collect()
 }

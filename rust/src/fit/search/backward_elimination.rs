@@ -13,7 +13,6 @@ use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::new_alpha;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::record::Stop;
 use crate::fit::search::{maximize_silently, unless_indefinite};
 use crate::fit::settings::Scheme;
@@ -21,15 +20,11 @@ use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// Replaces `state` by the model found from all functions of the working set if that is better; returns whether it is.
-pub(crate) fn eliminate(
-    set: &WorkingSet,
-    state: &mut State,
-    noise: Option<NoiseRange>,
-) -> Result<bool, Stop> {
+pub(crate) fn eliminate(set: &WorkingSet, state: &mut State) -> Result<bool, Stop> {
     let attempt = || {
         let mut other = prune_all(set, state)?;
-        maximize_silently(set, &mut other, noise, Tuning::COARSE_EFFORT)?;
-        maximize_silently(set, &mut other, noise, Tuning::TRIAL_EFFORT)?;
+        maximize_silently(set, &mut other, Tuning::COARSE_EFFORT)?;
+        maximize_silently(set, &mut other, Tuning::TRIAL_EFFORT)?;
         Ok(other)
     };
     if let Some(other) = unless_indefinite(attempt(), None)?
@@ -75,7 +70,7 @@ fn model_of(
     functions: &[usize],
     alpha: &[f64],
 ) -> Result<State, Stop> {
-    let mut state = State::empty(best.beta, best.noise_prior, set.target_sq, set.n_obs);
+    let mut state = set.empty_model(best);
     state.fill(
         functions,
         Tuning::INITIAL_ALPHA,
@@ -85,8 +80,12 @@ fn model_of(
     state.alpha.copy_from_slice(alpha);
     let size = functions.len();
     let gram = DMatrix::from_fn(size, size, |a, b| set.gram[(functions[a], functions[b])]);
-    let projections: Vec<f64> = functions.iter().map(|&i| set.projections[i]).collect();
-    state.set_data(&vec![0.0; size], &projections, set.target_sq, Some(&gram))?;
+    let outputs = 0..state.outputs.len();
+    let projections: Vec<f64> = outputs
+        .flat_map(|c| functions.iter().map(move |&i| set.projections_of(c)[i]))
+        .collect();
+    let start = vec![0.0; projections.len()];
+    state.set_data(&start, &projections, set.target_squares(), Some(&gram))?;
     state.recentre(&mut &*set)?;
     Ok(state)
 }
@@ -106,5 +105,5 @@ fn updated(state: &State, k: usize) -> f64 {
 /// Whether active function `k` can be deleted at this precision without lowering the evidence.
 fn is_prunable(state: &State, k: usize, alpha: f64) -> bool {
     let factors = state.factors(k);
-    alpha >= Tuning::PRUNE_RATIO * factors.s && factors.optimal_alpha().is_none()
+    alpha >= Tuning::PRUNE_RATIO * factors.first.s && factors.optimal_alpha().is_none()
 }

@@ -13,7 +13,6 @@ use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::laplace::{self, mode::find_mode};
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::search::backward_elimination::eliminate;
@@ -77,7 +76,6 @@ fn search(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
-    let noise = rules.noise_range();
     let mut budget = SearchBudget::of(rules.search);
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
@@ -91,7 +89,7 @@ fn search(
         }
         let set = working_set(stats, state, &dictionary)?;
         let better = set.within(state, recorder, |state, _| {
-            search_set(&set, state, noise, &mut budget, round == 0)
+            search_set(&set, state, &mut budget, round == 0)
         })?;
         if !better {
             break;
@@ -114,7 +112,6 @@ fn search(
 fn search_set(
     set: &WorkingSet,
     state: &mut State,
-    noise: Option<NoiseRange>,
     budget: &mut SearchBudget,
     first: bool,
 ) -> Result<bool, Stop> {
@@ -122,19 +119,19 @@ fn search_set(
     const MAX_SIZE_FOR_RESTARTS: usize = 256;
     /// With fewer rows per active function, early additions may have led the greedy algorithm far from the best model.
     const MIN_ROWS_PER_FUNCTION: f64 = 4.0;
-    let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.n_obs;
+    let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.n_rows();
     let mut found = false;
     if first && crowded && set.len() <= Tuning::MAX_WHOLE_DICTIONARY {
-        found |= eliminate(set, state, noise)?;
+        found |= eliminate(set, state)?;
     }
     if crowded {
         // In so large a model few exchanges beat the elimination, and each takes long.
         *budget = SearchBudget::short();
     }
-    found |= improve(set, state, noise, budget)?;
+    found |= improve(set, state, budget)?;
     if first && !crowded && set.len() <= MAX_SIZE_FOR_RESTARTS {
-        found |= restart(set, state, noise)?;
-        found |= improve(set, state, noise, budget)?;
+        found |= restart(set, state)?;
+        found |= improve(set, state, budget)?;
     }
     Ok(found)
 }
@@ -199,7 +196,7 @@ fn search_at_mode(
     let members = dictionary.substitutes(fit.state);
     let set = WorkingSet::about(fit.stats, fit.state, priors, &members)?;
     let moved = set.within(fit.state, fit.recorder, |state, _| {
-        improve(&set, state, None, budget)
+        improve(&set, state, budget)
     });
     let outcome = match moved {
         Ok(true) => continue_fit(fit, &before, priors),

@@ -11,7 +11,6 @@ use crate::Error;
 use crate::fit::candidates::Candidates;
 use crate::fit::greedy::{maximize, maximize_from, step_greedily};
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Tuning;
@@ -40,7 +39,6 @@ pub(crate) enum Opening {
 pub(crate) fn search(
     set: &WorkingSet,
     state: &mut State,
-    noise: Option<NoiseRange>,
     max_trials: usize,
     opening: Opening,
 ) -> Result<bool, Stop> {
@@ -51,8 +49,8 @@ pub(crate) fn search(
     let mut best = Model::new(set, state.clone());
     let opened = match opening {
         Opening::Plain => Ok(None),
-        Opening::Refine => best.refined(set, noise),
-        Opening::Restart => best.restart(set, noise),
+        Opening::Refine => best.refined(set),
+        Opening::Restart => best.restart(set),
     };
     if let Some(better) = best.if_better(opened)? {
         best = better;
@@ -61,7 +59,7 @@ pub(crate) fn search(
         trials: max_trials,
         failures: Tuning::MAX_FAILED_TRIALS,
     };
-    while try_all(set, &mut best, noise, &mut budget)? && !budget.is_spent() {}
+    while try_all(set, &mut best, &mut budget)? && !budget.is_spent() {}
     let found = best.evidence > before + Tuning::MIN_SEARCH_GAIN;
     if found {
         *state = best.state;
@@ -91,12 +89,7 @@ impl TrialBudget {
 }
 
 /// Tries each neighbourhood of the model in turn, and keeps every better model; returns whether there was one.
-fn try_all(
-    set: &WorkingSet,
-    best: &mut Model,
-    noise: Option<NoiseRange>,
-    budget: &mut TrialBudget,
-) -> Result<bool, Stop> {
+fn try_all(set: &WorkingSet, best: &mut Model, budget: &mut TrialBudget) -> Result<bool, Stop> {
     let start = best.evidence;
     // Neighbourhoods tried since the last improvement, sorted: in a small model most are the same.
     let mut tried = BTreeSet::new();
@@ -113,7 +106,7 @@ fn try_all(
         });
         // All trials of a batch start from the same model, so the result does not depend on the number of threads.
         let outcomes = map_pieces(neighbourhoods.len(), 1, |range| {
-            best.without(set, &neighbourhoods[range.start], noise)
+            best.without(set, &neighbourhoods[range.start])
         });
         let before = best.evidence;
         for outcome in outcomes {
@@ -140,23 +133,6 @@ fn seeds(set: &WorkingSet, state: &State) -> Vec<usize> {
         .collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     order.into_iter().map(|(_, i)| i).collect()
-}
-
-/// Noise precisions of a restart, in order.
-///
-/// An estimated precision is held at its start. A given one is approached in stages of a factor 10: with little noise from
-/// the start, the first function added would have to explain all of the data.
-fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
-    const STAGE: f64 = 10.0;
-    let start = 1.0 / Tuning::INITIAL_NOISE;
-    if noise_is_free {
-        return vec![start];
-    }
-    let mut levels: Vec<f64> = std::iter::successors(Some(start), |level| Some(level * STAGE))
-        .take_while(|&level| level < beta)
-        .collect();
-    levels.push(beta);
-    levels
 }
 
 /// A model on the working set, with the factors of its inactive members.
@@ -188,49 +164,31 @@ impl Model {
     }
 
     /// This model refined as trials are.
-    fn refined(&self, set: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
+    fn refined(&self, set: &WorkingSet) -> Result<Option<Self>, Stop> {
         self.refine_trial(
             set,
             self.state.clone(),
             self.inactive.clone(),
-            noise,
             &mut Recorder::silent(),
         )
     }
 
     /// The result of the greedy algorithm from an empty model; `None` if it is far worse.
-    fn restart(&self, set: &WorkingSet, noise: Option<NoiseRange>) -> Result<Option<Self>, Stop> {
+    fn restart(&self, set: &WorkingSet) -> Result<Option<Self>, Stop> {
         let mut recorder = Recorder::silent();
-        let noise_prior = self.state.noise_prior;
-        let mut state = State::empty(
-            1.0 / Tuning::INITIAL_NOISE,
-            noise_prior,
-            set.target_sq,
-            set.n_obs,
-        );
-        for level in levels(self.state.beta, noise.is_some()) {
+        let mut state = set.empty_model(&self.state);
+        for betas in self.state.noise_stages() {
             let alpha = state.alpha.clone();
-            state.set_hyperparameters(&alpha, level)?;
-            maximize(
-                set,
-                &mut state,
-                None,
-                Tuning::HELD_NOISE_EFFORT,
-                &mut recorder,
-            )?;
+            state.set_hyperparameters(&alpha, &betas)?;
+            maximize(set, &mut state, Tuning::HELD_NOISE_EFFORT, &mut recorder)?;
         }
-        maximize(set, &mut state, noise, Tuning::COARSE_EFFORT, &mut recorder)?;
+        maximize(set, &mut state, Tuning::COARSE_EFFORT, &mut recorder)?;
         let inactive = Candidates::new(set, &state);
-        self.refine_trial(set, state, inactive, noise, &mut recorder)
+        self.refine_trial(set, state, inactive, &mut recorder)
     }
 
     /// The result of deleting these functions and continuing greedily; `None` if it is the same model or far worse.
-    fn without(
-        &self,
-        set: &WorkingSet,
-        deleted: &[usize],
-        noise: Option<NoiseRange>,
-    ) -> Result<Option<Self>, Stop> {
+    fn without(&self, set: &WorkingSet, deleted: &[usize]) -> Result<Option<Self>, Stop> {
         let mut recorder = Recorder::silent();
         let (mut state, mut inactive) = (self.state.clone(), self.inactive.clone());
         for i in deleted {
@@ -248,7 +206,7 @@ impl Model {
         if self.has_same_functions(&state) {
             return Ok(None);
         }
-        self.refine_trial(set, state, inactive, noise, &mut recorder)
+        self.refine_trial(set, state, inactive, &mut recorder)
     }
 
     /// Refines the state of a trial; `None` if it is too far below this model to become better.
@@ -257,7 +215,6 @@ impl Model {
         set: &WorkingSet,
         mut state: State,
         mut inactive: Candidates,
-        noise: Option<NoiseRange>,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Self>, Stop> {
         if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < self.evidence {
@@ -267,7 +224,6 @@ impl Model {
             set,
             &mut state,
             &mut inactive,
-            noise,
             Tuning::TRIAL_EFFORT,
             recorder,
         )?;
@@ -315,6 +271,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
+    use crate::fit::noise::NoisePrecision;
     use crate::fit::prior::{Gamma, Priors};
 
     const ROWS: usize = 4;
@@ -335,7 +292,12 @@ pub(crate) mod tests {
         let kind = Likelihood::Gaussian;
         let mut stats = Observations::new(&design, kind, target, None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
-        let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.n_obs());
+        let mut state = State::empty(
+            &[NoisePrecision::fixed(100.0)],
+            Gamma::FLAT,
+            &[deviance],
+            stats.n_obs(),
+        );
         let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS.len()).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();

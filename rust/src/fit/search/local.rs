@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::moves::{Move, Moves, apply, suggestions};
@@ -50,7 +49,6 @@ impl SearchBudget {
 pub(crate) fn improve(
     set: &WorkingSet,
     state: &mut State,
-    noise: Option<NoiseRange>,
     budget: &mut SearchBudget,
 ) -> Result<bool, Stop> {
     let before = state.log_posterior();
@@ -61,7 +59,7 @@ pub(crate) fn improve(
         let mut better = None;
         for kind in [Moves::Exchanges, Moves::All] {
             if better.is_none() && (kind == Moves::Exchanges || budget.moves == Moves::All) {
-                better = best_of_batch(set, &mut best, noise, kind, budget, &mut rejected)?;
+                better = best_of_batch(set, &mut best, kind, budget, &mut rejected)?;
             }
         }
         let Some(better) = better else { break };
@@ -79,7 +77,6 @@ pub(crate) fn improve(
 fn best_of_batch(
     set: &WorkingSet,
     model: &mut Model,
-    noise: Option<NoiseRange>,
     kind: Moves,
     budget: &mut SearchBudget,
     rejected: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
@@ -98,7 +95,7 @@ fn best_of_batch(
         }
         // All moves of a batch start from the same model, so the result does not depend on the number of threads.
         let outcomes = map_pieces(batch.len(), 1, |range| {
-            try_move(set, model, &batch[range.start], noise)
+            try_move(set, model, &batch[range.start])
         });
         let mut better: Option<Model> = None;
         for outcome in outcomes {
@@ -120,15 +117,10 @@ fn best_of_batch(
 }
 
 /// The model after a move and its refinement; `None` if it is too far below the model to become better.
-fn try_move(
-    set: &WorkingSet,
-    model: &Model,
-    change: &Move,
-    noise: Option<NoiseRange>,
-) -> Result<Option<Model>, Stop> {
+fn try_move(set: &WorkingSet, model: &Model, change: &Move) -> Result<Option<Model>, Stop> {
     let (mut state, mut inactive) = (model.state.clone(), model.inactive.clone());
     apply(set, &mut state, &mut inactive, change)?;
     state.recompute()?;
     inactive.refresh(set, &state);
-    model.refine_trial(set, state, inactive, noise, &mut Recorder::silent())
+    model.refine_trial(set, state, inactive, &mut Recorder::silent())
 }

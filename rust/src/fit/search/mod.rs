@@ -14,7 +14,6 @@ use crate::Error;
 use crate::data::check_flag;
 use crate::fit::greedy::maximize;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Effort;
 use crate::fit::working_set::WorkingSet;
@@ -35,11 +34,6 @@ fn unless_indefinite<T>(
 }
 
 /// The greedy algorithm on a working set, without a record.
-fn maximize_silently(
-    set: &WorkingSet,
-    state: &mut State,
-    noise: Option<NoiseRange>,
-    effort: Effort,
-) -> Result<(), Stop> {
-    maximize(set, state, noise, effort, &mut Recorder::silent())
+fn maximize_silently(set: &WorkingSet, state: &mut State, effort: Effort) -> Result<(), Stop> {
+    maximize(set, state, effort, &mut Recorder::silent())
 }

@@ -12,7 +12,8 @@
 //!
 //! `S + u^T Sigma_JJ^-1 u` and `Q + u^T Sigma_JJ^-1 mu_J`.
 //!
-//! The gain of adding i at its best precision is equation (27) at these factors. Both gains are exact.
+//! The gain of adding i at its best precision is equation (27) at these factors. Both gains are exact. With several outputs the gains
+//! are sums over them, and the outputs of one noise level share S, s and Sigma.
 
 use crate::fit::candidates::Candidates;
 use crate::fit::evidence::Factors;
@@ -77,12 +78,12 @@ pub(crate) fn suggestions(
     Ok(found)
 }
 
-/// A model, and for each active function k the products `beta Sigma_k^T Phi^T phi_i` with every member i.
+/// A model, and for each noise level and active function k the products `beta Sigma_k^T Phi^T phi_i` with every member i.
 struct View<'a> {
     set: &'a WorkingSet,
     state: &'a State,
     inactive: &'a Candidates,
-    covariances: Vec<Vec<f64>>,
+    covariances: Vec<Vec<Vec<f64>>>,
 }
 
 impl<'a> View<'a> {
@@ -90,9 +91,13 @@ impl<'a> View<'a> {
         let Model {
             state, inactive, ..
         } = model;
-        let covariances = (0..state.len())
-            .map(|k| inactive.covariances(set, state, k))
-            .collect();
+        let mut at_level = |l: usize| {
+            let functions = 0..state.len();
+            functions
+                .map(|k| inactive.covariances(set, state, k, l))
+                .collect()
+        };
+        let covariances = (0..state.levels.len()).map(&mut at_level).collect();
         Self {
             set,
             state,
@@ -148,15 +153,14 @@ impl<'a> View<'a> {
 
     /// The gain of adding member `i` after a deletion; `None` if there is none, or its S is round-off.
     fn gain_after(&self, deletion: &Deletion, positions: &[usize], i: usize) -> Option<f64> {
-        let mut u = [0.0; 2];
-        let u = &mut u[..positions.len()];
-        for (u, &k) in u.iter_mut().zip(positions) {
-            *u = self.covariances[k][i];
-        }
-        let factors = deletion.factors_after(self.inactive.factors_of(i), u);
-        let can_add = factors.s > Tuning::MIN_ORTHOGONAL_PART * self.state.beta
-            && factors.optimal_alpha().is_some();
-        can_add.then(|| factors.gain_of_adding())
+        let factors = deletion.factors_after(self, positions, i);
+        let is_resolved = self
+            .state
+            .resolves(&factors, Tuning::MIN_ORTHOGONAL_PART, 1.0);
+        factors
+            .best_above(0.0)
+            .filter(|_| is_resolved)
+            .map(|(_, gain)| gain)
     }
 
     /// The exchange followed by the best further addition.
@@ -186,22 +190,22 @@ impl<'a> View<'a> {
 
 /// Deletion of several active functions together.
 struct Deletion {
-    /// Cholesky factor L of Sigma_JJ.
-    chol: Cholesky,
-    /// L^-1 mu_J.
-    means: Vec<f64>,
+    /// Cholesky factor L of Sigma_JJ at each noise level.
+    chol: Vec<Cholesky>,
+    /// L^-1 mu_J of each output.
+    means: Vec<Vec<f64>>,
     /// Gain in log evidence: mostly negative.
     gain: f64,
 }
 
 impl Deletion {
     fn new(state: &State, positions: &[usize]) -> Result<Self, NotPositiveDefinite> {
-        let mut chol = Cholesky::with_capacity(positions.len());
-        chol.refactor(positions.len(), |a, b| {
-            state.sigma[(positions[a], positions[b])]
-        })?;
-        let mut means: Vec<f64> = positions.iter().map(|&k| state.mu[k]).collect();
-        chol.solve_lower_in_place(&mut means);
+        let mut chol = vec![Cholesky::with_capacity(positions.len()); state.levels.len()];
+        for (chol, level) in chol.iter_mut().zip(&state.levels) {
+            chol.refactor(positions.len(), |a, b| {
+                level.sigma[(positions[a], positions[b])]
+            })?;
+        }
         let prior = |&k: &usize| {
             let (prior, alpha) = (state.priors[k], state.alpha[k]);
             let density = if prior.is_flat() {
@@ -209,24 +213,41 @@ impl Deletion {
             } else {
                 prior.log_density(alpha)
             };
-            0.5 * alpha.ln() + density
+            0.5 * state.outputs.len() as f64 * alpha.ln() + density
         };
-        let within: f64 = positions.iter().map(prior).sum();
-        Ok(Self {
-            gain: -within - 0.5 * (chol.ln_det() + dot(&means, &means)),
-            chol,
-            means,
-        })
+        let mut gain = -positions.iter().map(prior).sum::<f64>();
+        let mut means = Vec::with_capacity(state.outputs.len());
+        for (c, output) in state.outputs.iter().enumerate() {
+            let chol = &chol[state.level_of(c)];
+            let mut own: Vec<f64> = positions.iter().map(|&k| output.mu[k]).collect();
+            chol.solve_lower_in_place(&mut own);
+            gain -= 0.5 * (chol.ln_det() + dot(&own, &own));
+            means.push(own);
+        }
+        Ok(Self { chol, means, gain })
     }
 
-    /// The factors of an inactive function after the deletion. `covariances` holds u, and is overwritten.
-    fn factors_after(&self, before: Factors, covariances: &mut [f64]) -> Factors {
-        self.chol.solve_lower_in_place(covariances);
-        Factors {
-            s: before.s + dot(covariances, covariances),
-            q: before.q + dot(covariances, &self.means),
-            prior: before.prior,
+    /// The factors of inactive member `i` after the deletion of the functions at `positions`.
+    fn factors_after(&self, view: &View<'_>, positions: &[usize], i: usize) -> Factors {
+        let mut products = [[0.0; 2]; 1];
+        let mut more = Vec::new();
+        let products = if self.chol.len() == 1 {
+            &mut products[..]
+        } else {
+            more.resize(self.chol.len(), [0.0; 2]);
+            &mut more[..]
+        };
+        for (l, (u, chol)) in products.iter_mut().zip(&self.chol).enumerate() {
+            for (u, &k) in u.iter_mut().zip(positions) {
+                *u = view.covariances[l][k][i];
+            }
+            chol.solve_lower_in_place(&mut u[..positions.len()]);
         }
+        let (state, inactive) = (view.state, view.inactive);
+        let own = |l: usize| &products[l][..positions.len()];
+        let s = |l: usize| inactive.sparsity(i, l) + dot(own(l), own(l));
+        let q = |c: usize| inactive.quality(i, c) + dot(own(state.level_of(c)), &self.means[c]);
+        state.combine(s, q, inactive.prior(i))
     }
 }
 
@@ -253,6 +274,7 @@ mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
+    use crate::fit::noise::NoisePrecision;
     use crate::fit::prior::{Gamma, Priors};
     use crate::fit::search::maximize_silently;
 
@@ -273,11 +295,16 @@ mod tests {
         let kind = Likelihood::Gaussian;
         let mut stats = Observations::new(&design, kind, target.collect(), None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
-        let mut state = State::empty(10.0, Gamma::FLAT, deviance, stats.n_obs());
+        let mut state = State::empty(
+            &[NoisePrecision::fixed(10.0)],
+            Gamma::FLAT,
+            &[deviance],
+            stats.n_obs(),
+        );
         let priors = Priors::new(prior, stats.norms(), stats.target_scale());
         let everything: Vec<usize> = (0..COLUMNS).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        maximize_silently(&set, &mut state, None, Tuning::COARSE_EFFORT).unwrap();
+        maximize_silently(&set, &mut state, Tuning::COARSE_EFFORT).unwrap();
         let model = Model::new(&set, state);
         (set, model)
     }

@@ -2,7 +2,6 @@
 
 use crate::fit::greedy::maximize_from;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::search::lns::Model;
 use crate::fit::search::local::{SearchBudget, improve};
@@ -32,17 +31,13 @@ impl SplitMix {
 }
 
 /// Replaces `state` by the best result of several restarts if that is better; returns whether it is.
-pub(crate) fn restart(
-    set: &WorkingSet,
-    state: &mut State,
-    noise: Option<NoiseRange>,
-) -> Result<bool, Stop> {
+pub(crate) fn restart(set: &WorkingSet, state: &mut State) -> Result<bool, Stop> {
     const N_RESTARTS: usize = 3;
     // All restarts begin with the same model, so the result does not depend on the number of threads.
     let outcomes = map_pieces(N_RESTARTS, 1, |range| {
         let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
-        maximize_silently(set, &mut state, noise, Tuning::COARSE_EFFORT)?;
-        improve(set, &mut state, noise, &mut SearchBudget::short())?;
+        maximize_silently(set, &mut state, Tuning::COARSE_EFFORT)?;
+        improve(set, &mut state, &mut SearchBudget::short())?;
         Ok(state)
     });
     let mut best = state.clone();
@@ -81,7 +76,6 @@ fn without_a_third(set: &WorkingSet, best: &State, random: &mut SplitMix) -> Res
         set,
         &mut state,
         &mut inactive,
-        None,
         Tuning::COARSE_EFFORT,
         silent,
     )?;

@@ -33,11 +33,11 @@ const SAFETY: f64 = 0.1;
 ///
 /// For a Gaussian likelihood only the provider is informed.
 pub(super) fn tighten(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    stats.bound(&state.active, &state.mu, &state.sigma)?;
+    stats.bound(&state.active, state.mu(), state.sigma())?;
     if stats.is_linear() {
         return Ok(());
     }
-    let mu = state.mu.clone();
+    let mu = state.mu().to_vec();
     expand_about(stats, state, &mu)
 }
 
@@ -65,7 +65,7 @@ fn delete_negligible(
     const MIN_ALPHA_OVER_S: f64 = 1e4;
     const MAX_GAIN: f64 = 1e-8;
     delete_where(state, recorder, |factors, alpha, gain| {
-        alpha >= MIN_ALPHA_OVER_S * factors.s && gain >= -MAX_GAIN
+        alpha >= MIN_ALPHA_OVER_S * factors.first.s && gain >= -MAX_GAIN
     })
 }
 
@@ -79,7 +79,7 @@ fn converge_without_deletion(
         tol: SAFETY * SAFETY * effort.tol,
         ..effort
     };
-    refine::converge(stats, state, None, fine, recorder)?;
+    refine::converge(stats, state, fine, recorder)?;
     let (mut nearest, mut cycles_without_progress, mut slow) = (f64::INFINITY, 0, 1.0_f64);
     let (mut plateau, mut at_rest) = (Plateau::new(), true);
     let mut extrapolates = true;
@@ -112,7 +112,7 @@ fn converge_without_deletion(
         }
     }
     let ended = cycles_without_progress < MAX_CYCLES_WITHOUT_PROGRESS && at_rest;
-    let converged = ended && refine::residual(state, None) <= effort.tol;
+    let converged = ended && refine::residual(state, effort) <= effort.tol;
     Ok(if converged {
         Refined::Converged
     } else {
@@ -135,7 +135,7 @@ fn two_rounds(
         let alpha = state.alpha.clone();
         tighten(stats, state)?;
         recorder.step(Action::Joint, None, state)?;
-        refine::converge(stats, state, None, effort, recorder)?;
+        refine::converge(stats, state, effort, recorder)?;
         if state.len() < size {
             return Ok(None);
         }
@@ -165,11 +165,11 @@ fn extrapolate(
     let before = state.clone();
     let sigma = moments.covariance();
     stats.bound(&state.active, &moments.mu, &sigma)?;
-    let mu = state.mu.clone();
+    let mu = state.mu().to_vec();
     let mut silent = Recorder::silent();
     let outcome = expand_about(stats, state, &mu)
         .map_err(Stop::from)
-        .and_then(|()| refine::converge(stats, state, None, effort, &mut silent));
+        .and_then(|()| refine::converge(stats, state, effort, &mut silent));
     match outcome {
         Ok(_) if state.log_posterior() > before.log_posterior() => {
             recorder.step(Action::Joint, None, state)?;
@@ -198,10 +198,10 @@ impl Moments {
     fn of(state: &State) -> Result<Self> {
         let m = state.len();
         let mut chol = Cholesky::with_capacity(m.max(1));
-        chol.refactor(m, |i, j| state.sigma[(i, j)])?;
+        chol.refactor(m, |i, j| state.sigma()[(i, j)])?;
         let rows = (0..m).flat_map(|i| (0..=i).map(move |j| (i, j)));
         Ok(Self {
-            mu: state.mu.clone(),
+            mu: state.mu().to_vec(),
             factor: rows.map(|(i, j)| chol.get(i, j)).collect(),
         })
     }

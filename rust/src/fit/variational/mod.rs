@@ -28,7 +28,6 @@ use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::{new_alpha, new_beta, prune};
 use crate::fit::laplace::mode::expand_about;
 use crate::fit::model::State;
-use crate::fit::newton::NoiseRange;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Action, Offset, Recorder, Stop};
 use crate::fit::refine;
@@ -51,13 +50,12 @@ pub(crate) fn fit(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let noise = rules.noise_range().filter(|_| stats.is_linear());
     recorder.offset = offset(stats, state, rules);
     fill(stats, state, priors)?;
     recorder.begin(state);
-    approach(stats, state, noise, recorder)?;
+    approach(stats, state, recorder)?;
     let mut good = state.clone();
-    let outcome = finish(stats, state, &mut good, priors, rules, noise, recorder);
+    let outcome = finish(stats, state, &mut good, priors, rules, recorder);
     let cancel = stats.cancel_flag();
     roll_back_if_indefinite(
         outcome,
@@ -89,7 +87,7 @@ fn offset(stats: &dyn Statistics, state: &State, rules: &Rules) -> Offset {
         // The objective includes the prior of a fixed beta; the bound does not.
         Noise::Fixed(_) => {
             let Gamma { shape, rate } = state.noise_prior;
-            rate * state.beta - shape * (state.beta / (scale * scale)).ln()
+            rate * state.beta() - shape * (state.beta() / (scale * scale)).ln()
         }
         Noise::Estimated if c > 0.0 && d > 0.0 => entropy_like(c, 0.5 * stats.n_obs()) + c * d.ln(),
         Noise::Estimated => 0.0,
@@ -112,8 +110,8 @@ fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Resul
         .filter(|&i| stats.norms()[i] > 0.0)
         .collect();
     state.fill(&all, Tuning::INITIAL_ALPHA, priors, stats.cancel_flag());
-    state.sigma.fill(0.0);
-    state.sigma.fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
+    state.sigma_mut().fill(0.0);
+    state.sigma_mut().fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
     local_bounds::tighten(stats, state)?;
     if stats.is_linear() {
         expand_about(stats, state, &vec![0.0; all.len()])?;
@@ -126,11 +124,10 @@ fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Resul
 fn approach(
     stats: &mut dyn Statistics,
     state: &mut State,
-    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<(), Stop> {
     for _ in 0..MAX_UPDATES {
-        let moved = update(stats, state, noise)?;
+        let moved = update(stats, state)?;
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, moved, recorder)?;
         state.recentre(stats)?;
@@ -155,17 +152,16 @@ impl Means {
     /// The means after one update of a fixed-point scheme.
     ///
     /// The EM objective is concave in each logarithm, so a shortened update raises the bound too.
-    fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
+    fn after(scheme: Scheme, state: &State) -> Self {
         let alpha = (0..state.len()).map(|k| {
             new_alpha(state, k, scheme)
                 .clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * state.alpha[k])
         });
         Self {
             alpha: alpha.collect(),
-            beta: noise.map_or(state.beta, |range| {
-                let beta = new_beta(state, scheme);
-                let beta = beta.clamp(state.beta / MAX_BETA_FACTOR, MAX_BETA_FACTOR * state.beta);
-                beta.min(range.beta_max)
+            beta: state.levels[0].noise.moved(|| {
+                let beta = state.beta();
+                new_beta(state, scheme).clamp(beta / MAX_BETA_FACTOR, MAX_BETA_FACTOR * beta)
             }),
         }
     }
@@ -174,24 +170,24 @@ impl Means {
     fn distance(&self, state: &State) -> f64 {
         let pairs = self.alpha.iter().zip(&state.alpha);
         let changes = pairs.map(|(before, after)| (after / before).ln().abs());
-        changes.fold((state.beta / self.beta).ln().abs(), f64::max)
+        changes.fold((state.beta() / self.beta).ln().abs(), f64::max)
     }
 }
 
 /// Updates all factors: by MacKay's update where it raises the bound, by the update of the paper otherwise. Returns the largest
 /// change of a logarithm. If the factorisation fails at the new values, the state stays as it is.
-fn update(stats: &mut dyn Statistics, state: &mut State, noise: Option<NoiseRange>) -> Result<f64> {
-    let (alpha, beta) = (state.alpha.clone(), state.beta);
+fn update(stats: &mut dyn Statistics, state: &mut State) -> Result<f64> {
+    let (alpha, beta) = (state.alpha.clone(), state.beta());
     let before = Means { alpha, beta };
     let bound = state.log_posterior();
-    let em = Means::after(Scheme::Em, state, noise);
-    let mackay = Means::after(Scheme::MacKay, state, noise);
+    let em = Means::after(Scheme::Em, state);
+    let mackay = Means::after(Scheme::MacKay, state);
     state.alpha.copy_from_slice(&mackay.alpha);
-    state.beta = mackay.beta;
+    state.levels[0].noise.beta = mackay.beta;
     let rose = advance(stats, state).is_ok() && state.log_posterior() >= bound;
     check_flag(stats.cancel_flag().as_deref())?;
-    if !rose && state.set_hyperparameters(&em.alpha, em.beta).is_err() {
-        state.set_hyperparameters(&before.alpha, before.beta)?;
+    if !rose && state.set_hyperparameters(&em.alpha, &[em.beta]).is_err() {
+        state.set_hyperparameters(&before.alpha, &[before.beta])?;
     }
     state.recentre(stats)?;
     Ok(before.distance(state))
@@ -215,7 +211,6 @@ fn finish(
     good: &mut State,
     priors: &Priors,
     rules: &Rules,
-    noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let penalty = -recorder.offset.per_function;
@@ -224,10 +219,11 @@ fn finish(
         gain: Tuning::MIN_GAIN,
         step: Tuning::FINE_STEP,
         tol: rules.tol,
+        moves_noise: true,
     };
     loop {
         let refined = if stats.is_linear() {
-            refine::converge(stats, state, noise, effort, recorder)?
+            refine::converge(stats, state, effort, recorder)?
         } else {
             local_bounds::converge(stats, state, effort, recorder)?
         };
@@ -235,16 +231,15 @@ fn finish(
             return roll_back(state, good, Action::Joint, recorder);
         }
         good.clone_from(state);
-        stats.bound(&state.active, &state.mu, &state.sigma)?;
+        stats.bound(&state.active, state.mu(), state.sigma())?;
         dictionary.refresh(stats, state)?;
         if dictionary.add(Tuning::MAX_BLOCK_ADDITIONS, stats, state, recorder)? > 0 {
             continue;
         }
-        let at_floor = noise.is_some_and(|range| state.beta >= range.beta_max);
         return Ok(match refined {
             _ if dictionary.excludes_gain(state) => Status::Stalled,
             Refined::Stalled => Status::Stalled,
-            Refined::Converged if at_floor => Status::NoiseFloor,
+            Refined::Converged if state.at_noise_floor() => Status::NoiseFloor,
             Refined::Converged => Status::Converged,
         });
     }

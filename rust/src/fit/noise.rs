@@ -1,0 +1,164 @@
+//! The noise levels of a model: their ranges, their re-estimation, and stages towards little noise.
+
+use crate::fit::model::State;
+use crate::fit::settings::{Noise, check_noise};
+use crate::fit::tuning::{Effort, Tuning};
+use crate::{Error, Result};
+
+/// The noise levels of several outputs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OutputNoise {
+    /// One level for all outputs.
+    Shared(Noise),
+    /// One level for each output.
+    Own(Vec<Noise>),
+}
+
+impl OutputNoise {
+    /// The checked levels of `n_outputs` outputs.
+    pub(super) fn levels(&self, n_outputs: usize) -> Result<&[Noise]> {
+        let levels = match self {
+            Self::Shared(noise) => std::slice::from_ref(noise),
+            Self::Own(levels) => {
+                Error::check_len("noise_variance", n_outputs, levels.len())?;
+                levels
+            }
+        };
+        levels.iter().try_for_each(|&noise| check_noise(noise))?;
+        Ok(levels)
+    }
+}
+
+/// A noise precision in the units of the fit, with its range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct NoisePrecision {
+    pub(crate) beta: f64,
+    /// The precision from which an estimate starts.
+    start: f64,
+    /// Largest estimate, the noise floor; `None` if the precision is given.
+    max: Option<f64>,
+}
+
+impl NoisePrecision {
+    /// The precision of targets of this variance; `scale` is the unit of the targets.
+    pub(crate) fn new(noise: Noise, variance: f64, scale: f64) -> Self {
+        let start = 1.0 / (Tuning::INITIAL_NOISE * variance);
+        match noise {
+            Noise::Fixed(given) => Self {
+                beta: scale * scale / given,
+                start,
+                max: None,
+            },
+            Noise::Estimated => Self {
+                beta: start,
+                start,
+                max: Some(1.0 / (Tuning::NOISE_FLOOR * variance)),
+            },
+        }
+    }
+
+    /// A given precision.
+    pub(crate) fn fixed(beta: f64) -> Self {
+        Self {
+            beta,
+            start: beta,
+            max: None,
+        }
+    }
+
+    pub(crate) fn is_estimated(self) -> bool {
+        self.max.is_some()
+    }
+
+    /// Whether the precision is estimated and at the noise floor.
+    pub(crate) fn at_floor(self) -> bool {
+        self.max.is_some_and(|max| self.beta >= max)
+    }
+
+    /// `beta` limited to the range. A value below the end only by round-off becomes the end, so that it counts as at the floor.
+    pub(crate) fn limited(self, beta: f64) -> f64 {
+        const ROUNDING: f64 = 1e-12;
+        match self.max {
+            Some(max) if beta > (1.0 - ROUNDING) * max => max,
+            _ => beta,
+        }
+    }
+
+    /// The estimate `next` limited to the range; the present precision if it is given.
+    pub(crate) fn moved(self, next: impl FnOnce() -> f64) -> f64 {
+        self.max.map_or(self.beta, |max| next().min(max))
+    }
+
+    /// A fraction of a sum of squares as precision; the noise floor where that is zero.
+    fn ratio(self, degrees: f64, residual: f64) -> f64 {
+        match self.max {
+            Some(max) if residual * max <= degrees => max,
+            _ => degrees / residual,
+        }
+    }
+}
+
+impl State {
+    /// Whether some noise precision is estimated.
+    pub(crate) fn estimates_noise(&self) -> bool {
+        self.levels.iter().any(|level| level.noise.is_estimated())
+    }
+
+    /// Whether some noise precision is given.
+    pub(crate) fn has_given_noise(&self) -> bool {
+        self.levels.iter().any(|level| !level.noise.is_estimated())
+    }
+
+    /// Whether some noise precision is estimated and at the noise floor.
+    pub(crate) fn at_noise_floor(&self) -> bool {
+        self.levels.iter().any(|level| level.noise.at_floor())
+    }
+
+    /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.
+    pub(crate) fn free_levels(&self, effort: Effort) -> Vec<usize> {
+        let is_held = |l: usize| self.levels[l].noise.at_floor() && self.noise_gradient(l) >= 0.0;
+        let levels = 0..self.levels.len();
+        levels
+            .filter(|&l| effort.moves_noise && self.levels[l].noise.is_estimated() && !is_held(l))
+            .collect()
+    }
+
+    /// dL / d ln beta of level `l`.
+    pub(crate) fn noise_gradient(&self, l: usize) -> f64 {
+        let beta = self.levels[l].noise.beta;
+        0.5 * (self.n_targets(l) - beta * self.deviance_at_mean(l) - self.determined(l))
+            + self.noise_prior.slope(beta)
+    }
+
+    /// ln of the factor by which re-estimation multiplies the precision of level `l`, within its range:
+    /// beta = (N - sum gamma + 2 c) / (||t - Phi mu||^2 + 2 d), Tipping (2001), appendix A.
+    pub(crate) fn noise_change(&self, l: usize) -> f64 {
+        let (noise, prior) = (self.levels[l].noise, self.noise_prior);
+        let degrees = self.n_targets(l) - self.determined(l) + 2.0 * prior.shape;
+        let residual = self.deviance_at_mean(l).max(0.0) + 2.0 * prior.rate;
+        (noise.ratio(degrees.max(f64::MIN_POSITIVE), residual) / noise.beta).ln()
+    }
+
+    /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those in factors of 10 to their
+    /// values: with little noise from the start, the first function added would have to explain all of the data.
+    pub(crate) fn noise_stages(&self) -> Vec<Vec<f64>> {
+        const STAGE: f64 = 10.0;
+        let end = |noise: NoisePrecision| {
+            if noise.is_estimated() {
+                noise.start
+            } else {
+                noise.beta
+            }
+        };
+        let levels: Vec<NoisePrecision> = self.levels.iter().map(|level| level.noise).collect();
+        let ratios = levels.iter().map(|&noise| end(noise) / noise.start);
+        let largest = ratios.fold(1.0, f64::max);
+        let stage = |ratio: f64| {
+            let limited = |&noise: &NoisePrecision| end(noise).min(ratio * noise.start);
+            levels.iter().map(limited).collect()
+        };
+        let ratios = std::iter::successors(Some(1.0), |ratio| Some(ratio * STAGE));
+        let rising = ratios.take_while(|&ratio| ratio < largest);
+        rising.chain([f64::INFINITY]).map(stage).collect()
+    }
+}
