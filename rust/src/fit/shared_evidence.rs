@@ -9,7 +9,7 @@ use crate::fit::evidence::{ALPHA_FLOOR, Factors, INFINITE_RATIO, Term};
 use crate::fit::tuning::Tuning;
 
 /// Grid step in ln alpha at which the slope is evaluated: terms of F are as wide as a logistic curve.
-const GRID_STEP: f64 = 0.25;
+const GRID_STEP: f64 = 1.0;
 
 /// First and second derivative of a term in ln alpha.
 fn term_derivatives(Term { n, s, q }: Term, alpha: f64) -> (f64, f64) {
@@ -41,18 +41,25 @@ impl Factors {
     /// This is the global maximum, or the nearest one in the direction of ascent if that is as good: a step without gain would be
     /// repeated for ever.
     pub(super) fn reestimated_for_levels(&self, alpha: f64) -> Option<f64> {
-        let (best, gain) = self.best_of_levels(0.0)?;
-        let rising = self.derivatives(alpha).0 > 0.0;
-        let mut nearest = None;
+        let is_rising = self.derivatives(alpha).0 > 0.0;
+        let (mut best, mut nearest): (Option<(f64, f64)>, Option<(f64, f64)>) = (None, None);
         self.for_each_maximum(f64::INFINITY, |maximum| {
-            if (rising && maximum >= alpha && nearest.is_none()) || (!rising && maximum <= alpha) {
-                nearest = Some(maximum);
+            let gain = -self.gain_of_deleting(maximum);
+            if gain > best.map_or(0.0, |b| b.1) {
+                best = Some((maximum, gain));
+            }
+            let is_nearest = if is_rising {
+                maximum >= alpha && nearest.is_none()
+            } else {
+                maximum <= alpha
+            };
+            if is_nearest {
+                nearest = Some((maximum, gain));
             }
         });
-        match nearest {
-            Some(near) if gain + self.gain_of_deleting(near) <= Tuning::MIN_GAIN => Some(near),
-            _ => Some(best),
-        }
+        let (best, gain) = best?;
+        let near = nearest.filter(|near| gain - near.1 <= Tuning::MIN_GAIN);
+        Some(near.map_or(best, |near| near.0))
     }
 
     /// dF / d ln alpha and its derivative.
