@@ -209,6 +209,20 @@ def test_thousands_of_rows_converge():
     assert RVC(gamma=1.0).fit(*two_classes(4000)).status_ == "converged"
 
 
+def test_a_first_model_from_a_subsample_of_the_rows_is_certified_on_all():
+    # One row in 16 has to make 2^14 rows, and a working set holds 512 candidates.
+    n = 1 << 18
+    rng = np.random.default_rng(0)
+    # Sorted, so that neighbouring rows are alike.
+    X = np.sort(rng.uniform(-10, 10, n))[:, np.newaxis]
+    truth = np.sinc(X[:, 0] / np.pi)
+    y = truth + 0.1 * rng.normal(size=n)
+    model = RVR(gamma=0.1, candidates=520, random_state=0).fit(X, y)
+    assert_certified(model, X, y)
+    assert abs(model.noise_variance_ / 0.01 - 1.0) < 0.01
+    assert np.sqrt(np.mean((model.predict(X[::64]) - truth[::64]) ** 2)) < 0.003
+
+
 # --- steps -----------------------------------------------------------------------------------
 
 
