@@ -118,7 +118,7 @@ def centred(X):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_offsets_of_columns_do_not_show(path):
+def test_offsets_of_columns_do_not_change_the_model(path):
     at_zero = centred(X)
     expected = PATHS[path](at_zero)
     assert expected.status_ == "converged"
@@ -135,7 +135,7 @@ def test_offsets_of_columns_do_not_show(path):
     path=st.sampled_from(["gaussian", "poisson", "two classes", "softmax", "sums", "linear kernel"]),
     offsets=st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4),
 )
-def test_whatever_the_offsets(path, offsets):
+def test_random_offsets_do_not_change_the_model(path, offsets):
     at_zero = centred(X)
     rounded = np.round(offsets)
     expected, found = PATHS[path](at_zero), PATHS[path](at_zero + rounded)
@@ -152,7 +152,7 @@ def test_predictions_are_still_good_where_few_digits_are_left(path):
 @pytest.mark.parametrize(
     "path", ["gaussian", "two classes", "softmax", "linear kernel", "columns beside kernels"]
 )
-def test_what_is_served_subtracts_the_same(path):
+def test_predictors_subtract_the_same_offsets(path):
     model = PATHS[path](X + 1e6)
     served = model.to_predictor()
     answers = served.predict_proba if hasattr(model, "predict_proba") else served.predict_std
