@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
@@ -110,6 +110,13 @@ def assert_same_bits(a, b):
     for name, value in vars(b).items():
         if isinstance(value, np.ndarray | float):
             np.testing.assert_array_equal(getattr(a, name), value, err_msg=name)
+
+
+def predictions(model, X):
+    """Return the probabilities of a classifier, or means and standard deviations."""
+    if is_classifier(model):
+        return model.predict_proba(X)
+    return np.stack(model.predict(X, return_std=True))
 
 
 # --- data -----------------------------------------------------------------------------------------

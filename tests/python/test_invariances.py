@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from problems import ESTIMATORS, assert_same_bits, columns, sinc_1d, sinc_2d, two_classes
+from problems import ESTIMATORS, assert_same_bits, columns, predictions, sinc_1d, sinc_2d, two_classes
 from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.kernels import Gaussian, Linear
 
@@ -48,12 +48,6 @@ EIGENVECTOR_MODELS = {
     "GREVM of three classes": (GREVM(NARROW), PLANE, THREE),
 }
 every_model = pytest.mark.parametrize("name", [*CASES, *EIGENVECTOR_MODELS])
-
-
-def predictions(model, X):
-    if hasattr(model, "classes_"):
-        return model.predict_proba(X)
-    return np.stack(model.predict(X, return_std=True))
 
 
 @every_model
