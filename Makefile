@@ -167,7 +167,7 @@ bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA 
 bench-fastrvm: install ## Time and evidence beside fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py
 
-bench-million: install ## A million rows: time, memory and error beside scikit-learn and LightGBM (docs/scale.md)
+bench-million: install ## A million rows: time, memory and error beside scikit-learn and LightGBM (docs/notebook/cost.md)
 	$(BIN)/python benches/python/bench_million.py
 
 bench-widths: install ## Learned widths on real tables; SPARSEBAYES_DATA names the folder of data files
@@ -179,7 +179,7 @@ bench-friedman1: install ## Learned widths on Friedman's first function, 20 draw
 bench-dask: install ## Speed-up by a second worker in a Dask cluster on one computer
 	$(BIN)/python benches/python/bench_dask.py
 
-bench-serving: install ## Time of a prediction beside SVR, NumPy and onnxruntime (docs/serving.md)
+bench-serving: install ## Time of a prediction beside SVR, NumPy and onnxruntime (docs/notebook/serving.md)
 	$(BIN)/python benches/python/bench_serving.py
 
 test-service: install ## Test both example services; installs the requirements of the one in Python
