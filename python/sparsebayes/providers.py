@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,11 @@ __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
 
 #: Numbers of basis functions, as the core passes them.
 Functions: TypeAlias = NDArray[np.int64]
+#: Bytes that the core stores for each row and active function, and the number of active functions to expect.
+_BYTES_PER_ACTIVE: Final = 24
+_TYPICAL_ACTIVE: Final = 100
+#: Result of a method of a provider.
+Sums = TypeVar("Sums")
 
 
 class PyStatistics(ABC):
@@ -265,7 +270,7 @@ class PartsStatistics(PyStatistics):
     _cancelled: Callable[[], bool] | None = None
 
     @abstractmethod
-    def _sum(self, method: str, *arguments: Any) -> Any:
+    def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
         """Call a method of each part, and return the sum of the results."""
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
@@ -274,35 +279,29 @@ class PartsStatistics(PyStatistics):
 
     def target_moments(self, centre: float) -> FloatArray:
         """Return the sum over the parts."""
-        moments: FloatArray = self._sum("target_moments", centre)
-        return moments
+        return self._sum(PyStatistics.target_moments, centre)
 
     def deviance(self, active: Functions, mu: FloatArray) -> float:
         """Return the sum over the parts."""
-        deviance: float = self._sum("deviance", active, mu)
-        return deviance
+        return self._sum(PyStatistics.deviance, active, mu)
 
     def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
         """Return the sums over the parts."""
-        deviance, gradient = self._sum("gradient", active, mu)
-        return deviance, gradient
+        return self._sum(PyStatistics.gradient, active, mu)
 
     def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
         """Return the sums over the parts."""
-        deviance, gradient, gram = self._sum("among", active, mu, js)
-        return deviance, gradient, gram
+        return self._sum(PyStatistics.among, active, mu, js)
 
     def sweep(
         self, active: Functions, mu: FloatArray, wanted: Functions
     ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
         """Return the sums over the parts."""
-        deviance, gradient, diag, gram = self._sum("sweep", active, mu, wanted)
-        return deviance, gradient, diag, gram
+        return self._sum(PyStatistics.sweep, active, mu, wanted)
 
     def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
         """Return the sum over the parts."""
-        drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
-        return drift
+        return self._sum(PyStatistics.variance_drift, active, mu, sigma)
 
 
 class SummedStatistics(PartsStatistics):
@@ -381,8 +380,8 @@ class SummedStatistics(PartsStatistics):
         self.n_basis = check_integer("n_basis", n_basis, least=1)
         self.likelihood = check_row_likelihood(likelihood)
 
-    def _sum(self, method: str, *arguments: Any) -> Any:
-        results = iter((self._map or map)(Call(method, arguments), self._parts))
+    def _sum(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        results = iter((self._map or map)(Call(method.__name__, arguments), self._parts))
         total = next(results, None)
         if total is None:
             raise ValueError("parts must hold at least one part")
@@ -585,6 +584,11 @@ class RowPart(PyStatistics):
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays and options, without the part of the core."""
         return self.__dict__ | {"_core_part": None}
+
+    def __sizeof__(self) -> int:
+        """Estimate the bytes of the rows, here and in the core, for Dask's scheduler."""
+        given = sum(values.nbytes for values in self._rows if values is not None)
+        return 2 * given + self.n_samples * _BYTES_PER_ACTIVE * min(self.n_basis, _TYPICAL_ACTIVE)
 
     def __repr__(self) -> str:
         """Return the class and its sizes."""
