@@ -162,33 +162,19 @@ def check_rows(
     return Rows(values, target, check_weights(weights, len(values), may_vanish=True), first, chunk)
 
 
-class _Array(Chunks):
-    """Rows of an array; a mapped file is loaded block by block."""
-
-    def __init__(self, X: Any, y: Any, weights: Any, labels: bool) -> None:
-        if X.ndim != 2:
-            raise ValueError(f"X must have 2 dimensions, (n_samples, n_features); got the shape {X.shape}")
-        self.n_rows, self.n_features = X.shape
-        self._labels = labels
-        with naming("y"):
-            self._y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
-        self._X, self._weights = X, weights if weights is None else _column(weights, self.n_rows)
-        _check_lengths("", X, self._y, self._weights)
-
-    def _read(self, size: int) -> Iterator[Rows]:
-        for number, start in enumerate(range(0, len(self._X), size)):
-            at = slice(start, start + size)
-            weights = None if self._weights is None else self._weights[at]
-            yield self._checked(number, start, self._X[at], self._y[at], weights)
-            for array in (self._X, self._y, self._weights):
-                release(array)
-
-
 class _Iterable(Chunks):
-    """Chunks (X, y) or (X, y, sample_weight) of an iterable."""
+    """Chunks (X, y) or (X, y, sample_weight) of an iterable, or one chunk of ``n_rows`` rows.
 
-    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], labels: bool) -> None:
-        self._source, self._labels = source, labels
+    The blocks of a single chunk count as chunks.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Any] | Callable[[], Iterable[Any]],
+        labels: bool,
+        n_rows: int | None = None,
+    ) -> None:
+        self._source, self._labels, self.n_rows = source, labels, n_rows
         first = self._begin()
         chunk = next(first, None)
         if chunk is None:
@@ -215,11 +201,20 @@ class _Iterable(Chunks):
                 raise ValueError(
                     f"X, chunk {number}: columns must have the names and order of the first chunk's"
                 )
-            _check_lengths(f"chunk {number}: ", X, y, weights)
             n = _length(X)
+            for name, column in (("y", y), ("sample_weight", weights)):
+                m = _length(column)
+                if column is not None and not isinstance(column, Number) and m != n:
+                    where = f"chunk {number}: " if self.n_rows is None else ""
+                    raise ValueError(
+                        f"{where}X and {name} must have the same number of rows, got {n} and {m}"
+                    )
             for start in range(0, n, size):
                 parts = (_sliced(values, start, start + size) for values in (X, y, weights))
-                yield self._checked(number, first + start, *parts)
+                at = number if self.n_rows is None else start // size
+                yield self._checked(at, first + start, *parts)
+                for array in (X, y, weights):
+                    release(array)
             first += n
 
 
@@ -264,7 +259,9 @@ def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> 
     if isinstance(X, np.ndarray):
         if y is None:
             raise ValueError("y must hold the targets, as X is an array; got None")
-        return _Array(X, y, sample_weight, labels)
+        with naming("y"):
+            y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
+        return _Iterable([(X, y, sample_weight)], labels, len(X))
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None:
             raise ValueError(f"{name} must be None where X is an iterable of chunks, which contain it")
@@ -313,13 +310,6 @@ def _unpacked(number: int, chunk: Any) -> tuple[Any, Any, Any]:
     return X, y, weights
 
 
-def _check_lengths(where: str, X: Any, y: Any, weights: Any) -> None:
-    for name, column in (("y", y), ("sample_weight", weights)):
-        n, m = _length(X), _length(column)
-        if column is not None and not isinstance(column, Number) and m != n:
-            raise ValueError(f"{where}X and {name} must have the same number of rows, got {n} and {m}")
-
-
 def _sliced(values: Any, start: int, stop: int) -> Any:
     if values is None or isinstance(values, Number):
         return values
@@ -334,11 +324,6 @@ def _length(values: Any) -> int:
     if isinstance(shape, tuple) and len(shape) > 0:
         return int(shape[0])
     return len(values) if isinstance(values, Sized) else 0
-
-
-def _column(weights: Any, n_rows: int) -> NDArray[Any]:
-    given = np.broadcast_to(np.asarray(weights), n_rows) if isinstance(weights, Number) else weights
-    return given if isinstance(given, np.ndarray) else np.asarray(given)
 
 
 def _joined(parts: list[Rows]) -> Rows:
