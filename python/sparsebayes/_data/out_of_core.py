@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from .statistics import SufficientStatistics, Summed, block_rows, check_memory_l
 if TYPE_CHECKING:
     from .._estimators.chunked import ChunkedEstimator, SumsRegression
 
+#: Bytes of a digest of rows.
+_DIGEST: Final = 32
 #: Results of a first pass by name, as a checkpoint stores them.
 Facts = dict[str, NDArray[Any]]
 
@@ -131,7 +133,7 @@ class Gathering:
             self._checkpoint.remove()
 
     def _first_pass(self) -> Facts:
-        d, digest = self._chunks.n_features, RowDigest()
+        d, digest = self._chunks.n_features, hashlib.blake2b(digest_size=_DIGEST)
         size, moments = self._estimator._first_pass_needs(d)
         if size is None and not moments:
             return {}
@@ -140,18 +142,19 @@ class Gathering:
         survey = Survey(self._estimator, d)
         for block in self.reading.passing(what, self._chunks.blocks(block_rows(d))):
             if self._checkpoint is not None:
-                digest.write(block)
+                _feed(digest, block)
             survey.add(block)
         facts = survey.facts(self._estimator)
         if self.reading.stopped:
             # No checkpoint: a fit of all rows would have other centres.
             self._checkpoint = None
         elif self._checkpoint is not None:
-            facts["whole"] = digest.digest()
+            facts["whole"] = np.frombuffer(digest.digest(), np.uint8)
         return facts
 
     def _sum(self, functions: Summed, state: Facts) -> None:
-        checkpoint, digest, rows, done = self._checkpoint, RowDigest(), 0, int(state.get("rows", 0))
+        checkpoint, digest = self._checkpoint, hashlib.blake2b(digest_size=_DIGEST)
+        rows, done = 0, int(state.get("rows", 0))
         self.stats = SufficientStatistics(functions.n_basis, n_jobs=self._estimator.n_jobs)
         if "parts" in state:
             self.stats._core = _core.SufficientStatistics.from_parts(
@@ -161,46 +164,33 @@ class Gathering:
         for block in self.reading.passing("summing", blocks, done):
             rows += len(block)
             if checkpoint is not None:
-                digest.write(block)
+                _feed(digest, block)
             if rows > done:
                 with located(block.chunk, block.first, len(block)):
                     functions.add(self.stats, block.X, block.y, block.weights)
                 if checkpoint is not None and checkpoint.is_due():
-                    self._save(checkpoint, state, rows, digest)
-            elif rows == done and checkpoint is not None and not digest.matches(state["digest"]):
+                    self._save(checkpoint, state, rows, digest.digest())
+            elif rows == done and checkpoint is not None and digest.digest() != state["digest"].tobytes():
                 raise checkpoint.mismatch()
         if checkpoint is None:
             return
-        differs = rows < done or ("whole" in state and not digest.matches(state["whole"]))
-        if differs and not self.reading.stopped:
+        whole = state["whole"].tobytes() if "whole" in state else digest.digest()
+        if not self.reading.stopped and (rows < done or digest.digest() != whole):
             raise checkpoint.mismatch()
         if rows > done:
-            self._save(checkpoint, state, rows, digest)
+            self._save(checkpoint, state, rows, digest.digest())
 
-    def _save(self, checkpoint: Checkpoint, state: Facts, rows: int, digest: RowDigest) -> None:
+    def _save(self, checkpoint: Checkpoint, state: Facts, rows: int, digest: bytes) -> None:
         _, parts = self.stats._core.parts()
-        checkpoint.save(**state | {"rows": np.array(rows), "parts": parts, "digest": digest.digest()})
+        sums = {"rows": np.array(rows), "parts": parts, "digest": np.frombuffer(digest, np.uint8)}
+        checkpoint.save(**state | sums)
 
 
-class RowDigest:
-    """A running digest of rows."""
-
-    def __init__(self) -> None:
-        self._state = hashlib.blake2b(digest_size=32)
-
-    def write(self, rows: Rows) -> None:
-        """Add the next rows."""
-        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-        for values in (rows.X, rows.y, weights):
-            self._state.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-
-    def digest(self) -> NDArray[np.uint8]:
-        """Return the digest of all rows so far."""
-        return np.frombuffer(self._state.digest(), np.uint8)
-
-    def matches(self, stored: NDArray[np.uint8]) -> bool:
-        """Tell whether this digest is the stored one."""
-        return np.array_equal(self.digest(), stored)
+def _feed(digest: hashlib.blake2b, rows: Rows) -> None:
+    """Add the next rows to a running digest."""
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    for values in (rows.X, rows.y, weights):
+        digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
 
 class Moments:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .._types import Likelihood, Settings
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
-#: Attributes that only a fit of rows in memory publishes.
-_ROW_ATTRIBUTES: Final = ("feature_names_in_", "_statistics")
 
 
 def train_on_providers(
@@ -50,8 +48,8 @@ def _train(estimator: Any, providers: list[Any], n_samples: int | None, classes:
     bias = check_flag("fit_intercept", estimator.fit_intercept)
     _publish_functions(estimator, n_basis, bias)
     moved, shift = _near_zero(providers, estimator._n_columns() if bias else 0)
-    for attribute in _ROW_ATTRIBUTES:
-        estimator.__dict__.pop(attribute, None)
+    for attribute in ("feature_names_in_", "_statistics"):
+        estimator.__dict__.pop(attribute, None)  # from an earlier fit of rows
     fits = [partial(_core.fit_provider, provider) for provider in moved]
     publish_fits(estimator, fits, likelihood, settings, n_basis, RowSummary(n_samples), shift)
 
