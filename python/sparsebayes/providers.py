@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,47 +264,7 @@ class Call:
         return method(*self.arguments)
 
 
-class PartsStatistics(PyStatistics):
-    """A provider whose results are the sums of the results of its parts."""
-
-    _cancelled: Callable[[], bool] | None = None
-
-    @abstractmethod
-    def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
-        """Call a method of each part, and return the sum of the results."""
-
-    def listen(self, cancelled: Callable[[], bool]) -> None:
-        """Store the function that tells whether the fit was cancelled."""
-        self._cancelled = cancelled
-
-    def target_moments(self, centre: float) -> FloatArray:
-        """Return the sum over the parts."""
-        return self._sum(PyStatistics.target_moments, centre)
-
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the sum over the parts."""
-        return self._sum(PyStatistics.deviance, active, mu)
-
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the sums over the parts."""
-        return self._sum(PyStatistics.gradient, active, mu)
-
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the sums over the parts."""
-        return self._sum(PyStatistics.among, active, mu, js)
-
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the sums over the parts."""
-        return self._sum(PyStatistics.sweep, active, mu, wanted)
-
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the sum over the parts."""
-        return self._sum(PyStatistics.variance_drift, active, mu, sigma)
-
-
-class SummedStatistics(PartsStatistics):
+class SummedStatistics(PyStatistics):
     """Several providers as one: their results are added up, in the order of the parts.
 
     Parameters
@@ -366,6 +326,7 @@ class SummedStatistics(PartsStatistics):
         if map is not None and not callable(map):
             raise TypeError(f"map must be None or a callable map(function, parts), got {map!r}")
         self._parts, self._map = parts, map
+        self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
             if first is None:
@@ -380,7 +341,8 @@ class SummedStatistics(PartsStatistics):
         self.n_basis = check_integer("n_basis", n_basis, least=1)
         self.likelihood = check_row_likelihood(likelihood)
 
-    def _sum(self, method: Callable[..., Any], *arguments: Any) -> Any:
+    def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
+        """Call a method of each part, and return the sum of the results."""
         results = iter((self._map or map)(Call(method.__name__, arguments), self._parts))
         total = next(results, None)
         if total is None:
@@ -389,11 +351,37 @@ class SummedStatistics(PartsStatistics):
             if self._cancelled is not None and self._cancelled():
                 raise KeyboardInterrupt
             total = add(total, result)
-        return total
+        return cast("Sums", total)
+
+    def target_moments(self, centre: float) -> FloatArray:
+        """Return the sum over the parts."""
+        return self._sum(PyStatistics.target_moments, centre)
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        """Return the sum over the parts."""
+        return self._sum(PyStatistics.deviance, active, mu)
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        """Return the sums over the parts."""
+        return self._sum(PyStatistics.gradient, active, mu)
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        """Return the sums over the parts."""
+        return self._sum(PyStatistics.among, active, mu, js)
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        """Return the sums over the parts."""
+        return self._sum(PyStatistics.sweep, active, mu, wanted)
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        """Return the sum over the parts."""
+        return self._sum(PyStatistics.variance_drift, active, mu, sigma)
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Check for cancellation between parts, and within local parts."""
-        super().listen(cancelled)
+        self._cancelled = cancelled
         if self._map is not None or not isinstance(self._parts, (list, tuple)):
             return
         for part in self._parts:
@@ -519,27 +507,23 @@ class RowPart(PyStatistics):
 
     def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
         """Return the part of the core, made at the first call or by `listen`."""
-        if self._core_part is None:
-            self._core_part = self._make_part(cancelled)
-        return self._core_part
-
-    def _make_part(self, cancelled: _core.Cancelled | None) -> _core.RowPart:
+        if self._core_part is not None:
+            return self._core_part
         # An array unpickled from a message may be misaligned.
-        X, target, weights = (
-            None if a is None else np.require(a, np.float64, ("C", "A")) for a in self._rows
+        given: Any = (*self._rows, self._centres)
+        X, target, weights, centres = (
+            None if array is None else np.require(array, np.float64, ("C", "A")) for array in given
         )
-        assert X is not None
-        assert target is not None
         options: Any = {"bias": self._bias, "likelihood": self.likelihood, "n_threads": self._n_threads}
-        if self._centres is None or self._kernels is None:
-            return _core.RowPart.dense([X], target, weights, **options)
-        centres = np.require(self._centres, np.float64, ("C", "A"))
-        cores = [core for kernel in self._kernels if (core := kernel.to_core()) is not None]
-        if len(cores) == len(self._kernels):
+        kernels = self._kernels or []
+        cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+        if centres is not None and len(cores) == len(kernels):
             options |= {"stored": self._store, "cancelled": cancelled}
-            return _core.RowPart.kernel(X, centres, cores, target, weights, **options)
-        blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
-        return _core.RowPart.dense(blocks, target, weights, **options)
+            self._core_part = _core.RowPart.kernel(X, centres, cores, target, weights, **options)
+        else:
+            blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in kernels]
+            self._core_part = _core.RowPart.dense(blocks or [X], target, weights, **options)
+        return self._core_part
 
     def shifted(self, offset: FloatArray) -> RowPart:
         """Return the same rows with an offset subtracted from each column of X."""

@@ -13,7 +13,7 @@ from dask.delayed import Delayed, delayed
 from distributed import Client, TimeoutError
 
 from .._checks.numbers import PLAIN
-from ..providers import Call, PartsStatistics, add
+from ..providers import Call, SummedStatistics, add
 
 #: Results combined by one task.
 _FAN_IN = 8
@@ -94,24 +94,19 @@ def _added(results: Sequence[Any]) -> Any:
     return reduce(add, results)
 
 
-class Partitions(PartsStatistics):
-    """The providers of all partitions as one: each call is one round trip to the workers.
+class Partitions(SummedStatistics):
+    """The Bernoulli providers of all partitions as one: each call is one round trip to the workers.
 
-    Parameters
-    ----------
-    engine : Engine
-    parts : list of tasks
-        Their results are Bernoulli providers of ``n_basis`` functions, kept by the engine.
-    n_basis : int
+    ``parts``: tasks whose results are the providers, kept by the engine.
     """
 
-    likelihood = "bernoulli"
-
     def __init__(self, engine: Engine, parts: Sequence[Delayed], n_basis: int) -> None:
-        self._engine, self._parts, self.n_basis = engine, parts, n_basis
+        # With a map of its own a sum leaves its parts, which are elsewhere, alone.
+        super().__init__(parts, map=map, n_basis=n_basis, likelihood="bernoulli")
+        self._tasks, self._engine = parts, engine
 
     def _sum(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        results = on_each(_call, self._parts, shared(Call(method.__name__, arguments)))
+        results = on_each(_call, self._tasks, shared(Call(method.__name__, arguments)))
         return self._engine.result(_combined(_added, results), self._cancelled)
 
 
