@@ -145,7 +145,7 @@ class _OnDask(KernelEstimator):
             local._fit_sums(engine.merged(on_each(_sums, parts, shared(local._summed()))), settings)
         for name in self._results(self).keys() - {"_metadata_request"}:
             delattr(self, name)  # from an earlier fit
-        vars(self).update(self._results(local))
+        self.__dict__.update(self._results(local))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R^2, or the weighted fraction of right labels, computed on the workers.
@@ -261,7 +261,7 @@ class DaskRVR(_OnDask):
     _local = RVR
 
     def __init__(self, kernel: KernelSpec = "rbf", *, client: Any = None, **arguments: Any) -> None:
-        vars(self).update(RVR(kernel, **arguments).get_params(deep=False), client=client)
+        self.__dict__.update(RVR(kernel, **arguments).get_params(deep=False), client=client)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, y_std: Any = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
@@ -395,7 +395,7 @@ class DaskRVC(_OnDask):
     _local = RVC
 
     def __init__(self, kernel: KernelSpec = "rbf", *, client: Any = None, **arguments: Any) -> None:
-        vars(self).update(RVC(kernel, **arguments).get_params(deep=False), client=client)
+        self.__dict__.update(RVC(kernel, **arguments).get_params(deep=False), client=client)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.

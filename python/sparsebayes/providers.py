@@ -510,10 +510,11 @@ class RowPart(PyStatistics):
         if self._core_part is not None:
             return self._core_part
         # An array unpickled from a message may be misaligned.
-        given: Any = (*self._rows, self._centres)
-        X, target, weights, centres = (
-            None if array is None else np.require(array, np.float64, ("C", "A")) for array in given
-        )
+        arrays: Any = [
+            None if array is None else np.require(array, np.float64, ("C", "A"))
+            for array in (*self._rows, self._centres)
+        ]
+        X, target, weights, centres = arrays
         options: Any = {"bias": self._bias, "likelihood": self.likelihood, "n_threads": self._n_threads}
         kernels = self._kernels or []
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
