@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import column_means
-from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows, naming
+from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows
 from .._data import candidates as _candidates
-from .._data.candidates import seed_of
 from .._data.chunks import Chunks
 from .._data.design import (
     DenseDesign,
@@ -29,7 +27,7 @@ from .._data.design import (
     is_transformer,
 )
 from .._data.out_of_core import Facts
-from .._data.statistics import Kernels, check_memory_limit, check_room
+from .._data.statistics import Columns, Kernels, Summed, check_memory_limit, check_room
 from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Linear
@@ -385,34 +383,27 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             smallest = Kernels([Linear()] * self._n_kernels(), np.broadcast_to(0.0, (n, d)))
             check_room(smallest, d, check_memory_limit(self.memory_limit))
 
-    def _sampling_seed(self) -> int:
-        with naming("random_state"):
-            return seed_of(check_random_state(self.random_state))
-
     def _choose_centres(self, sample: Training) -> Facts:
-        if len(sample.rows) == 0:
-            raise ValueError(
-                "sample_weight is zero in every row (it must contain at least one non-zero number)"
-            )
         _candidates.place(self, sample)
         return {"candidate_rows": self.candidate_rows_, "candidates": self.candidates_}
 
-    def _publish_functions(self, facts: Facts, n_features: int) -> None:
-        empty = placeholder_training(np.empty((0, n_features)), 0)
+    def _publish_functions(self, facts: Facts) -> None:
+        empty = no_rows(self.n_features_in_)
         if "candidates" in facts:
             self.candidate_rows_, self.candidates_ = facts["candidate_rows"], facts["candidates"]
         else:
             _candidates.place(self, empty)
-        inputs = facts.get("inputs", np.zeros((2, n_features)))
-        self.kernel_ = self._as_given(self._resolve(placeholder_training(inputs, 2)))
+        inputs = facts.get("inputs", np.zeros((2, self.n_features_in_)))
+        rows = Training(inputs, np.zeros(2), None, np.arange(2), 2)
+        self.kernel_ = self._as_given(self._resolve(rows))
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, empty.X)
         self._n_extra = columns_at(self.extra_basis_, self.candidates_[:1]).shape[1]
 
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._layout(placeholder_training(np.empty((0, n_features)), n_samples))
-
-    def _publish_sums(self, n_samples: int) -> None:
-        self._publish_basis(placeholder_training(np.empty((0, self.n_features_in_)), n_samples))
+    def _summed(self) -> Summed:
+        rows = no_rows(self.n_features_in_)
+        centres = _candidates.points(self, rows, self._layout(rows).kept)
+        n_threads = check_n_jobs(self.n_jobs)
+        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
 
 class ColumnBasis(SparseBayesEstimator):
@@ -426,9 +417,7 @@ class ColumnBasis(SparseBayesEstimator):
         X_offset_: FloatArray
 
     def _layout(self, training: Training) -> Layout:
-        return self._column_layout(training.X.shape[1])
-
-    def _column_layout(self, n_features: int) -> Layout:
+        n_features = training.X.shape[1]
         return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
 
     def _design(self, training: Training) -> Design:
@@ -458,16 +447,13 @@ class ColumnBasis(SparseBayesEstimator):
     def _dense(self, training: Training) -> FloatArray:
         return self._dense_design(training).Phi
 
-    def _publish_basis(self, training: Training) -> None:
-        self._publish_columns()
-
     def _n_columns(self) -> int:
         return self.n_features_in_
 
     def _publish_offset(self, offset: FloatArray) -> None:
         self.X_offset_ = offset
 
-    def _publish_columns(self) -> None:
+    def _publish_basis(self, training: Training) -> None:
         functions = self.active_ >= 0
         coef = np.zeros((len(self._output_weights()), self.n_features_in_))
         coef[:, self.active_[functions]] = self._output_weights()[:, functions]
@@ -485,16 +471,14 @@ class ColumnBasis(SparseBayesEstimator):
         copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
         return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
 
-    def _publish_functions(self, facts: Facts, n_features: int) -> None:
+    def _publish_functions(self, facts: Facts) -> None:
         pass  # the columns are given
 
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._column_layout(n_features)
-
-    def _publish_sums(self, n_samples: int) -> None:
-        self._publish_columns()
+    def _summed(self) -> Summed:
+        return Columns(self.n_features_in_)
 
 
-def placeholder_training(X: FloatArray, n_samples: int) -> Training:
-    """Return training data with X and a number of rows, for functions that need nothing else."""
-    return Training(X, np.zeros(len(X)), None, np.arange(len(X)), n_samples)
+def no_rows(n_features: int, n_samples: int = 0) -> Training:
+    """Return training data without rows, for functions that need only the shape of the data."""
+    X = np.empty((0, n_features))
+    return Training(X, np.empty(0), None, np.arange(0), n_samples)

@@ -31,13 +31,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks.arguments import check_flag, check_n_jobs
 from .._checks.targets import Training
-from .._data import candidates as _candidates
 from .._data.design import evaluate
-from .._data.statistics import Kernels, Summed
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
-from .basis import KernelBasis, placeholder_training
+from .basis import KernelBasis
 from .chunked import SumsRegression
 from .docs import documented
 
@@ -147,12 +145,6 @@ class KernelRegression(KernelBasis, SumsRegression):
         self._check_fixed(doing)
         if check_flag("keep_rows", self.keep_rows):
             raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
-
-    def _summed(self, n_features: int) -> Summed:
-        layout = self._layout_of(0, n_features)
-        centres = _candidates.points(self, placeholder_training(np.empty((0, n_features)), 0), layout.kept)
-        n_threads = check_n_jobs(self.n_jobs)
-        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
     def _publish_basis(self, training: Training) -> None:
         super()._publish_basis(training)

@@ -130,6 +130,7 @@ class ServedModel:
 
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
+    est = est.to_local() if hasattr(est, "to_local") else est  # on Dask
     if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
