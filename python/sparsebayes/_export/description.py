@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimators.base import SparseBayesEstimator
 from .._estimators.basis import ColumnBasis, KernelBasis
-from .._estimators.probabilities import weights_in_order
 from .._types import FloatArray, IntArray
 from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
@@ -127,6 +126,24 @@ class ServedModel:
         """Number of functions in all blocks."""
         return sum(block.size for block in self.blocks)
 
+    def has_all_functions(self, output: Output) -> bool:
+        """Return whether this output has all functions."""
+        return np.array_equal(output.functions, np.arange(self.n_functions))
+
+
+def factor(covariance: FloatArray) -> FloatArray:
+    """Return R, upper triangular, with R^T R the covariance."""
+    # By the correlations, because weights have very different scales.
+    scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    inverse = 1.0 / np.where(scale > 0.0, scale, 1.0)
+    correlation = covariance * inverse[:, np.newaxis] * inverse
+    try:
+        root = np.asarray(np.linalg.cholesky(correlation).T, dtype=np.float64)
+    except np.linalg.LinAlgError:  # semidefinite to rounding
+        values, vectors = np.linalg.eigh(correlation)
+        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T)[1]
+    return root * scale
+
 
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
@@ -150,17 +167,13 @@ def _common(est: Any) -> dict[str, Any]:
 
 def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
     blocks = _blocks_of_basis(est)
-    mu = est.mu_ if est.mu_.ndim == 2 else est.mu_[:, np.newaxis]
-    alpha = est.alpha_ if est.alpha_.ndim == 2 else np.repeat(est.alpha_[:, np.newaxis], mu.shape[1], axis=1)
+    mu = np.atleast_2d(est.mu_.T).T
+    alpha = np.broadcast_to(np.atleast_2d(est.alpha_.T).T, mu.shape)
     used = [np.flatnonzero(np.isfinite(column)) for column in alpha.T]
-    outputs = [Output(at, mu[at, c]) for c, at in enumerate(used)]
     link: Link
     uncertainty: Uncertainty
     if est._likelihood == "multinomial":
-        classes, rows = weights_in_order(est.alpha_)
-        assert np.array_equal(np.concatenate(used), rows)
-        assert np.array_equal(np.repeat(np.arange(len(used)), [len(at) for at in used]), classes)
-        link, uncertainty, covariances = "softmax", "joint", [est.sigma_]
+        link, uncertainty, covariances = "softmax", "joint", [est.sigma_]  # class by class
     else:
         link = {"gaussian": "identity", "poisson": "log", "bernoulli": "logistic"}[est._likelihood]  # type: ignore[assignment] # a Link
         if est.sigma_.ndim == 3:
@@ -175,7 +188,7 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
         **_common(est),
         flat=est.mu_.ndim == 1,
         blocks=blocks,
-        outputs=outputs,
+        outputs=[Output(at, mu[at, c]) for c, at in enumerate(used)],
         link=link,
         uncertainty=uncertainty,
         covariances=covariances,
@@ -184,11 +197,8 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
 
 
 def _describe_probit(est: ProbitModel) -> ServedModel:
-    blocks: list[Block] = []
-    weights: list[FloatArray] = []
-    if est.fit_intercept:
-        blocks.append(Constant())
-        weights.append(est._bias[:, np.newaxis])
+    blocks: list[Block] = [Constant()] if est.fit_intercept else []
+    weights: list[FloatArray] = [est._bias[:, np.newaxis]] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
         weights.append(est.dual_coef_)
