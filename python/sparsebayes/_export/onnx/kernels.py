@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..._types import FloatArray
+from ..._types import FloatArray, IntArray
 from ...kernels import (
     Gaussian,
     Kernel,
@@ -59,6 +59,12 @@ class Basis:
         self._values = graph.join(parts, 1) if parts else None
         #: (values, functions): the functions are `_values` @ `_slopes` + `_at_zero`.
         self._slopes = np.vstack([np.empty((0, self.size)), *slopes])
+
+    def placed(self, functions: IntArray, rows: FloatArray) -> FloatArray:
+        """Return rows for all functions: ``rows`` at ``functions``, 0 elsewhere."""
+        placed = np.zeros((self.size, *rows.shape[1:]))
+        placed[functions] = rows
+        return placed
 
     def linear(self, weights: FloatArray) -> Value:
         """Return the functions times these weights, (n, k); a row of weights for each function."""
