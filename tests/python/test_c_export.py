@@ -3,41 +3,22 @@
 import numpy as np
 import pytest
 
-from c_problems import labels, numbers, rows, target
 from c_program import ask, needs_compiler
-from sparsebayes import (
-    GREVM,
-    LREVM,
-    MRVM1,
-    MRVM2,
-    RVC,
-    RVR,
-    VGREVM,
-    GREVMRegressor,
-    LREVMRegressor,
-    SparseBayesClassifier,
-    SparseBayesRegressor,
-    to_c,
+from export_problems import (
+    CLASSIFIERS,
+    KERNELS,
+    OF_SEVERAL_OUTPUTS,
+    PROBIT_MODELS,
+    REGRESSORS,
+    labels,
+    numbers,
+    rows,
+    target,
 )
-from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, OnColumns, Polynomial, Sigmoid
+from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
+from sparsebayes.kernels import Gaussian
 
 TOLERANCE = {"double": 1e-12, "float": 1e-4}
-
-KERNELS = {
-    "gaussian": Gaussian(2.0),
-    "widths": Gaussian([2.0, 1.0, 5.0]),
-    "laplacian": Laplacian(0.4),
-    "polynomial": Polynomial(3, 0.2, 1.0),
-    "linear": Linear(),
-    "sigmoid": Sigmoid(0.2, -0.3),
-    "spline": LinearSpline(),
-    "sum": Gaussian(2.0) + Linear(),
-    "product": (Gaussian(3.0) + Polynomial(2, 0.1, 0.5)) * Laplacian(0.1) + Sigmoid(0.1),
-    "columns": OnColumns(Gaussian(1.5), [2, 0]) + OnColumns(Linear(), 1),
-    "column": OnColumns(Gaussian(1.5), [2]) * OnColumns(Laplacian(0.1), [0, 0]),
-    "inside": OnColumns(Gaussian([1.0, 2.0]) + OnColumns(Linear(), [1]), [2, 1]),
-    "list": [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]), Gaussian(0.7)],
-}
 
 
 def same_regression(est, X, directory, dtype, **options):
@@ -73,26 +54,18 @@ def test_every_kernel_predicts_the_same_with_error_bars(kernel, dtype, tmp_path)
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(
-    "est",
-    [
-        RVR(gamma=0.3, extra_basis="linear", noise_variance=0.02),
-        RVR(gamma=0.3, scheme="variational"),
-        RVR(gamma=0.3, fit_intercept=False),
-        SparseBayesRegressor(fit_intercept=False),
-        GREVMRegressor(gamma=0.3),
-        LREVMRegressor(gamma=0.3),
-        LREVMRegressor([Gaussian(2.0), OnColumns(Linear(), 1)], fit_intercept=False),
-        RVR(gamma=0.3, shared_noise=True),
-    ],
-    ids=repr,
-)
-def test_regressors_of_one_or_several_outputs_predict_the_same(est, dtype, tmp_path):
+@pytest.mark.parametrize("est", REGRESSORS, ids=repr)
+def test_regressors_predict_the_same(est, dtype, tmp_path):
     X = rows(60)
     same_regression(est.fit(X, target(X)), rows(30, seed=8), tmp_path, dtype)
-    if type(est) in (RVR, SparseBayesRegressor) and est.scheme == "sequential" and est.noise_variance is None:
-        est.fit(X, numbers(X, n_outputs=3))
-        same_regression(est, rows(30, seed=8), tmp_path, dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("est", OF_SEVERAL_OUTPUTS, ids=repr)
+def test_regressors_of_several_outputs_predict_the_same(est, dtype, tmp_path):
+    X = rows(60)
+    same_regression(est.fit(X, numbers(X, n_outputs=3)), rows(30, seed=8), tmp_path, dtype)
 
 
 @needs_compiler
@@ -115,21 +88,7 @@ def test_counts_predict_the_same(dtype, tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize(
-    "est",
-    [
-        RVC(gamma=0.3),
-        RVC([Gaussian(2.0), OnColumns(Linear(), 1)], extra_basis="linear"),
-        RVC(gamma=0.3, multi_class="softmax"),
-        RVC(gamma=0.3, scheme="variational"),
-        SparseBayesClassifier(fit_intercept=False),
-        SparseBayesClassifier(fit_intercept=False, multi_class="softmax"),
-        GREVM(gamma=0.3),
-        LREVM(gamma=0.3, fit_intercept=False),
-        VGREVM(gamma=0.3),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("est", CLASSIFIERS, ids=repr)
 def test_classifiers_predict_the_same(est, n_classes, dtype, tmp_path):
     X = rows(120)
     est.fit(X, labels(X, n_classes))
@@ -139,15 +98,7 @@ def test_classifiers_predict_the_same(est, n_classes, dtype, tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("n_classes", [2, 3, 4, 20])
-@pytest.mark.parametrize(
-    "est",
-    [
-        MRVM1(gamma=0.3),
-        MRVM1(gamma=0.3, candidates=rows(30, seed=9)),
-        MRVM2([Gaussian(2.0), OnColumns(Linear(), 1)]),
-    ],
-    ids=["MRVM1", "candidates", "MRVM2"],
-)
+@pytest.mark.parametrize("est", PROBIT_MODELS.values(), ids=PROBIT_MODELS)
 def test_probit_models_predict_the_same(est, n_classes, dtype, tmp_path):
     X, new = rows(90), rows(30, seed=8)
     y = labels(X, n_classes) if n_classes < 20 else np.repeat(np.arange(20), 8)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 
-from c_problems import every_link, labels, rows, target
 from c_program import PICKY, STRICT, ask, build, needs_compiler
+from export_problems import every_link, labels, rows, target
 from sparsebayes import GREVM, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
 from sparsebayes._export.c.source import Real, quote
 from sparsebayes.kernels import Gaussian, Laplacian

@@ -145,6 +145,9 @@ def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
+SECRET = 'SECRET", expected '
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -164,14 +167,37 @@ def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
         (lambda outer, own: outer["weights.0"].update(dtype="I64"), "F64"),
         (lambda outer, own: outer["points.1"].update(shape=[2**40, 4]), "safetensors"),
         (lambda outer, own: outer["points.1"].update(shape=[4, -1]), "safetensors"),
+        (lambda outer, own: own.update(link=SECRET), ""),
+        (lambda outer, own: own.update(n_features=SECRET), ""),
+        (lambda outer, own: own.update(format_version=SECRET), ""),
+        (lambda outer, own: own.update({SECRET: 1}), ""),
+        (lambda outer, own: own["blocks"].append(SECRET), ""),
+        (lambda outer, own: own["blocks"].append({SECRET: 1}), ""),
+        (lambda outer, own: own.update(classes={"dtype": SECRET, "values": [1, 2]}), ""),
+        (lambda outer, own: own.update(classes={"dtype": "<i8", "values": [SECRET, "b"]}), ""),
+        (lambda outer, own: own.update(estimator=[SECRET]), ""),
+        (lambda outer, own: outer["weights.0"].update(dtype=SECRET), ""),
+        (lambda outer, own: outer["weights.0"].update(shape=SECRET), ""),
+        (lambda outer, own: outer.update({SECRET: {**outer.pop("weights.0"), "dtype": "I64"}}), ""),
+        (
+            lambda outer, own: outer.update({SECRET: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}),
+            "",
+        ),
     ],
 )
-def test_a_file_with_something_wrong_in_it_is_refused(predictor, tmp_path, change, match):
+def test_a_file_with_something_wrong_in_it_is_refused_and_not_quoted(predictor, tmp_path, change, match):
     outer, own, numbers = split(predictor.to_bytes())
     change(outer, own)
-    (tmp_path / "model").write_bytes(joined(outer, own, numbers))
-    with pytest.raises(ValueError, match=match):
-        load(tmp_path / "model")
+    content = joined(outer, own, numbers)
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    for action, words in (
+        (lambda: load(path), rf"model: (.*)({match})"),
+        (lambda: Predictor.from_bytes(content), match),
+    ):
+        with pytest.raises(ValueError, match=words) as refused:
+            action()
+        assert "SECRET" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -251,41 +277,6 @@ def test_a_missing_file_is_named_as_python_names_it(predictor, tmp_path):
             action(path)
         assert refused.value.filename == path
         assert str(refused.value) == f"[Errno 2] No such file or directory: {path!r}"
-
-
-SECRET = 'SECRET", expected '
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda outer, own: own.update(link=SECRET),
-        lambda outer, own: own.update(n_features=SECRET),
-        lambda outer, own: own.update(format_version=SECRET),
-        lambda outer, own: own.update({SECRET: 1}),
-        lambda outer, own: own["blocks"].append(SECRET),
-        lambda outer, own: own["blocks"].append({SECRET: 1}),
-        lambda outer, own: own.update(classes={"dtype": SECRET, "values": [1, 2]}),
-        lambda outer, own: own.update(classes={"dtype": "<i8", "values": [SECRET, "b"]}),
-        lambda outer, own: own.update(estimator=[SECRET]),
-        lambda outer, own: outer["weights.0"].update(dtype=SECRET),
-        lambda outer, own: outer["weights.0"].update(shape=SECRET),
-        lambda outer, own: outer.update({SECRET: {**outer.pop("weights.0"), "dtype": "I64"}}),
-        lambda outer, own: outer.update({SECRET: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}),
-    ],
-)
-def test_no_message_quotes_a_file(predictor, tmp_path, change):
-    outer, own, numbers = split(predictor.to_bytes())
-    change(outer, own)
-    content = joined(outer, own, numbers)
-    path = tmp_path / "model"
-    path.write_bytes(content)
-    for action in (lambda: load(path), lambda: Predictor.from_bytes(content)):
-        with pytest.raises(ValueError, match=r"\w{3}") as refused:
-            action()
-        assert "SECRET" not in str(refused.value)
-    with pytest.raises(ValueError, match="model: "):
-        load(path)
 
 
 def test_reading_while_another_thread_saves_gives_one_model_or_the_other(predictor, tmp_path):

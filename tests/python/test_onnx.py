@@ -6,65 +6,36 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 
+from export_problems import (
+    CLASSIFIERS,
+    KERNELS,
+    OF_SEVERAL_OUTPUTS,
+    PROBIT_MODELS,
+    REGRESSORS,
+    rows,
+)
 from sparsebayes import (
     GREVM,
-    LREVM,
-    MRVM1,
     MRVM2,
     RVC,
     RVR,
-    VGREVM,
     GREVMRegressor,
-    LREVMRegressor,
     SparseBayesClassifier,
     SparseBayesRegressor,
     to_onnx,
 )
 from sparsebayes._export.onnx import kernels as onnx_kernels
-from sparsebayes.kernels import (
-    Custom,
-    Gaussian,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    OnColumns,
-    Polynomial,
-    Sigmoid,
-)
+from sparsebayes.kernels import Custom, Gaussian, LinearSpline
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 DTYPES = list(TOLERANCE)
-
-KERNELS = {
-    "gaussian": Gaussian(1.5),
-    "gaussian-ard": Gaussian([1.0, 2.0, 0.7]),
-    "laplacian": Laplacian(0.4),
-    "polynomial": Polynomial(3, gamma=0.5, coef0=1.0),
-    "polynomial-odd": Polynomial(5, gamma=0.3, coef0=-0.5),
-    "polynomial-one": Polynomial(1, gamma=0.3),
-    "linear": Linear(),
-    "sigmoid": Sigmoid(0.3, coef0=-0.2),
-    "linear-spline": LinearSpline(),
-    "sum": Gaussian(1.5) + Polynomial(2, coef0=1.0),
-    "product": Gaussian(2.0) * Laplacian(0.1) * Sigmoid(0.2, coef0=1.0),
-    "on-columns": OnColumns(Gaussian([1.0, 2.0]), [2, 0]),
-    "linear-on-columns": OnColumns(Linear(), [1]),
-    "columns-in-sum": OnColumns(Laplacian(0.5), [-1]) + Gaussian(1.0) * OnColumns(Linear(), slice(0, 2)),
-    "list": [Gaussian(1.0), Linear(), OnColumns(LinearSpline(), [0])],
-}
-
-
-def rows(n: int, seed: int) -> NDArray[np.float64]:
-    return np.random.default_rng(seed).normal(size=(n, 3))
-
 
 X, NEW = rows(80, 0), rows(60, 1) * 2.0
 NOISE = np.random.default_rng(2).normal(size=80)
@@ -112,7 +83,7 @@ def test_kernels_give_the_means_and_error_bars_of_the_estimator(kernel):
     check_regression(RVR(kernel).fit(X, Y))
 
 
-@pytest.mark.parametrize("name", ["gaussian-ard", "laplacian", "linear-spline", "columns-in-sum"])
+@pytest.mark.parametrize("name", ["widths", "laplacian", "spline", "in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, monkeypatch):
     monkeypatch.setattr(onnx_kernels, "_MAX_DIFFERENCES", 1)
     check_regression(RVR(KERNELS[name]).fit(X, Y))
@@ -126,30 +97,12 @@ def test_linear_splines_take_any_number_of_inputs(n_inputs):
     check_regression(est, rng.uniform(-0.5, 1, (20, n_inputs)))
 
 
-@pytest.mark.parametrize(
-    "est",
-    [
-        RVR(),
-        RVR(fit_intercept=False),
-        RVR(extra_basis="linear"),
-        RVR(scheme="variational"),
-        SparseBayesRegressor(fit_intercept=False),
-        GREVMRegressor(),
-        GREVMRegressor(Linear(), fit_intercept=False),
-        LREVMRegressor("laplacian"),
-        LREVMRegressor([Gaussian(1.0), Linear()]),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("est", REGRESSORS, ids=repr)
 def test_regressors_give_their_means_and_error_bars(est):
     check_regression(est.fit(X, Y))
 
 
-@pytest.mark.parametrize(
-    "est",
-    [RVR(), RVR("linear"), RVR(shared_noise=True), SparseBayesRegressor(fit_intercept=True)],
-    ids=repr,
-)
+@pytest.mark.parametrize("est", OF_SEVERAL_OUTPUTS, ids=repr)
 def test_several_outputs_have_a_column_each(est):
     check_regression(est.fit(X, np.column_stack([Y, X[:, 2] ** 2 + 0.3 * NOISE, Y + NOISE])))
 
@@ -163,24 +116,6 @@ def test_counts_give_their_means_and_error_bars(intercept):
     check_regression(est, np.outer(np.linspace(-30, 20, 11), est.coef_.ravel() / np.sum(est.coef_**2)))
 
 
-CLASSIFIERS = [
-    RVC(),
-    RVC("laplacian"),
-    RVC("poly", coef0=1.0),
-    RVC("linear"),
-    RVC(fit_intercept=False),
-    RVC(extra_basis="linear"),
-    RVC([Gaussian(1.0), OnColumns(Linear(), [0])]),
-    RVC(multi_class="softmax"),
-    RVC("linear", multi_class="softmax"),
-    SparseBayesClassifier(fit_intercept=False),
-    SparseBayesClassifier(fit_intercept=True, multi_class="softmax"),
-    GREVM(),
-    LREVM("laplacian"),
-    VGREVM([Gaussian(2.0), Linear()]),
-]
-
-
 @pytest.mark.parametrize("labels", [TWO, FOUR], ids=["two", "four"])
 @pytest.mark.parametrize("est", CLASSIFIERS, ids=repr)
 def test_classifiers_give_their_probabilities_and_labels(est, labels):
@@ -188,18 +123,8 @@ def test_classifiers_give_their_probabilities_and_labels(est, labels):
 
 
 @pytest.mark.parametrize("labels", [TWO, FOUR], ids=["two", "four"])
-@pytest.mark.parametrize(
-    "est",
-    [
-        MRVM1(),
-        MRVM1(candidates=NEW[:20] / 2.0),
-        MRVM2(),
-        MRVM2("linear", fit_intercept=True),
-        MRVM2([Gaussian(1.5), Linear()]),
-    ],
-    ids=repr,
-)
-def test_probit_machines_give_their_probabilities_and_labels(est, labels):
+@pytest.mark.parametrize("est", PROBIT_MODELS.values(), ids=PROBIT_MODELS)
+def test_probit_models_give_their_probabilities_and_labels(est, labels):
     est.fit(X, labels)
     # With its default of nodes the estimator's own quadrature errs by up to 1e-6.
     check_classification(est, tolerance={"float64": 1e-6, "float32": 1e-4})
