@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -72,31 +71,11 @@ def build(directory, files, *, compiler="cc", flags=STRICT):
     return directory / "program"
 
 
-@dataclass
-class Answers:
-    """The output of a program for some rows."""
-
-    numbers: np.ndarray
-    n_outputs: int
-
-    def means(self):
-        return self.numbers[:, : self.n_outputs]
-
-    def stds(self):
-        """Return deviations; the means printed with them must be the means printed alone."""
-        n = self.n_outputs
-        assert np.array_equal(self.numbers[:, n : 2 * n], self.means())
-        return self.numbers[:, 2 * n :]
-
-    def classes(self):
-        return self.numbers[:, 0].astype(int)
-
-    def probabilities(self):
-        return self.numbers[:, 1:]
-
-
 def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
-    """Return the answers of a header that was exported with the name "model"."""
+    """Return what a header exported with the name "model" predicts.
+
+    For regression means and standard deviations, (n, n_outputs), for classification class and probabilities.
+    """
     source = "main.c" if compiler == "cc" else "main.cpp"
     files = {"model.h": header, source: _MAIN.replace("BODY", body(header))}
     program = build(directory, files, compiler=compiler, flags=flags)
@@ -104,4 +83,8 @@ def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
     done = subprocess.run([program], input=rows, capture_output=True, text=True, check=True)
     numbers = np.array([[float(v) for v in line.split()] for line in done.stdout.splitlines()])
     assert len(numbers) == len(X)
-    return Answers(numbers, n_outputs)
+    if "model_predict_class(" in header:
+        return numbers[:, 0].astype(int), numbers[:, 1:]
+    means, *again = np.split(numbers, range(n_outputs, numbers.shape[1], n_outputs), axis=1)
+    assert all(np.array_equal(one, means) for one in again[:1])
+    return means, again[-1] if again else None

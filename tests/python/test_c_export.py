@@ -24,22 +24,22 @@ TOLERANCE = {"double": 1e-12, "float": 1e-4}
 def same_regression(est, X, directory, dtype, **options):
     mean, std = est.predict(X, return_std=True)
     n_outputs = 1 if mean.ndim == 1 else mean.shape[1]
-    found = ask(to_c(est, dtype=dtype, **options), X, directory, n_outputs=n_outputs)
+    means, stds = ask(to_c(est, dtype=dtype, **options), X, directory, n_outputs=n_outputs)
     # Terms of either sign cancel: errors are relative to the largest mean.
     size, tolerance = np.abs(mean).max(axis=0), TOLERANCE[dtype]
-    assert np.all(np.abs(found.means().reshape(mean.shape) - mean) <= tolerance * size)
+    assert np.all(np.abs(means.reshape(mean.shape) - mean) <= tolerance * size)
     # Where Sigma is badly conditioned, both ways to the variance have rounding errors.
-    np.testing.assert_allclose(found.stds().reshape(std.shape), std, rtol=max(tolerance, 1e-10))
+    np.testing.assert_allclose(stds.reshape(std.shape), std, rtol=max(tolerance, 1e-10))
 
 
 def same_classes(est, X, directory, dtype, tolerance=None):
     p = est.predict_proba(X)
-    found = ask(to_c(est, dtype=dtype), X, directory)
-    np.testing.assert_allclose(found.probabilities(), p, rtol=0.0, atol=tolerance or TOLERANCE[dtype])
+    found, probabilities = ask(to_c(est, dtype=dtype), X, directory)
+    np.testing.assert_allclose(probabilities, p, rtol=0.0, atol=tolerance or TOLERANCE[dtype])
     best = np.sort(p, axis=1)
     clear = best[:, -1] - best[:, -2] > 1e-3
     assert clear.sum() > len(X) / 2
-    assert np.array_equal(est.classes_[found.classes()][clear], est.predict(X)[clear])
+    assert np.array_equal(est.classes_[found][clear], est.predict(X)[clear])
 
 
 @needs_compiler
@@ -76,13 +76,13 @@ def test_counts_predict_the_same(dtype, tmp_path):
     est = SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, y)
     same_regression(est, rows(30, seed=8), tmp_path, dtype)
     mean, std = est.predict(100.0 * X, return_std=True)
-    found = ask(to_c(est), 100.0 * X, tmp_path)
+    means, stds = ask(to_c(est), 100.0 * X, tmp_path)
     small = (mean < 1e30) & (mean > 1e-30)
-    np.testing.assert_allclose(found.means()[small, 0], mean[small], rtol=1e-4)
+    np.testing.assert_allclose(means[small, 0], mean[small], rtol=1e-4)
     in_range = std < 1e30
     assert 0 < in_range.sum() < len(X)
-    np.testing.assert_allclose(found.stds()[in_range, 0], std[in_range], rtol=1e-3, atol=1e-30)
-    assert not np.isnan(found.stds()).any()
+    np.testing.assert_allclose(stds[in_range, 0], std[in_range], rtol=1e-3, atol=1e-30)
+    assert not np.isnan(stds).any()
 
 
 @needs_compiler
@@ -117,8 +117,8 @@ def test_precomputed_kernels_take_kernel_values(std, tmp_path):
     kernel = Gaussian(2.0)
     est = RVR("precomputed", noise_variance=0.02).fit(kernel(X, X), target(X))
     header = to_c(est, dtype="double", std=std)
-    found = ask(header, kernel(new, X), tmp_path)
-    np.testing.assert_allclose(found.means()[:, 0], est.predict(kernel(new, X)), rtol=1e-11)
+    means, _ = ask(header, kernel(new, X), tmp_path)
+    np.testing.assert_allclose(means[:, 0], est.predict(kernel(new, X)), rtol=1e-11)
     assert std == ("predict_std" in header)
     classifier = GREVM("precomputed").fit(kernel(X, X), labels(X, 3))
     same_classes(classifier, kernel(new, X), tmp_path, "double")
@@ -132,8 +132,8 @@ def test_without_variances_probabilities_are_those_of_the_mode(est, n_classes, t
     est.fit(X, labels(X, n_classes))
     header = to_c(est, dtype="double", std=False)
     assert len(header) < len(to_c(est, dtype="double"))
-    found = ask(header, new, tmp_path)
-    np.testing.assert_allclose(found.probabilities(), est.predict_proba(new, moderate=False), atol=1e-12)
+    _, found = ask(header, new, tmp_path)
+    np.testing.assert_allclose(found, est.predict_proba(new, moderate=False), atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
@@ -147,8 +147,8 @@ def test_empty_models_predict_the_same(tmp_path):
     coin = np.random.default_rng(0).permutation(np.arange(30) % 3)
     for multi_class in ("ovr", "softmax"):
         est = RVC(gamma=1e-8, fit_intercept=False, multi_class=multi_class).fit(X, coin)
-        found = ask(to_c(est), X, tmp_path)
-        np.testing.assert_allclose(found.probabilities(), est.predict_proba(X), atol=1e-5)
+        _, found = ask(to_c(est), X, tmp_path)
+        np.testing.assert_allclose(found, est.predict_proba(X), atol=1e-5)
 
 
 @needs_compiler
@@ -158,7 +158,7 @@ def test_probabilities_survive_extreme_predictors(tmp_path):
     for est in (RVC("linear"), softmax, GREVM("linear"), MRVM1("linear"), columns):
         est.fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
         for dtype in TOLERANCE:
-            found = ask(to_c(est, dtype=dtype), 1e6 * X, tmp_path).probabilities()
+            _, found = ask(to_c(est, dtype=dtype), 1e6 * X, tmp_path)
             np.testing.assert_allclose(found, est.predict_proba(1e6 * X), atol=1e-3)
             np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
 
