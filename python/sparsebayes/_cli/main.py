@@ -163,6 +163,5 @@ def _demo(options: argparse.Namespace) -> int:
     from .demo import compare
 
     for line in compare():
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        print(line, flush=True)
     return _DONE

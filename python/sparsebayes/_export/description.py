@@ -8,7 +8,7 @@ or probabilities; covariances of the weights give error bars.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
 from ..multiclass import ProbitModel
 from ..revm import EigenModel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
 Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
@@ -240,13 +237,13 @@ def _describe_eigen(est: EigenModel) -> ServedModel:
 
 
 def _dense_outputs(weights: FloatArray) -> list[Output]:
-    everything = np.arange(weights.shape[1])
-    return [Output(everything, row) for row in weights]
+    return [Output(np.arange(len(row)), row) for row in weights]
 
 
 def _blocks_of_basis(est: Any) -> list[Block]:
+    blocks: list[Block] = [Constant()] if np.any(est.active_ < 0) else []
     if isinstance(est, ColumnBasis):
-        return _bias(est.active_) + _columns(est.active_[est.active_ >= 0], est.X_offset_)
+        return blocks + _columns(est.active_[est.active_ >= 0], est.X_offset_)
     assert isinstance(est, KernelBasis)
     extra = est._active_extra()
     if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
@@ -255,7 +252,6 @@ def _blocks_of_basis(est: Any) -> list[Block]:
             "by Python. Compute the columns yourself and use SparseBayesRegressor or SparseBayesClassifier"
         )
     kernels = (est.active_ >= 0) & (extra < 0)
-    blocks = _bias(est.active_)
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
     else:
@@ -265,10 +261,6 @@ def _blocks_of_basis(est: Any) -> list[Block]:
             if len(at) > 0:
                 blocks.append(_centres(kernel, est.relevance_vectors_[at]))
     return blocks + _columns(extra[extra >= 0], est._extra_offset)
-
-
-def _bias(active: IntArray) -> list[Block]:
-    return [Constant()] if np.any(active < 0) else []
 
 
 def _columns(columns: IntArray, offset: FloatArray | None = None) -> list[Block]:
@@ -289,16 +281,12 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
     if isinstance(kernel, OnColumns):
         return flatten(kernel.inner(), columns[kernel.positions(len(columns))], whole=False)
     if isinstance(kernel, Sum):
-        return Sum(_each(kernel.terms, columns, whole))
+        return Sum(tuple(flatten(term, columns, whole=whole) for term in kernel.terms))
     if isinstance(kernel, Product):
-        return Product(_each(kernel.factors, columns, whole))
+        return Product(tuple(flatten(factor, columns, whole=whole) for factor in kernel.factors))
     if isinstance(kernel, Custom) or kernel.to_core() is None:
         raise ValueError(
             f"kernel {kernel!r} cannot be exported: it is evaluated by Python. Use the kernels of "
             "sparsebayes.kernels, their sums and products"
         )
     return kernel if whole else OnColumns(kernel, tuple(int(column) for column in columns))
-
-
-def _each(parts: Sequence[Kernel], columns: IntArray, whole: bool) -> tuple[Kernel, ...]:
-    return tuple(flatten(part, columns, whole=whole) for part in parts)
