@@ -15,6 +15,7 @@ PICKY = ["-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wdouble-promotion", 
 _MAIN = """
 #include "model.h"
 #include <stdio.h>
+#define SHOW(numbers, count) for (int c = 0; c < (count); c++) printf("%.17g ", (double)(numbers)[c])
 
 int main(void)
 {
@@ -32,31 +33,18 @@ BODY
 }
 """
 
-_SHOW = """
-        for (int c = 0; c < COUNT; c++)
-            printf("%.17g ", (double)NUMBERS[c]);
-"""
-
-
-def show(numbers, count):
-    return _SHOW.replace("NUMBERS", numbers).replace("COUNT", count)
-
 
 def body(header):
     """Return code that prints the results for one row: means, deviations, class, probabilities."""
-    text = ""
     if "model_predict_class(" in header:
-        text += 'model_real p[MODEL_N_CLASSES];\nprintf("%d ", model_predict_class(x));\n'
-        return text + "model_predict_proba(x, p);\n" + show("p", "MODEL_N_CLASSES")
-    if "void model_predict(" in header:
-        text += "model_real mean[MODEL_N_OUTPUTS];\nmodel_predict(x, mean);\n" + show(
-            "mean", "MODEL_N_OUTPUTS"
-        )
-    else:
-        text += 'printf("%.17g ", (double)model_predict(x));\n'
+        text = 'model_real p[MODEL_N_CLASSES];\nprintf("%d ", model_predict_class(x));\n'
+        return text + "model_predict_proba(x, p);\nSHOW(p, MODEL_N_CLASSES);\n"
+    text = "model_real mean[MODEL_N_OUTPUTS], sd[MODEL_N_OUTPUTS];\n(void)sd;\n"
+    several = "void model_predict(" in header
+    text += f"{'' if several else 'mean[0] = '}model_predict(x{', mean' if several else ''});\n"
+    text += "SHOW(mean, MODEL_N_OUTPUTS);\n"
     if "model_predict_std(" in header:
-        text += "model_real m[MODEL_N_OUTPUTS], sd[MODEL_N_OUTPUTS];\nmodel_predict_std(x, m, sd);\n"
-        text += show("m", "MODEL_N_OUTPUTS") + show("sd", "MODEL_N_OUTPUTS")
+        text += "model_predict_std(x, mean, sd);\nSHOW(mean, MODEL_N_OUTPUTS);\nSHOW(sd, MODEL_N_OUTPUTS);\n"
     return text
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .._core import NumericalError
 from .._types import FloatArray, IntArray
+from ..model_selection import log_densities
 
 #: A multiple of the inputs' standard deviations times sqrt(n_inputs); "ard": one learned width per input;
 #: None: a kernel without widths.
@@ -90,7 +91,7 @@ class LeftOut:
         """Mean log density of the left-out rows, or log probability of their classes; -inf without fits."""
         if not self.fits:
             return -np.inf
-        total = sum(float(_log_density(model, rows) @ rows.weights) for model, rows in self.fits)
+        total = sum(float(_log_density(model, rows, rows.X) @ rows.weights) for model, rows in self.fits)
         return total / sum(float(np.sum(rows.weights)) for _, rows in self.fits)
 
     @property
@@ -251,22 +252,11 @@ def _is_worse(found: Sequence[LeftOut]) -> bool:
     return bool(before) and last.density < before[-1].density
 
 
-def _log_density(model: Any, rows: Rows) -> FloatArray:
-    if rows.classifies:
-        return _log_probability(model, rows, rows.X)
-    mean, std = model.predict(rows.X, return_std=True)
-    found: FloatArray = -0.5 * (np.log(2.0 * np.pi * std**2) + ((rows.y - mean) / std) ** 2)
-    return found
-
-
-def _log_probability(model: Any, rows: Rows, X: FloatArray) -> FloatArray:
-    at = np.searchsorted(model.classes_, rows.y)
-    known = np.append(model.classes_, model.classes_[:1])[at] == rows.y
-    p = model.predict_proba(X)[np.arange(len(rows)), np.where(known, at, 0)]
-    found: FloatArray = np.log(np.maximum(np.where(known, p, 0.0), _MIN_PROBABILITY))
-    return found
+def _log_density(model: Any, rows: Rows, X: FloatArray) -> FloatArray:
+    density = log_densities(model, X, rows.y)
+    return np.maximum(density, np.log(_MIN_PROBABILITY)) if rows.classifies else density
 
 
 def _loss(model: Any, rows: Rows, X: FloatArray) -> float:
-    loss = -_log_probability(model, rows, X) if rows.classifies else (rows.y - model.predict(X)) ** 2
+    loss = -_log_density(model, rows, X) if rows.classifies else (rows.y - model.predict(X)) ** 2
     return float(np.average(loss, weights=rows.weights))
