@@ -78,8 +78,7 @@ PROBIT_MODELS = {
     "MRVM1": MRVM1(gamma=0.3),
     "candidates": MRVM1(gamma=0.3, candidates=rows(30, seed=9)),
     "MRVM2": MRVM2(gamma=0.3),
-    "linear": MRVM2("linear", fit_intercept=True),
-    "list": MRVM2([Gaussian(2.0), OnColumns(Linear(), 1)]),
+    "list": MRVM2([Gaussian(2.0), OnColumns(Linear(), 1)], fit_intercept=True),
 }
 
 

@@ -18,7 +18,7 @@ from .._progress import LOG
 from . import encoding as _encoding
 from . import tables as _tables
 from .tables import Table, TableError, counted
-from .width_search import LeftOut, Rows, Width, WidthSearch, is_saturated, statuses
+from .width_search import Rows, Width, WidthScores, WidthSearch, is_saturated, statuses
 
 #: Exit codes: success; a model that was saved but is not reliable.
 _DONE: Final = 0
@@ -301,12 +301,12 @@ def _widths(options: argparse.Namespace) -> Sequence[Width]:
     return (width,)
 
 
-def _chosen(search: WidthSearch, widths: Sequence[Width]) -> tuple[Any, LeftOut, list[str], bool]:
+def _chosen(search: WidthSearch, widths: Sequence[Width]) -> tuple[Any, WidthScores, list[str], bool]:
     """Return the model with the width that predicts left-out rows best, and the scores of that width.
 
     Return also its warnings, and whether it is unreliable: not converged, empty or overfitted.
     """
-    found: list[tuple[Any, LeftOut, list[str], bool]] = []
+    found: list[tuple[Any, WidthScores, list[str], bool]] = []
     for one in search.ranking(widths):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -370,7 +370,7 @@ class _Progress(logging.Handler):
 
 
 def _summary(
-    model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, groups: dict[str, list[int]]
+    model: Any, rows: Rows, widths: Sequence[Width], best: WidthScores, groups: dict[str, list[int]]
 ) -> list[str]:
     lines = [
         f"{type(model).__name__} on {len(rows)} rows of {counted(model.n_features_in_, 'input')}: "

@@ -77,7 +77,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class WidthScores:
     """Fits with one width to training folds, and their scores on left-out rows."""
 
     width: Width
@@ -161,7 +161,7 @@ class WidthSearch:
     def _is_sampled(self) -> bool:
         return len(self.rows) > _SAMPLE_ROWS
 
-    def ranking(self, widths: Sequence[Width]) -> list[LeftOut]:
+    def ranking(self, widths: Sequence[Width]) -> list[WidthScores]:
         """Return the scores of each width on left-out rows, the best first.
 
         Numbers are tried in the given order, from wide to narrow, until one is saturated or predicts worse
@@ -169,14 +169,14 @@ class WidthSearch:
         """
         n_folds = min(_FOLDS, len(self.rows))
         folds = [self.rows.fold(k, n_folds, self.seed) for k in range(1 if self._is_sampled else n_folds)]
-        found: list[LeftOut] = []
+        found: list[WidthScores] = []
         for width in widths:
-            found.append(self._left_out(width, folds, only=len(widths) == 1))
+            found.append(self._cross_validate(width, folds, only=len(widths) == 1))
             if isinstance(width, float) and (found[-1].saturated or _is_worse(found)):
                 break
         return sorted(found, key=lambda one: one.rank, reverse=True)
 
-    def _left_out(self, width: Width, folds: list[IntArray], *, only: bool) -> LeftOut:
+    def _cross_validate(self, width: Width, folds: list[IntArray], *, only: bool) -> WidthScores:
         fits: list[tuple[Any, Rows]] = []
         saturated = False
         for k, fold in enumerate(folds):
@@ -187,21 +187,21 @@ class WidthSearch:
                     warnings.simplefilter("ignore")
                     model = self._fit(width, rest)
             except NumericalError:
-                return LeftOut(width, [], True)
+                return WidthScores(width, [], True)
             fits.append((model, self.rows.at(fold)))
             saturated |= is_saturated(model, len(rest))
             if saturated and not only:
                 break  # it can rank first only if all widths are saturated
-        return LeftOut(width, fits, saturated)
+        return WidthScores(width, fits, saturated)
 
-    def model(self, scores: LeftOut) -> Any:
+    def model(self, scores: WidthScores) -> Any:
         """Fit to all rows."""
         self.begin("all rows")
         if self._is_sampled and scores.fits:
             return self._fit_kernel(scores.fits[0][0].kernel_, self.rows)
         return self._fit(scores.width, self.rows)
 
-    def measured(self, one: LeftOut) -> LeftOut:
+    def measured(self, one: WidthScores) -> WidthScores:
         """Return the scores of a fit to all other rows, if the width was chosen on a sample."""
         if not (self._is_sampled and one.fits):
             return one
@@ -211,7 +211,7 @@ class WidthSearch:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = self._fit_kernel(one.fits[0][0].kernel_, rest)
-        return LeftOut(one.width, [(model, self.rows.at(fold))], is_saturated(model, len(rest)))
+        return WidthScores(one.width, [(model, self.rows.at(fold))], is_saturated(model, len(rest)))
 
     def _fit(self, width: Width, rows: Rows) -> Any:
         """Return a model fitted with this width."""
@@ -246,7 +246,7 @@ def _named(width: Width) -> str:
     return "learned widths" if width == "ard" else "fit" if width is None else f"width {width:g}"
 
 
-def _is_worse(found: Sequence[LeftOut]) -> bool:
+def _is_worse(found: Sequence[WidthScores]) -> bool:
     """Return whether the last width predicts worse than the number before it."""
     *before, last = [one for one in found if isinstance(one.width, float)]
     return bool(before) and last.density < before[-1].density

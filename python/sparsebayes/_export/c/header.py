@@ -217,7 +217,7 @@ class _Header:
         assert model.classes is not None
         self._parts["classes"] = len(model.classes)
         self._stack += 2 * self._n_outputs
-        found, moderation, one = [], "", self._n_outputs == 1
+        found, moderation = [], ""
         if self._uncertain:
             found.append(self._variances(_roots(model)))
             moderation = self._fill(links.MODERATION)
@@ -226,20 +226,22 @@ class _Header:
             found.append(self._fill(links.SOFTMAX_SCORES))
         else:
             found.append(self._fill(links.SCORES, moderation=moderation))
-        found.append(self._fill(links.CLASS_OF_TWO if one else links.CLASS))
-        if model.link == "probit":
-            found.append(self._probit())
-        else:
-            log_p = "" if model.link == "softmax" else links.LOG_ODDS if one else links.LOG_SIGMOID
-            found.append(self._fill(links.NORMALISED, log_p=self._fill(log_p)))
+        found.append(self._fill(links.CLASS_OF_TWO if self._n_outputs == 1 else links.CLASS))
+        found.append(self._probabilities())
         names = ",\n        ".join(quote(label) for label in model.classes)
         return [*found, self._fill(links.CLASS_NAME, names=names)]
 
-    def _probit(self) -> str:
-        if self._n_outputs == 2:
+    def _probabilities(self) -> str:
+        link, n = self._model.link, self._n_outputs
+        if link == "probit" and n == 2:
             return self._fill(links.PROBIT_OF_TWO)
-        step = probit_step(self._n_outputs, self._source.real.name)
-        return self._fill(links.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)
+        prepare, weigh = "", self._fill(links.EXPONENTIALS)
+        if link == "logistic":
+            prepare = self._fill(links.LOG_ODDS if n == 1 else links.LOG_SIGMOID)
+        elif link == "probit":
+            step = probit_step(n, self._source.real.name)
+            weigh = self._fill(links.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)
+        return self._fill(links.PROBABILITIES, prepare=prepare, weigh=weigh)
 
     def _fill(self, template: str, **parts: object) -> str:
         return self._source.fill(template, **(self._parts | parts))

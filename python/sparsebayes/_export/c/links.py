@@ -189,24 +189,28 @@ static inline int ${NAME}_predict_class(const $REAL *x)
 }
 """
 
-#: Computed from logarithms, because every probability may underflow; ``$log_p`` has them up to a constant.
-NORMALISED = """\
+#: ``$prepare`` may replace the scores; ``$weigh`` computes numbers proportional to the probabilities.
+PROBABILITIES = """\
 /* Writes the ${MACRO}_N_CLASSES probabilities. */
 static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 {
     $REAL largest, sum = 0.0$f;
     ${NAME}_scores_(x, p);
-${log_p}    largest = p[0];
+${prepare}    largest = p[0];
     for (size_t c = 1; c < $classes; c++)
         largest = p[c] > largest ? p[c] : largest;
-    for (size_t c = 0; c < $classes; c++) {
-        p[c] = $exp(p[c] - largest);
+$weigh
+    for (size_t c = 0; c < $classes; c++)
         sum += p[c];
-    }
     for (size_t c = 0; c < $classes; c++)
         p[c] /= sum;
 }
 """
+
+#: From logarithms, because every probability may underflow.
+EXPONENTIALS = """\
+    for (size_t c = 0; c < $classes; c++)
+        p[c] = $exp(p[c] - largest);"""
 
 LOG_ODDS = """\
     p[1] = p[0];
@@ -231,17 +235,11 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 """
 
 PROBIT = """\
-/* Writes the ${MACRO}_N_CLASSES probabilities: with d_c = max eta - eta_c,
- * P(c) = integral of phi(u + d_c) prod_(k != c) Phi(u + d_k) du, by the trapezoidal rule. */
-static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
-{
-    $REAL d[$outputs], cdf[$outputs], largest, sum = 0.0$f, u = -7.5$f;
-    ${NAME}_scores_(x, d);
-    largest = d[0];
-    for (size_t c = 1; c < $outputs; c++)
-        largest = d[c] > largest ? d[c] : largest;
+    /* With d_c = max eta - eta_c, P(c) = integral of phi(u + d_c) prod_(k != c) Phi(u + d_k) du,
+     * by the trapezoidal rule. */
+    $REAL d[$outputs], cdf[$outputs], u = -7.5$f;
     for (size_t c = 0; c < $outputs; c++) {
-        d[c] = largest - d[c];
+        d[c] = largest - p[c];
         p[c] = 0.0$f;
     }
     for (int k = 0; k < $nodes; k++, u += $step$f) {
@@ -252,13 +250,7 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
         }
         for (size_t c = 0; c < $outputs; c++)
             p[c] += all / cdf[c] * $exp((u + d[c]) * (u + d[c]) / -2.0$f);
-    }
-    for (size_t c = 0; c < $outputs; c++)
-        sum += p[c];
-    for (size_t c = 0; c < $outputs; c++)
-        p[c] /= sum;
-}
-"""
+    }"""
 
 CLASS_NAME = """\
 /* Returns the label of class c as text. */

@@ -118,15 +118,11 @@ class Graph:
                 f"the model holds numbers up to {np.abs(exact).max():.3g}, too large for "
                 f"dtype={self.dtype.name!r}; use dtype='float64', or scale X and y and fit again"
             )
-        return self._constant(stored)
+        return self.constant(stored)
 
     def integers(self, values: ArrayLike) -> Value:
         """Return integers."""
-        return self._constant(np.asarray(values, dtype=np.int64))
-
-    def text(self, values: ArrayLike) -> Value:
-        """Return strings."""
-        return self._constant(np.asarray(values, dtype=object))
+        return self.constant(np.asarray(values, dtype=np.int64))
 
     def join(self, parts: list[Value], axis: int) -> Value:
         """Concatenate values along an axis."""
@@ -137,7 +133,8 @@ class Graph:
         n_rows = self.x.map("Shape").part(0, 1, 0)
         return self.apply("Expand", self.real(row), self.join([n_rows, self.integers([len(row)])], 0))
 
-    def _constant(self, values: NDArray[Any]) -> Value:
+    def constant(self, values: NDArray[Any]) -> Value:
+        """Return a constant of this type; equal constants are stored once."""
         content = repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
         key = (values.dtype.str, values.shape, content)
         if key not in self._known:

@@ -70,9 +70,7 @@ def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
 
 def labels(graph: Graph, index: Value, classes: NDArray[np.generic]) -> Value:
     """Return the labels at these indices: see `stored_classes`."""
-    stored = stored_classes(classes)
-    constant = graph.text(stored) if stored.dtype == object else graph.integers(stored)
-    return graph.apply("Gather", constant, index, axis=0)
+    return graph.apply("Gather", graph.constant(stored_classes(classes)), index, axis=0)
 
 
 def stored_classes(classes: NDArray[np.generic]) -> NDArray[np.generic]:
