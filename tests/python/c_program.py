@@ -1,5 +1,6 @@
 """Compile exported headers, and run programs that predict with them."""
 
+import re
 import shutil
 import subprocess
 
@@ -59,7 +60,7 @@ def build(directory, files, *, compiler="cc", flags=STRICT):
     return directory / "program"
 
 
-def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
+def ask(header, X, directory, *, compiler="cc", flags=STRICT):
     """Return what a header exported with the name "model" predicts.
 
     For regression means and standard deviations, (n, n_outputs), for classification class and probabilities.
@@ -73,6 +74,7 @@ def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
     assert len(numbers) == len(X)
     if "model_predict_class(" in header:
         return numbers[:, 0].astype(int), numbers[:, 1:]
+    n_outputs = int(re.search(r"_N_OUTPUTS (\d+)", header)[1])
     means, *again = np.split(numbers, range(n_outputs, numbers.shape[1], n_outputs), axis=1)
     assert all(np.array_equal(one, means) for one in again[:1])
     return means, again[-1] if again else None

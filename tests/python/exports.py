@@ -22,13 +22,13 @@ def run(model, at, dtype="float64"):
     return dict(zip(names, session.run(None, {"X": np.asarray(at, dtype=dtype)}), strict=True))
 
 
-def predictions(est, X, export, directory, n_outputs=1):
+def predictions(est, X, export, directory):
     """Return means and standard deviations, or labels and probabilities."""
     kind, dtype = export.split("-")
     if kind == "c":
         if shutil.which("cc") is None:
             pytest.skip("there is no C compiler called cc")
-        first, second = ask(to_c(est, dtype=dtype), X, directory, n_outputs=n_outputs)
+        first, second = ask(to_c(est, dtype=dtype), X, directory)
         return (est.classes_[first] if hasattr(est, "classes_") else first), second
     found = run(to_onnx(est, dtype=dtype), X, dtype)
     assert list(found) == (["label", "probabilities"] if hasattr(est, "classes_") else ["mean", "std"])
@@ -39,8 +39,7 @@ def predictions(est, X, export, directory, n_outputs=1):
 
 def same_regression(est, X, export, directory=None):
     mean, std = est.predict(X, return_std=True)
-    n_outputs = 1 if mean.ndim == 1 else mean.shape[1]
-    means, stds = predictions(est, X, export, directory, n_outputs)
+    means, stds = predictions(est, X, export, directory)
     # Terms of either sign cancel: errors are relative to the largest mean.
     size, tolerance = np.abs(mean).max(axis=0), TOLERANCE[export]
     assert np.all(np.abs(means.reshape(mean.shape) - mean) <= tolerance * size)
