@@ -178,7 +178,7 @@ SECRET = 'SECRET", expected '
         (lambda outer, own: outer.update({SECRET: {**outer.pop("weights.0"), "dtype": "I64"}}), r"\w{3}"),
         (
             lambda outer, own: outer.update({SECRET: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}),
-            "",
+            r"\w{3}",
         ),
     ],
 )
