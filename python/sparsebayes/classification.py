@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._checks.arguments import check_flag
 from ._checks.numbers import any_array
 from ._checks.targets import learn_classes
-from ._estimators.base import SparseBayesEstimator
+from ._estimators.base import SparseBayesEstimator, store_arguments
 from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
 from ._estimators.docs import documented
 from ._estimators.probabilities import check_multi_class, normalised, predict_proba, publish, weights_in_order
@@ -346,26 +346,7 @@ class RVC(ChunkedKernelClassification, _Classification):
         verbose: int = 0,
         callback: Callback | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.optimize_kernel = optimize_kernel
-        self.multi_class = multi_class
-        self.extra_basis = extra_basis
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.candidates = candidates
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+        store_arguments(self, locals())
 
 
 @documented
@@ -440,14 +421,4 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
         verbose: int = 0,
         callback: Callback | None = None,
     ) -> None:
-        self.fit_intercept = fit_intercept
-        self.multi_class = multi_class
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.memory_limit = memory_limit
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+        store_arguments(self, locals())

@@ -27,6 +27,7 @@ from ._checks.targets import (
 )
 from ._data import candidates as _candidates
 from ._data.design import Layout, evaluate
+from ._estimators.base import store_arguments
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
@@ -50,13 +51,12 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     """A multinomial probit model over kernel functions centred at the candidates."""
 
     if TYPE_CHECKING:
+        convergence: str
         min_iter_factor: float
         n_quadrature: int | None
         candidates: Candidates
-        random_state: Any
+        random_state: int | np.random.RandomState | None
         tol: float
-        n_jobs: int | None
-        verbose: int
         callback: Callback | None
 
     @abstractmethod
@@ -399,21 +399,7 @@ class MRVM1(ProbitModel):
         verbose: int = 0,
         callback: Callback | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.convergence = convergence
-        self.min_iter_factor = min_iter_factor
-        self.n_quadrature = n_quadrature
-        self.candidates = candidates
-        self.random_state = random_state
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+        store_arguments(self, locals())
 
     def _run(self, task: Task) -> Outcome:
         rule = _check_convergence(self.convergence, ("conv1", "conv2"))
@@ -501,6 +487,11 @@ class MRVM2(ProbitModel):
     (True, True)
     """
 
+    if TYPE_CHECKING:
+        tau: float
+        upsilon: float
+        prune: bool
+
     def __init__(
         self,
         kernel: KernelSpec = "rbf",
@@ -523,24 +514,7 @@ class MRVM2(ProbitModel):
         verbose: int = 0,
         callback: Callback | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.convergence = convergence
-        self.min_iter_factor = min_iter_factor
-        self.tau = tau
-        self.upsilon = upsilon
-        self.prune = prune
-        self.n_quadrature = n_quadrature
-        self.candidates = candidates
-        self.random_state = random_state
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+        store_arguments(self, locals())
 
     def _run(self, task: Task) -> Outcome:
         rule = _check_convergence(self.convergence, ("convA", "convN"))

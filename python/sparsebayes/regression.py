@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
-from ._estimators.base import SparseBayesEstimator
+from ._estimators.base import SparseBayesEstimator, store_arguments
 from ._estimators.chunked import ChunkedColumnRegression
 from ._estimators.docs import documented
 from ._estimators.healing import KernelRegression
@@ -49,6 +49,8 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     if TYPE_CHECKING:
         noise_variance: float | ArrayLike | None
         shared_noise: bool
+        noise_prior: tuple[float, float]
+        checkpoint: str | os.PathLike[str] | None
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of this estimator."""
@@ -303,29 +305,7 @@ class RVR(KernelRegression, _Regression):
         verbose: int = 0,
         callback: Callback | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.noise_variance = noise_variance
-        self.optimize_kernel = optimize_kernel
-        self.shared_noise = shared_noise
-        self.extra_basis = extra_basis
-        self.keep_rows = keep_rows
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.noise_prior = noise_prior
-        self.candidates = candidates
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+        store_arguments(self, locals())
 
 
 @documented
@@ -404,6 +384,9 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     array([ 3., -1.])
     """
 
+    if TYPE_CHECKING:
+        likelihood: Literal["gaussian", "poisson"]
+
     def __init__(
         self,
         *,
@@ -423,21 +406,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
         verbose: int = 0,
         callback: Callback | None = None,
     ) -> None:
-        self.likelihood = likelihood
-        self.fit_intercept = fit_intercept
-        self.noise_variance = noise_variance
-        self.shared_noise = shared_noise
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.noise_prior = noise_prior
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+        store_arguments(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of this estimator."""

@@ -20,6 +20,7 @@ from ._checks.numbers import check_predictions
 from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
 from ._data.design import DenseDesign, Layout, evaluate
+from ._estimators.base import store_arguments
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
@@ -52,8 +53,6 @@ class EigenModel(KernelEstimator):
     """Template of the relevance eigenvector models."""
 
     if TYPE_CHECKING:
-        n_jobs: int | None
-        verbose: int
         # After a fit.
         _bias: FloatArray
         _directions: FloatArray
@@ -212,6 +211,8 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     """Logistic likelihood: two classes in one fit; more are fitted one against the rest."""
 
     if TYPE_CHECKING:
+        ridge: float
+        tol: float
         classes_: NDArray[Any]
 
     _labels = True
@@ -231,16 +232,7 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        store_arguments(self, locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -342,6 +334,9 @@ class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit
 
     _labels = False
 
+    if TYPE_CHECKING:
+        noise_variance: float | None
+
     def __init__(
         self,
         kernel: KernelSpec = "rbf",
@@ -354,14 +349,7 @@ class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.noise_variance = noise_variance
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        store_arguments(self, locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.

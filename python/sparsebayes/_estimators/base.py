@@ -27,7 +27,17 @@ from .._checks.targets import KnownNoise, Training, check_training, check_X, che
 from .._data.chunks import located, release
 from .._data.design import Design, Layout
 from .._progress import Watch
-from .._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
+from .._types import (
+    Callback,
+    FloatArray,
+    IntArray,
+    Likelihood,
+    OutputsProblem,
+    Problem,
+    Scheme,
+    Search,
+    Settings,
+)
 from ..predictor import Predictor
 from . import outputs as _outputs
 from .status import REMEDIES, RowSummary, is_constant, is_saturated, mean_excess, warning_of
@@ -37,6 +47,11 @@ AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
 
 #: Rows predicted at a time, to bound the memory.
 _PREDICT_ROWS = 8192
+
+
+def store_arguments(est: BaseEstimator, arguments: dict[str, Any]) -> None:
+    """Set an attribute for each argument of a constructor, which passes its ``locals()``."""
+    vars(est).update((name, value) for name, value in arguments.items() if name != "self")
 
 
 class _WholeValues:
@@ -57,6 +72,10 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     """An estimator whose fit is atomic, and which warns if it did not converge."""
 
     if TYPE_CHECKING:
+        max_iter: int
+        n_jobs: int | None
+        verbose: int
+        # After a fit.
         status_: str
         #: Facts about the rows of a fit, from its end to its warning.
         _row_summary: RowSummary
@@ -158,14 +177,13 @@ class SparseBayesEstimator(Trainable):
     """Template of the estimators that maximise the evidence of a basis."""
 
     if TYPE_CHECKING:
+        fit_intercept: bool
         scheme: Scheme
-        search: str
         alpha_prior: tuple[float, float]
+        memory_limit: int | str | None
+        search: Search
         tol: float
-        max_iter: int
-        n_jobs: int | None
-        verbose: int
-        callback: Any
+        callback: Callback | None
         # After a fit.
         active_: IntArray
         alpha_: FloatArray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -161,6 +162,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         optimize_kernel: bool
         candidates: Candidates
         random_state: Any
+        checkpoint: str | os.PathLike[str] | None
         # After a fit.
         _n_extra: int
         _extra_offset: FloatArray
@@ -421,7 +423,6 @@ class ColumnBasis(SparseBayesEstimator):
     _core_reads_X = True
 
     if TYPE_CHECKING:
-        fit_intercept: bool
         n_features_in_: int
         X_offset_: FloatArray
 
