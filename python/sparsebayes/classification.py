@@ -59,19 +59,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         memory-mapped array too large for ``memory_limit`` are read in chunks at each step of the fit, some
         tens of times in all. With more than two classes this needs ``multi_class="ovr"``.
 
-        Parameters
-        ----------
-        {X_fit}
-        {y_labels}
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {labels_fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
@@ -89,16 +77,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             of ``candidates``, which must be an array of distinct centres.
         classes : array-like of shape (n_classes,)
             The labels, sorted.
-        n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-            ``n_samples``, if it has that.
-
-        Returns
-        -------
-        self
-            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
-
-        {provider_raises}
+        {provider_sections}
         """
         providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
         train_on_providers(self, providers, n_samples, any_array("classes", classes))
@@ -188,15 +167,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class with the largest probability according to `predict_proba`.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {labels}
-
-        {predict_raises}
+        {predict_sections}
         """
         check_is_fitted(self)
         if len(self.classes_) == 2:
@@ -269,11 +240,7 @@ class RVC(ChunkedKernelClassification, _Classification):
     intercept_ : ndarray of shape (1 or n_classes,)
         Constant of the linear predictor, as for `RVR`.
     {kernel_coef_}
-    {extra_coef_}
-    {candidates_}
-    {kernel_}
-    {inputs_}
-    {n_features_in_}
+    {kernel_attributes}
 
     Notes
     -----
@@ -294,8 +261,6 @@ class RVC(ChunkedKernelClassification, _Classification):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     D. J. C. MacKay (1992). The evidence framework applied to classification networks. Neural Computation 4,
@@ -391,8 +356,6 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     Examples

@@ -70,19 +70,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
-        Parameters
-        ----------
-        {X_fit}
-        {y_labels}
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {labels_fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
@@ -218,15 +206,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         Equation (1) of Psorakis et al. (2010), with u standard normal and f the scores, computed with
         ``n_quadrature`` nodes.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {probabilities}
-
-        {predict_raises}
+        {predict_proba_sections}
         """
         scores = self._scores(X)
         n_threads = check_n_jobs(self.n_jobs)
@@ -235,15 +215,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class, the one with the highest score.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {labels}
-
-        {predict_raises}
+        {predict_sections}
         """
         numbers = np.argmax(self._scores(X), axis=1)
         labels: NDArray[Any] = self.classes_[numbers]

@@ -86,13 +86,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             The unit does not matter. With ``sample_weight`` as well, a row of weight 2 counts like two equal
             rows of that standard deviation. Rows in memory, y of one column and a Gaussian likelihood only.
 
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {fit_sections}
         """
         self._train(X, y, sample_weight, y_std=y_std)
         return self
@@ -106,16 +100,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             Computes statistics over all rows, for the functions of this estimator in order: the constant one
             if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
             each of ``candidates``, which must be an array of distinct centres.
-        n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-            ``n_samples``, if it has that.
-
-        Returns
-        -------
-        self
-            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
-
-        {provider_raises}
+        {provider_sections}
         """
         train_on_providers(self, [provider], n_samples)
         return self
@@ -199,11 +184,7 @@ class RVR(KernelRegression, _Regression):
         ``extra_coef_``: the weight of the bias, 0 if that was pruned, corrected for centred columns.
     coef_ : ndarray of shape (1, n_features)
         Weights of the columns of X; with a linear kernel only.
-    {extra_coef_}
-    {candidates_}
-    {kernel_}
-    {inputs_}
-    {n_features_in_}
+    {kernel_attributes}
 
     Notes
     -----
@@ -240,8 +221,6 @@ class RVR(KernelRegression, _Regression):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     C. E. Rasmussen and J. Quinonero-Candela (2005). Healing the relevance vector machine through
@@ -365,8 +344,6 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     Examples

@@ -237,19 +237,7 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
-        Parameters
-        ----------
-        {X_fit}
-        {y_labels}
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {labels_fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
@@ -296,15 +284,7 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
         As in the paper (section 2.2) they use the most probable weights. With more than two classes they are
         divided by their sum.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {probabilities}
-
-        {predict_raises}
+        {predict_proba_sections}
         """
         logits, _ = self._predictor(X)
         return normalised(logits)
@@ -312,15 +292,7 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {labels}
-
-        {predict_raises}
+        {predict_sections}
         """
         eta, _ = self._predictor(X)
         winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
@@ -361,13 +333,7 @@ class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit
             Targets.
         {sample_weight}
 
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
