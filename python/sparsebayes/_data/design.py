@@ -15,7 +15,8 @@ from .. import _core
 from .._checks.numbers import PLAIN, called, column_means
 from .._checks.targets import check_columns
 from .._types import FloatArray, IntArray, Likelihood, Settings
-from ..kernels import Kernel, OnColumns, Product, Sum
+from ..kernels import Kernel, OnColumns
+from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
 from .checkpoint import Checkpoint, digest, open_checkpoint
 
@@ -266,10 +267,8 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
         return core.matrix(X, Z, n_threads=n_threads)
     if isinstance(kernel, OnColumns):
         return evaluate(kernel.inner(), kernel.select(X), kernel.select(Z), n_threads)
-    if isinstance(kernel, Sum):
-        return reduce(np.add, (evaluate(term, X, Z, n_threads) for term in kernel.terms))
-    if isinstance(kernel, Product):
-        return reduce(np.multiply, (evaluate(factor, X, Z, n_threads) for factor in kernel.factors))
+    if isinstance(kernel, Combination):
+        return reduce(kernel._operation, (evaluate(part, X, Z, n_threads) for part in kernel._members))
     return kernel(X, Z)
 
 

@@ -18,18 +18,8 @@ from .._checks.arguments import learning_argument
 from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
-from ..kernels import (
-    Custom,
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Linear,
-    OnColumns,
-    Polynomial,
-    Product,
-    Sigmoid,
-    Sum,
-)
+from ..kernels import Custom, Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
+from ..kernels._parameters import column_stds, leaves
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
 REMEDIES: Final = {
@@ -313,31 +303,19 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
 
 
 def _stds(X: FloatArray) -> FloatArray:
-    """Return the standard deviation of each column, exactly 0 for a constant one."""
-    X = X[:: max(1, len(X) // _STD_ROWS)]
-    with np.errstate(all="ignore"):
-        mean = X.mean(axis=0)
-        stds: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
-        # By rounding the mean of equal numbers may differ from them.
-        varying = np.isfinite(stds) & (stds > 8.0 * np.finfo(float).eps * np.abs(mean))
-    return np.where(varying, stds, 0.0)
+    """Return the standard deviation of each column over some of the rows, 0 where it overflows."""
+    stds = column_stds(X[:: max(1, len(X) // _STD_ROWS)], None)
+    return np.where(np.isfinite(stds), stds, 0.0)
 
 
 def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
-    if not isinstance(est.kernel_, str):  # precomputed
-        for kernel in est._kernels():
-            yield from _leaves(kernel, np.arange(est.n_features_in_))
-
-
-def _leaves(kernel: Kernel, columns: IntArray) -> Iterator[tuple[Kernel, IntArray]]:
-    """Yield the elementary kernels of this one, and the columns of X that each of them uses."""
-    if isinstance(kernel, (Sum, Product)):
-        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
-            yield from _leaves(part, columns)
-    elif isinstance(kernel, OnColumns):
-        yield from _leaves(kernel.inner(), columns[kernel.positions(len(columns))])
-    else:
-        yield kernel, columns
+    """Yield the elementary kernels of a model, and the columns of X that each of them uses."""
+    for kernel in [] if isinstance(est.kernel_, str) else est._kernels():  # "precomputed" has none
+        for leaf in leaves(kernel):
+            columns = np.arange(est.n_features_in_)
+            while isinstance(leaf, OnColumns):
+                columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
+            yield leaf, columns
 
 
 def _has_one_scale(kernel: Kernel) -> bool:
