@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,22 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 from ._checks.arguments import check_flag
 from ._checks.numbers import any_array
 from ._checks.targets import learn_classes
-from ._estimators.base import SparseBayesEstimator, store_arguments
+from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
 from ._estimators.docs import documented
 from ._estimators.probabilities import check_multi_class, normalised, predict_proba, publish, weights_in_order
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
-    Callback,
-    Candidates,
     Data,
-    ExtraBasis,
     FloatArray,
     IntArray,
-    KernelSpec,
     Likelihood,
-    Scheme,
-    Search,
     Target,
 )
 
@@ -42,11 +37,11 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Classification: Bernoulli for two classes, a softmax or a fit per class for more."""
 
-    if TYPE_CHECKING:
-        multi_class: str
+    multi_class: str = "ovr"
 
     _labels = True
 
@@ -179,6 +174,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class RVC(ChunkedKernelClassification, _Classification):
     r"""Relevance vector classification: sparse Bayesian logistic regression on kernels at the training rows.
 
@@ -287,34 +283,11 @@ class RVC(ChunkedKernelClassification, _Classification):
     ('converged', True)
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        optimize_kernel: bool = False,
-        multi_class: str = "ovr",
-        extra_basis: ExtraBasis = None,
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        store_arguments(self, locals())
+    checkpoint: str | os.PathLike[str] | None = None
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
     r"""Sparse Bayesian logistic regression on any basis: the columns of X are the basis functions.
 
@@ -368,20 +341,3 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
     >>> model.active_
     array([-1,  1])
     """
-
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        memory_limit: int | str | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        store_arguments(self, locals())

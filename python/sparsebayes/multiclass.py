@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +27,13 @@ from ._checks.targets import (
 )
 from ._data import candidates as _candidates
 from ._data.design import Layout, evaluate
-from ._estimators.base import store_arguments
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import Watch
-from ._types import Callback, Candidates, FloatArray, IntArray, KernelSpec, OutputsProblem
+from ._types import Callback, Candidates, FloatArray, IntArray, OutputsProblem
 from .inspection._probit import written_out
 from .kernels._resolve import is_precomputed
 
@@ -47,17 +46,17 @@ _PREDICT_ROWS = 8192
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """A multinomial probit model over kernel functions centred at the candidates."""
 
-    if TYPE_CHECKING:
-        convergence: str
-        min_iter_factor: float
-        n_quadrature: int | None
-        candidates: Candidates
-        random_state: int | np.random.RandomState | None
-        tol: float
-        callback: Callback | None
+    min_iter_factor: float = 1
+    n_quadrature: int | None = None
+    candidates: Candidates = None
+    random_state: int | np.random.RandomState | None = None
+    tol: float = 1e-6
+    max_iter: int = 100_000
+    callback: Callback | None = None
 
     @abstractmethod
     def _run(self, task: Task) -> Outcome:
@@ -276,6 +275,7 @@ def _check_convergence(value: object, rules: tuple[str, str]) -> str:
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class MRVM1(ProbitModel):
     r"""Multi-class relevance vector machine that adds functions: mRVM1 of Psorakis et al. (2010).
 
@@ -352,26 +352,7 @@ class MRVM1(ProbitModel):
     (True, True)
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        convergence: str = "conv2",
-        min_iter_factor: float = 1,
-        n_quadrature: int | None = None,
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        store_arguments(self, locals())
+    convergence: str = "conv2"
 
     def _run(self, task: Task) -> Outcome:
         rule = _check_convergence(self.convergence, ("conv1", "conv2"))
@@ -392,6 +373,7 @@ class MRVM1(ProbitModel):
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class MRVM2(ProbitModel):
     r"""Multi-class relevance vector machine that prunes functions: mRVM2 of Psorakis et al. (2010).
 
@@ -459,34 +441,11 @@ class MRVM2(ProbitModel):
     (True, True)
     """
 
-    if TYPE_CHECKING:
-        tau: float
-        upsilon: float
-        prune: bool
-
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        convergence: str = "convA",
-        min_iter_factor: float = 1,
-        tau: float = 1e-6,
-        upsilon: float = 1e-6,
-        prune: bool = True,
-        n_quadrature: int | None = None,
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        store_arguments(self, locals())
+    convergence: str = "convA"
+    tau: float = 1e-6
+    upsilon: float = 1e-6
+    prune: bool = True
+    tol: float = 1e-3
 
     def _run(self, task: Task) -> Outcome:
         rule = _check_convergence(self.convergence, ("convA", "convN"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -14,21 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._checks.arguments import check_flag, check_prior
 from ._estimators import outputs as _outputs
-from ._estimators.base import SparseBayesEstimator, store_arguments
+from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked import ChunkedColumnRegression
 from ._estimators.docs import documented
 from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
-    Callback,
-    Candidates,
     Data,
-    ExtraBasis,
     FloatArray,
-    KernelSpec,
     Likelihood,
-    Scheme,
-    Search,
     Target,
 )
 
@@ -41,16 +36,16 @@ __all__ = ["RVR", "SparseBayesRegressor"]
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
 
-    if TYPE_CHECKING:
-        noise_variance: float | ArrayLike | None
-        shared_noise: bool
-        noise_prior: tuple[float, float]
-        checkpoint: str | os.PathLike[str] | None
+    noise_variance: float | ArrayLike | None = None
+    shared_noise: bool = False
+    noise_prior: tuple[float, float] = (0.0, 0.0)
+    checkpoint: str | os.PathLike[str] | None = None
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of this estimator."""
@@ -124,6 +119,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class RVR(KernelRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
@@ -257,37 +253,11 @@ class RVR(KernelRegression, _Regression):
     (True, (2,))
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        optimize_kernel: bool = False,
-        noise_variance: float | ArrayLike | None = None,
-        shared_noise: bool = False,
-        extra_basis: ExtraBasis = None,
-        keep_rows: bool = False,
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        noise_prior: tuple[float, float] = (0.0, 0.0),
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        store_arguments(self, locals())
+    keep_rows: bool = False
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
 
@@ -361,29 +331,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     array([ 3., -1.])
     """
 
-    if TYPE_CHECKING:
-        likelihood: Literal["gaussian", "poisson"]
-
-    def __init__(
-        self,
-        *,
-        likelihood: Literal["gaussian", "poisson"] = "gaussian",
-        fit_intercept: bool = True,
-        noise_variance: float | ArrayLike | None = None,
-        shared_noise: bool = False,
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        noise_prior: tuple[float, float] = (0.0, 0.0),
-        memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        store_arguments(self, locals())
+    likelihood: Literal["gaussian", "poisson"] = "gaussian"
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of this estimator."""

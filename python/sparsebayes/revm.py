@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
@@ -20,7 +20,6 @@ from ._checks.numbers import check_predictions
 from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
 from ._data.design import DenseDesign, Layout, evaluate
-from ._estimators.base import store_arguments
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
@@ -28,7 +27,7 @@ from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
-from ._types import FloatArray, KernelSpec
+from ._types import FloatArray
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
@@ -207,32 +206,19 @@ def check_solution(found: Solution) -> Solution:
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
     """Logistic likelihood: two classes in one fit; more are fitted one against the rest."""
 
-    if TYPE_CHECKING:
-        ridge: float
-        tol: float
-        classes_: NDArray[Any]
+    ridge: float = 3e-3
+    tol: float = 1e-8
+    max_iter: int = 1000
+
+    # After a fit.
+    classes_: NDArray[Any] = field(init=False)
 
     _labels = True
     _approximation: ClassVar[Approximation] = "laplace"
-
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        ridge: float = 3e-3,
-        tol: float = 1e-8,
-        max_iter: int = 1000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        store_arguments(self, locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -301,27 +287,13 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
     """Gaussian likelihood of one target, with noise that is estimated unless it is given."""
 
     _labels = False
 
-    if TYPE_CHECKING:
-        noise_variance: float | None
-
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        noise_variance: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        store_arguments(self, locals())
+    noise_variance: float | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.

@@ -12,7 +12,7 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -49,11 +49,6 @@ AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
 _PREDICT_ROWS = 8192
 
 
-def store_arguments(est: BaseEstimator, arguments: dict[str, Any]) -> None:
-    """Set an attribute for each argument of a constructor, which passes its ``locals()``."""
-    vars(est).update((name, value) for name, value in arguments.items() if name != "self")
-
-
 class _WholeValues:
     """A table of parameters in HTML that shows whole values instead of truncated ones."""
 
@@ -68,17 +63,22 @@ class _WholeValues:
         return self._cell.sub(lambda cell: next(whole), table)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
-    """An estimator whose fit is atomic, and which warns if it did not converge."""
+    """An estimator whose fit is atomic, and which warns if it did not converge.
 
-    if TYPE_CHECKING:
-        max_iter: int
-        n_jobs: int | None
-        verbose: int
-        # After a fit.
-        status_: str
-        #: Facts about the rows of a fit, from its end to its warning.
-        _row_summary: RowSummary
+    The fields of the classes of an estimator are the arguments of its constructor, except those that a fit
+    sets.
+    """
+
+    fit_intercept: bool = True
+    n_jobs: int | None = None
+    verbose: int = 0
+
+    # After a fit.
+    status_: str = field(init=False)
+    #: Facts about the rows of a fit, from its end to its warning.
+    _row_summary: RowSummary = field(init=False)
 
     #: The remedy for each status.
     _remedies: ClassVar[dict[str, str]] = REMEDIES
@@ -173,31 +173,35 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         return None
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseBayesEstimator(Trainable):
     """Template of the estimators that maximise the evidence of a basis."""
 
-    if TYPE_CHECKING:
-        fit_intercept: bool
-        scheme: Scheme
-        alpha_prior: tuple[float, float]
-        memory_limit: int | str | None
-        search: Search
-        tol: float
-        callback: Callback | None
-        # After a fit.
-        active_: IntArray
-        alpha_: FloatArray
-        mu_: FloatArray
-        sigma_: FloatArray
-        beta_: Any
-        noise_variance_: Any
-        log_marginal_likelihood_: float
-        log_marginal_likelihood_path_: FloatArray
-        _log_evidences: list[float]
+    scheme: Scheme = "sequential"
+    alpha_prior: tuple[float, float] = (0.0, 0.0)
+    memory_limit: int | str | None = None
+    search: Search = "greedy"
+    tol: float = 1e-6
+    max_iter: int = 100_000
+    callback: Callback | None = None
+
+    # After a fit.
+    active_: IntArray = field(init=False)
+    alpha_: FloatArray = field(init=False)
+    mu_: FloatArray = field(init=False)
+    sigma_: FloatArray = field(init=False)
+    beta_: Any = field(init=False)
+    noise_variance_: Any = field(init=False)
+    log_marginal_likelihood_: float = field(init=False)
+    log_marginal_likelihood_path_: FloatArray = field(init=False)
+    _log_evidences: list[float] = field(init=False)
 
     #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
     #: ``y_std``. None: the fit had no ``y_std``.
-    _y_variance: float | None = None
+    if TYPE_CHECKING:
+        _y_variance: float | None = field(init=False)
+    else:
+        _y_variance = None
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
     #: Whether the core receives X unchanged. It rejects values that are not finite, so a separate check,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class KernelEstimator(Trainable):
     """An estimator with the arguments ``kernel``, ``gamma``, ``degree`` and ``coef0``."""
 
     #: Whether gamma may be "learn" or "ard".
     _learns_kernels: ClassVar[bool] = False
 
-    if TYPE_CHECKING:
-        kernel: KernelSpec
-        gamma: float | str
-        degree: int
-        coef0: float
-        fit_intercept: bool
-        # After a fit.
-        kernel_: Kernel | list[Kernel] | str
-        relevance_: IntArray
-        relevance_vectors_: FloatArray
-        dual_coef_: FloatArray
-        intercept_: FloatArray
+    kernel: KernelSpec = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+
+    # After a fit.
+    kernel_: Kernel | list[Kernel] | str = field(init=False)
+    relevance_: IntArray = field(init=False)
+    relevance_vectors_: FloatArray = field(init=False)
+    dual_coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of this estimator."""
@@ -152,20 +152,20 @@ _SAMPLE_BYTES: Final = 64
 _MAX_KERNELS_TRIED: Final = 3
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class KernelBasis(KernelEstimator, SparseBayesEstimator):
     """One function per kernel and candidate, k(., z_m), after a bias and before any extra columns."""
 
     _learns_kernels = True
 
-    if TYPE_CHECKING:
-        extra_basis: ExtraBasis
-        optimize_kernel: bool
-        candidates: Candidates
-        random_state: Any
-        checkpoint: str | os.PathLike[str] | None
-        # After a fit.
-        _n_extra: int
-        _extra_offset: FloatArray
+    optimize_kernel: bool = False
+    extra_basis: ExtraBasis = None
+    candidates: Candidates = None
+    random_state: int | np.random.RandomState | None = None
+
+    # After a fit.
+    _n_extra: int = field(init=False)
+    _extra_offset: FloatArray = field(init=False)
 
     def _layout(self, training: Training) -> Layout:
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
