@@ -30,7 +30,6 @@ from ._dask.estimator import OnDask, Setup, with_client
 from ._dask.parts import Facts, merged_sums, one_against_the_rest, sums
 from ._estimators import outputs as _outputs
 from ._estimators.docs import documented
-from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import offset_of
 from ._progress import Watch
 from .classification import RVC
@@ -194,7 +193,7 @@ class DaskRVR(OnDask, RVR):
             raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
         self._noise_of(y_std, 0)  # y_std must be None
         if not is_dask_collection(X):
-            return KernelRegression.predict(self, X, bool(return_std))  # type: ignore[call-overload] # a bool
+            return RVR.predict(self, X, bool(return_std))  # type: ignore[call-overload] # a bool
         local = self._local_without_names()
         if not check_flag("return_std", return_std):
             return lazily(self, X, local.predict, float)

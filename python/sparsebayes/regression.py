@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -13,12 +14,16 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._checks.arguments import check_flag, check_prior
+from ._checks.arguments import check_flag, check_n_jobs, check_prior
+from ._checks.targets import Training
+from ._data import candidates as _candidates
+from ._data.statistics import Kernels, Summed
 from ._estimators import outputs as _outputs
 from ._estimators.base import SparseBayesEstimator
-from ._estimators.chunked import ChunkedColumnRegression
+from ._estimators.basis import KernelBasis, placeholder_training
+from ._estimators.chunked import ChunkedColumnRegression, SumsRegression
 from ._estimators.docs import documented
-from ._estimators.healing import KernelRegression
+from ._estimators.healing import healed_moments
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Data,
@@ -120,7 +125,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class RVR(KernelRegression, _Regression):
+class RVR(KernelBasis, SumsRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -254,6 +259,88 @@ class RVR(KernelRegression, _Regression):
     """
 
     keep_rows: bool = False
+
+    #: The training rows, if the model keeps them.
+    _kept: Training | None = field(init=False)
+
+    def _check_sums(self, doing: str) -> None:
+        self._check_fixed(doing)
+        if check_flag("keep_rows", self.keep_rows):
+            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
+
+    def _summed(self, n_features: int) -> Summed:
+        layout = self._layout_of(0, n_features)
+        centres = _candidates.points(self, placeholder_training(np.empty((0, n_features)), 0), layout.kept)
+        n_threads = check_n_jobs(self.n_jobs)
+        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
+
+    def _publish_basis(self, training: Training) -> None:
+        super()._publish_basis(training)
+        self._kept = deepcopy(training) if check_flag("keep_rows", self.keep_rows) else None
+
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        y_std: ArrayLike | None = None,
+        healed: bool = False,
+    ) -> FloatArray: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        *,
+        y_std: ArrayLike | None = None,
+        healed: bool = False,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        *,
+        y_std: ArrayLike | None = None,
+        healed: bool = False,
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, optionally with error bars.
+
+        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
+        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
+        that variance falls to the noise far from the data (appendix D). ``healed=True`` corrects this as in
+        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, with
+        the prior variance of its weight chosen such that it has the mean square of what its kernel
+        contributes on the training rows. The mean changes too, most between training rows that the model
+        could not fit.
+
+        Parameters
+        ----------
+        {X}
+        {return_std}
+        {y_std}
+        healed : bool, default=False
+            Whether to add a function at each row. Takes about N (n_active + n_features) operations per row,
+            and needs a model that was fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is not a finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the
+            model has no training rows.
+        """
+        if not check_flag("healed", healed):
+            return self._predict(X, return_std, y_std)
+        mean, variance = healed_moments(self, X)
+        return self._targets_at(mean, variance if check_flag("return_std", return_std) else None, y_std)
 
 
 @documented

@@ -376,6 +376,12 @@ class SparseBayesEstimator(Trainable):
         and 22).
         """
         mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
+        return self._targets_at(mean, variance, y_std)
+
+    def _targets_at(
+        self, mean: FloatArray, variance: FloatArray | None, y_std: ArrayLike | None
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return mean and, unless ``variance`` is None, standard deviation of targets."""
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
         return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
