@@ -171,16 +171,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 
     def _relevance_functions(self, X: FloatArray) -> FloatArray:
         """Return the composite kernel between these rows and the relevance vectors."""
-        if is_precomputed(self.kernel_):
-            values: FloatArray = X[:, self.relevance_]
-            return values
-        n_threads = check_n_jobs(self.n_jobs)
-        weighted = (
-            b * evaluate(kernel, X, self.relevance_vectors_, n_threads)
-            for b, kernel in zip(self.kernel_weights_, self._kernels(), strict=True)
-            if b > 0.0
-        )
-        return reduce(np.add, weighted)
+        weighted = zip(self.kernel_weights_, self._kernels(), strict=True)
+        return reduce(np.add, (b * self._at_relevance(kernel, X) for b, kernel in weighted if b > 0.0))
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the scores :math:`w_c^T \phi(x)` of the classes.

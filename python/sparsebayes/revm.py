@@ -19,7 +19,7 @@ from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_re
 from ._checks.numbers import check_predictions
 from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
-from ._data.design import DenseDesign, Layout, evaluate
+from ._data.design import DenseDesign, Layout
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
@@ -48,6 +48,7 @@ _MAX_VALUE = 1e150
 _PREDICT_ROWS = 2048
 
 
+@documented
 class EigenModel(KernelEstimator):
     """Template of the relevance eigenvector models."""
 
@@ -68,6 +69,21 @@ class EigenModel(KernelEstimator):
     @abstractmethod
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
         """Fit each target; publishes the attributes of the likelihood."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        {X_fit}
+        y : array-like of shape (n_samples,)
+            Targets; of a classification labels of any type, at least two different ones.
+        {sample_weight}
+
+        {fit_sections}
+        """
+        self._train(X, y, sample_weight)
+        return self
 
     def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         check_n_jobs(self.n_jobs)
@@ -105,10 +121,7 @@ class EigenModel(KernelEstimator):
 
     def _blocks(self, X: FloatArray) -> list[FloatArray]:
         """Return the functions of each kernel at these rows, each (n, n_relevance)."""
-        if is_precomputed(self.kernel_):
-            return [X[:, self.relevance_]]
-        n_threads = check_n_jobs(self.n_jobs)
-        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
+        return [self._at_relevance(kernel, X) for kernel in self._kernels()]
 
     def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
         """Return the solution of the ``k``-th fit of ``n``, with progress bar and log messages."""
@@ -220,14 +233,6 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     _labels = True
     _approximation: ClassVar[Approximation] = "laplace"
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
-
-        {labels_fit_sections}
-        """
-        self._train(X, y, sample_weight)
-        return self
-
     def _rules(self) -> Rules:
         return Rules(
             prior=self._prior,
@@ -294,21 +299,6 @@ class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit
     _labels = False
 
     noise_variance: float | None = None
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        {X_fit}
-        y : array-like of shape (n_samples,)
-            Targets.
-        {sample_weight}
-
-        {fit_sections}
-        """
-        self._train(X, y, sample_weight)
-        return self
 
     def _rules(self) -> Rules:
         given = self.noise_variance

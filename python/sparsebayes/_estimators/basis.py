@@ -130,6 +130,13 @@ class KernelEstimator(Trainable):
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
 
+    def _at_relevance(self, kernel: Kernel, X: FloatArray) -> FloatArray:
+        """Return a kernel between these rows and the relevance vectors, (n, n_relevance)."""
+        if is_precomputed(kernel):
+            values: FloatArray = X[:, self.relevance_]
+            return values
+        return evaluate(kernel, X, self.relevance_vectors_, check_n_jobs(self.n_jobs))
+
     def _publish_linear(self, bias: FloatArray) -> None:
         """Publish ``intercept_`` and, for a linear kernel, ``coef_``."""
         self.intercept_ = bias

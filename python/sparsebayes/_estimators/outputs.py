@@ -17,18 +17,21 @@ if TYPE_CHECKING:
 
 
 def fit(
-    estimator: Any,
-    design: Design,
-    training: Training,
-    settings: Settings,
-    callback: CoreCallback | None,
+    estimator: Any, design: Design, training: Training, settings: Settings, callback: CoreCallback | None
 ) -> _core.OutputPosterior:
     """Fit one model to all columns of y, with the settings of ``estimator``."""
     _check_plain(settings)
     shared = check_flag("shared_noise", estimator.shared_noise)
     noise = _noise_variances(settings, training.y.shape[1], shared=shared)
-    return design.fit_outputs(
-        np.asfortranarray(training.y), training.weights, noise, shared, settings, callback
+    return design.core_fits()[1](
+        np.asfortranarray(training.y),
+        training.weights,
+        noise_variance=noise,
+        shared_noise=shared,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        n_threads=settings.n_threads,
+        callback=callback,
     )
 
 
