@@ -15,7 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._cancellable import one_blas_thread
-from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real, check_reporting
+from ._checks.arguments import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    check_reporting,
+)
 from ._checks.numbers import check_predictions
 from ._checks.targets import (
     Training,
@@ -259,13 +266,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 __all__ = ["MRVM1", "MRVM2"]
 
 
-def _check_convergence(value: object, rules: tuple[str, str]) -> str:
-    if isinstance(value, str) and value in rules:
-        return value
-    kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"convergence must be {rules[0]!r} or {rules[1]!r}, got {value!r}")
-
-
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
 class MRVM1(ProbitModel):
@@ -347,7 +347,7 @@ class MRVM1(ProbitModel):
     convergence: str = "conv2"
 
     def _run(self, task: Task) -> Outcome:
-        rule = _check_convergence(self.convergence, ("conv1", "conv2"))
+        rule = check_choice("convergence", self.convergence, ("conv1", "conv2"))
         return Constructive(task, at_once=rule == "conv1").run()
 
     def _publish_paths(self, outcome: Outcome) -> None:
@@ -440,7 +440,7 @@ class MRVM2(ProbitModel):
     tol: float = 1e-3
 
     def _run(self, task: Task) -> Outcome:
-        rule = _check_convergence(self.convergence, ("convA", "convN"))
+        rule = check_choice("convergence", self.convergence, ("convA", "convN"))
         return TopDown(
             task,
             tau=check_real("tau", self.tau, positive=True),

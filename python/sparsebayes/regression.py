@@ -14,7 +14,7 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._checks.arguments import check_flag, check_n_jobs, check_prior
+from ._checks.arguments import check_choice, check_flag, check_n_jobs, check_prior
 from ._checks.targets import Training
 from ._data import candidates as _candidates
 from ._data.statistics import Kernels, Summed
@@ -428,8 +428,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
         return tags
 
     def _check_likelihood(self) -> Likelihood:
-        if self.likelihood not in ("gaussian", "poisson"):
-            raise ValueError(f"likelihood must be 'gaussian' or 'poisson', got {self.likelihood!r}")
+        check_choice("likelihood", self.likelihood, ("gaussian", "poisson"))
         if self.likelihood == "poisson" and self.noise_variance is not None:
             raise ValueError(
                 "noise_variance must be None with likelihood='poisson', which has its own noise; "

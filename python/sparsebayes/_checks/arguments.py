@@ -7,6 +7,7 @@ import numbers
 import os
 import reprlib
 import sys
+from collections.abc import Sequence
 from typing import Any, Final, cast, get_args
 
 import numpy as np
@@ -72,6 +73,15 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
+def check_choice(name: str, value: object, choices: Sequence[str]) -> Any:
+    """Return ``value``; TypeError if it is not a string, ValueError if it is not among the choices."""
+    if isinstance(value, str) and value in choices:
+        return value
+    kind = ValueError if isinstance(value, str) else TypeError
+    first, last = ", ".join(map(repr, choices[:-1])), choices[-1]
+    raise kind(f"{name} must be {first} or {last!r}, got {value!r}")
+
+
 def check_row_likelihood(value: object) -> Likelihood:
     """Return the likelihood of a provider; ValueError if it is invalid."""
     known = [name for name in get_args(Likelihood) if name != "multinomial"]
@@ -109,7 +119,7 @@ def check_reporting(estimator: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments common to regression and classification."""
     check_reporting(estimator)
-    scheme = _scheme(estimator.scheme)
+    scheme: Scheme = check_choice("scheme", estimator.scheme, get_args(Scheme))
     return Settings(
         noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
         noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
@@ -180,18 +190,10 @@ def learning_argument(estimator: Any) -> str:
 
 def _search(estimator: Any, scheme: Scheme) -> Search:
     """Return ``search``; ValueError if it is invalid, or incompatible with the scheme."""
-    search = getattr(estimator, "search", "greedy")
-    if not isinstance(search, str) or search not in get_args(Search):
-        raise ValueError(f"search must be 'greedy' or 'exchange', got {search!r}")
+    search: Search = check_choice("search", getattr(estimator, "search", "greedy"), get_args(Search))
     if search != "greedy" and scheme != "sequential":
         raise ValueError(f"search={search!r} needs scheme='sequential'; or set search='greedy'")
-    return cast(Search, search)
-
-
-def _scheme(value: object) -> Scheme:
-    if isinstance(value, str) and value in get_args(Scheme):
-        return cast(Scheme, value)
-    raise ValueError(f"scheme must be 'sequential', 'mackay', 'em' or 'variational', got {value!r}")
+    return search
 
 
 def _noise_variance(value: object) -> float | None:

@@ -110,11 +110,7 @@ def check_training(
 def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
     """Check standard deviations of targets: one per row (or one for all), positive and finite."""
     with naming("y_std"):
-        refuse_mask("y_std", y_std)
-        given = np.full(n_samples, y_std) if isinstance(y_std, Number) else y_std
-        stds = as_float64("y_std", check_array(given, dtype="numeric", ensure_2d=False, input_name="y_std"))
-        if stds.shape != (n_samples,):
-            raise ValueError(f"y_std must have the shape ({n_samples},), one per row, got {stds.shape}")
+        stds = _one_per_row("y_std", y_std, n_samples)
         if not (stds > 0.0).all():
             raise ValueError(
                 f"y_std must be positive, got {stds.min():g}; give a target that is known exactly a small "
@@ -126,6 +122,17 @@ def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
                 "and y_std"
             )
         return stds
+
+
+def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1) -> FloatArray:
+    """Return numbers, one per row (or one for all), as float64; ``least``: the smallest number of rows."""
+    refuse_mask(name, values)
+    given = np.full(n_samples, values) if isinstance(values, Number) else values
+    given = check_array(given, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name)
+    numbers = as_float64(name, given, PLAIN)
+    if numbers.shape != (n_samples,):
+        raise ValueError(f"{name} must have the shape ({n_samples},), one per row, got {numbers.shape}")
+    return numbers
 
 
 def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
@@ -309,20 +316,7 @@ def check_weights(
     if sample_weight is None:
         return None
     with naming("sample_weight"):
-        refuse_mask("sample_weight", sample_weight)
-        given = np.full(n_samples, sample_weight) if isinstance(sample_weight, Number) else sample_weight
-        weights = check_array(
-            given,
-            dtype="numeric",
-            ensure_2d=False,
-            ensure_min_samples=0 if may_vanish else 1,
-            input_name="sample_weight",
-        )
-        weights = as_float64("sample_weight", weights, PLAIN)
-        if weights.shape != (n_samples,):
-            raise ValueError(
-                f"sample_weight must have the shape ({n_samples},), one per row, got {weights.shape}"
-            )
+        weights = _one_per_row("sample_weight", sample_weight, n_samples, least=0 if may_vanish else 1)
         if (weights < 0).any():
             raise ValueError("sample_weight must not be negative; weight 0 leaves a row out")
         if not may_vanish and not weights.any():
