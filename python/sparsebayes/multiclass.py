@@ -69,10 +69,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def _run(self, task: Task) -> Outcome:
         """Fit the model to arrays."""
 
-    @abstractmethod
-    def _publish_paths(self, outcome: Outcome) -> None:
-        """Publish the attributes that only this model has."""
-
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -162,7 +158,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         self._publish_linear(self._bias)
-        self._publish_paths(outcome)
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         """Return the score of each class, w_c^T phi(x), (n, n_classes) in Fortran order."""
@@ -350,7 +345,8 @@ class MRVM1(ProbitModel):
         rule = check_choice("convergence", self.convergence, ("conv1", "conv2"))
         return Constructive(task, at_once=rule == "conv1").run()
 
-    def _publish_paths(self, outcome: Outcome) -> None:
+    def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
+        super()._publish(outcome, layout, training)
         self.sigma_ = outcome.sigma
         self.log_marginal_likelihood_path_ = np.array(outcome.path)
         self.log_marginal_likelihood_ = outcome.path[-1]
@@ -449,7 +445,8 @@ class MRVM2(ProbitModel):
             until_converged=rule == "convA",
         ).run()
 
-    def _publish_paths(self, outcome: Outcome) -> None:
+    def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
+        super()._publish(outcome, layout, training)
         self.log_joint_likelihood_path_ = np.array(outcome.path)
         self.log_joint_likelihood_ = outcome.path[-1]
 

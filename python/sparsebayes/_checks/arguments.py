@@ -119,10 +119,11 @@ def check_reporting(estimator: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments common to regression and classification."""
     check_reporting(estimator)
+    noise_variance, noise_variances = _noise_variance(getattr(estimator, "noise_variance", None))
     scheme: Scheme = check_choice("scheme", estimator.scheme, get_args(Scheme))
     return Settings(
-        noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
-        noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
+        noise_variance=noise_variance,
+        noise_variances=noise_variances,
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
         scheme=scheme,
@@ -136,12 +137,6 @@ def check_settings(estimator: Any) -> Settings:
 def _is_array(value: object) -> bool:
     # A pandas series has __array__.
     return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1)
-
-
-def _noise_variances(value: object) -> tuple[float, ...] | None:
-    if not _is_array(value):
-        return None
-    return tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
 
 
 def check_prior(name: str, value: object) -> tuple[float, float]:
@@ -196,11 +191,14 @@ def _search(estimator: Any, scheme: Scheme) -> Search:
     return search
 
 
-def _noise_variance(value: object) -> float | None:
-    if value is None or _is_array(value):
-        return None
+def _noise_variance(value: object) -> tuple[float | None, tuple[float, ...] | None]:
+    """Return the noise variance, and that of each output if ``value`` is an array."""
+    if value is None:
+        return None, None
+    if _is_array(value):
+        return None, tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
     try:
-        return check_real("noise_variance", value, positive=True)
+        return check_real("noise_variance", value, positive=True), None
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"{error}; leave it None to estimate it, or give one for each column of y"

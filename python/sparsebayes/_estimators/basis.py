@@ -439,15 +439,18 @@ class ColumnBasis(SparseBayesEstimator):
     def _column_layout(self, n_features: int) -> Layout:
         return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
 
-    def _design(self, training: Training) -> Design:
+    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
+        return self._column_layout(n_features)
+
+    def _design(self, training: Training) -> DenseDesign:
         layout = self._layout(training)
         check_sizes(training.X)
         self.X_offset_ = centring(training.X, training.weights, bias=layout.bias)
-        return self._dense_design(training)
-
-    def _dense_design(self, training: Training) -> DenseDesign:
-        layout = self._layout(training)
         return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None)
+
+    def _dense(self, training: Training) -> FloatArray:
+        layout = self._layout(training)
+        return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None).Phi
 
     def _infer(
         self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
@@ -463,19 +466,16 @@ class ColumnBasis(SparseBayesEstimator):
         finally:
             del failure  # it refers to this frame, and so to X
 
-    def _dense(self, training: Training) -> FloatArray:
-        return self._dense_design(training).Phi
-
-    def _publish_basis(self, training: Training) -> None:
-        self._publish_columns()
-
     def _n_columns(self) -> int:
         return self.n_features_in_
 
     def _publish_offset(self, offset: FloatArray) -> None:
         self.X_offset_ = offset
 
-    def _publish_columns(self) -> None:
+    def _publish_basis(self, training: Training) -> None:
+        self._publish_sums(training.n_samples)
+
+    def _publish_sums(self, n_samples: int) -> None:
         functions = self.active_ >= 0
         coef = np.zeros((len(self._output_weights()), self.n_features_in_))
         coef[:, self.active_[functions]] = self._output_weights()[:, functions]
@@ -495,12 +495,6 @@ class ColumnBasis(SparseBayesEstimator):
 
     def _publish_functions(self, facts: Facts, n_features: int) -> None:
         pass  # the columns are given
-
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._column_layout(n_features)
-
-    def _publish_sums(self, n_samples: int) -> None:
-        self._publish_columns()
 
 
 def placeholder_training(X: FloatArray, n_samples: int) -> Training:

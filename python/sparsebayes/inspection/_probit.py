@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,6 +21,7 @@ from .._data.design import Layout
 from .._mrvm.kernel_weights import Composite
 from .._types import FloatArray, IntArray, OutputsProblem
 from ..kernels._resolve import is_precomputed
+from ._dense import bisect
 
 if TYPE_CHECKING:
     from .._estimators.base import SparseBayesEstimator
@@ -39,17 +40,9 @@ _ROWS: Final = 256
 
 
 def expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
-    r"""Return the expectations of the auxiliary targets, equations (3) and (4).
+    """Return the expectations of the auxiliary targets, (N, C): equations (3) and (4).
 
-    Parameters
-    ----------
-    scores : ndarray of shape (N, C)
-    labels : ndarray of shape (N,), int
-        Class numbers.
-
-    Returns
-    -------
-    ndarray of shape (N, C)
+    ``scores``: (N, C); ``labels``: class numbers, (N,).
     """
     targets = np.empty(scores.shape)
     for start in range(0, len(scores), _ROWS):
@@ -85,15 +78,13 @@ def _hazard(x: FloatArray, log_cdf: FloatArray) -> FloatArray:
 
 def _modes(differences: FloatArray) -> FloatArray:
     """Return the mode of each row's integrand, by bisection of the slope of its logarithm."""
-    low = np.zeros(len(differences))
+
+    def rising(u: FloatArray) -> NDArray[np.bool_]:
+        x = u[:, np.newaxis] + differences
+        return np.asarray(_hazard(x, log_ndtr(x)).sum(axis=1) > u)
+
     high = np.maximum(-differences.min(axis=1), 0.0) + 12.0
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        x = middle[:, np.newaxis] + differences
-        rising = _hazard(x, log_ndtr(x)).sum(axis=1) > middle
-        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    modes: FloatArray = 0.5 * (low + high)
-    return modes
+    return bisect(np.zeros(len(differences)), high, rising, _BISECTIONS)
 
 
 def written_out(
