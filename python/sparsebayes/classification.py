@@ -169,8 +169,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             winners = (self.decision_function(X) > 0.0).astype(np.intp)
         else:
             winners = np.argmax(self.predict_proba(X), axis=1)
-        labels: NDArray[Any] = self.classes_[winners]
-        return labels
+        return self.classes_[winners]
 
 
 @documented

@@ -135,8 +135,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         if len(self.relevance_) > MAX_CONSTANT_FUNCTIONS:
             return None
-        changes: FloatArray = self._relevance_functions(X) @ self.dual_coef_.T
-        return changes
+        return self._relevance_functions(X) @ self.dual_coef_.T
 
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self._n_samples = training.n_samples

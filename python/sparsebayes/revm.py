@@ -141,8 +141,7 @@ class EigenModel(KernelEstimator):
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         if np.max(self.n_effective_) > MAX_CONSTANT_FUNCTIONS:
             return None
-        changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
-        return changes
+        return np.hstack(self._blocks(X)) @ self.dual_coef_.T
 
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         w = np.stack([solution.w for solution in solutions])

@@ -61,8 +61,7 @@ class Training:
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return these rows of X, numbered as in the given data."""
-        values: FloatArray = self.X[np.searchsorted(self.rows, rows)]
-        return values
+        return self.X[np.searchsorted(self.rows, rows)]
 
 
 def check_training(
@@ -194,8 +193,7 @@ def first_of_equal(X: FloatArray) -> IntArray:
     column = np.sort(X[:, 0])
     if (column[1:] != column[:-1]).all():
         return np.arange(len(X))
-    first: IntArray = np.sort(np.unique(X, axis=0, return_index=True)[1])
-    return first
+    return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
 def _columns(y: ArrayLike) -> NDArray[Any]:

@@ -133,8 +133,7 @@ class KernelEstimator(Trainable):
     def _at_relevance(self, kernel: Kernel, X: FloatArray) -> FloatArray:
         """Return a kernel between these rows and the relevance vectors, (n, n_relevance)."""
         if is_precomputed(kernel):
-            values: FloatArray = X[:, self.relevance_]
-            return values
+            return X[:, self.relevance_]
         return evaluate(kernel, X, self.relevance_vectors_, check_n_jobs(self.n_jobs))
 
     def _publish_linear(self, bias: FloatArray) -> None:
@@ -285,8 +284,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             return None
         columns = self.active_ >= 0
         phi = self._functions(X, np.empty((len(X), 0)))
-        changes: FloatArray = phi[:, columns] @ self._output_weights()[:, columns].T
-        return changes
+        return phi[:, columns] @ self._output_weights()[:, columns].T
 
     def _publish_basis(self, training: Training) -> None:
         self._block_size = _candidates.block_size(self, training)

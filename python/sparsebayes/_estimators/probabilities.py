@@ -119,5 +119,4 @@ def log_normalised(logits: FloatArray) -> FloatArray:
 
 def normalised(logits: FloatArray) -> FloatArray:
     """Return the sigmoids of the logits, (n, n_classes), with each row divided by its sum."""
-    p: FloatArray = np.exp(log_normalised(logits))
-    return p
+    return np.exp(log_normalised(logits))

@@ -111,8 +111,7 @@ def is_constant(est: Any, summary: RowSummary) -> bool:
 
 def _inputs(est: Any, summary: RowSummary) -> FloatArray | None:
     """Return the inputs, or the centres if the rows are not in memory."""
-    X: FloatArray | None = getattr(est, "candidates_", None) if summary.X is None else summary.X
-    return X
+    return getattr(est, "candidates_", None) if summary.X is None else summary.X
 
 
 def _some_rows(X: FloatArray) -> IntArray:
@@ -379,8 +378,7 @@ def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
     # By rounding the mean of equal numbers may differ from them.
     varies = std > 8.0 * np.finfo(float).eps * np.abs(mean)
     far = varies & (excess > 0.0) & np.isfinite(excess)
-    result: FloatArray = np.where(far, np.sign(mean) * excess, 0.0)
-    return result
+    return np.where(far, np.sign(mean) * excess, 0.0)
 
 
 def _is_far_from_zero(est: Any, summary: RowSummary) -> bool:

@@ -229,8 +229,7 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
     found = _some_minimum(problem)
     shortest = _shortest_minimum(problem, found)
     best = shortest if problem.residual(shortest) <= max(problem.residual(found), 1e-11) else found
-    weights: FloatArray = best * problem.units / (best @ problem.units)
-    return weights
+    return best * problem.units / (best @ problem.units)
 
 
 def _checked(Omega: ArrayLike, f: ArrayLike) -> tuple[FloatArray, FloatArray]:

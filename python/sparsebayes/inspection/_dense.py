@@ -275,8 +275,7 @@ def addition_gains(s: FloatArray, q: FloatArray, prior: tuple[float, float]) -> 
     if prior != (0.0, 0.0):
         return best_alpha(s, q, prior)[1]
     excess = np.maximum(q**2 / s - 1.0, 0.0)
-    gain: FloatArray = 0.5 * (excess - np.log1p(excess))
-    return gain
+    return 0.5 * (excess - np.log1p(excess))
 
 
 def max_gain_exchange(
@@ -326,8 +325,7 @@ def best_alpha(s: FloatArray, q: FloatArray, prior: tuple[float, float]) -> tupl
     shape, rate = prior
 
     def gain(alpha: FloatArray) -> FloatArray:
-        value: FloatArray = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha)) + _log_prior(alpha, prior)
-        return value
+        return 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha)) + _log_prior(alpha, prior)
 
     values = gain(np.exp(_LOG_RATIOS)[:, np.newaxis] * s)
     best = np.clip(np.argmax(values, axis=0), 1, len(_LOG_RATIOS) - 2)

@@ -73,8 +73,7 @@ class SoftmaxRows:
         pull = -p
         rows = np.arange(len(p))
         pull[rows, self.labels] = others[rows, self.labels]
-        slopes: FloatArray = (self.Phi.T @ (self.weights[:, np.newaxis] * pull)).T.ravel()
-        return slopes
+        return (self.Phi.T @ (self.weights[:, np.newaxis] * pull)).T.ravel()
 
     def objective(self, mode: FloatArray) -> float:
         """Return the log posterior of the weights without its prior's constant."""

@@ -190,8 +190,7 @@ class Combination(Kernel):
     def to_core(self) -> _core.Kernel | None:
         """Return this kernel as a kernel of the core, None if the core lacks a part."""
         cores = [core for kernel in self._members if (core := kernel.to_core()) is not None]
-        whole: _core.Kernel | None = self._combine(cores) if len(cores) == len(self._members) else None
-        return whole
+        return self._combine(cores) if len(cores) == len(self._members) else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -143,8 +143,7 @@ class Polynomial(Kernel):
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        values: FloatArray = (self.gamma * (x @ z.T) + self.coef0) ** self.degree
-        return values
+        return (self.gamma * (x @ z.T) + self.coef0) ** self.degree
 
     def to_core(self) -> _core.Kernel:
         """Return this kernel as a kernel of the core."""
