@@ -46,6 +46,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
+    _takes_outputs = True
 
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
@@ -110,9 +111,6 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
     def _check_likelihood(self) -> Likelihood:
         return "gaussian"
-
-    def _takes_outputs(self) -> bool:
-        return True
 
     def _publish_posteriors(self, posteriors: list[Any], layout: Layout) -> None:
         if isinstance(posteriors[0], _core.OutputPosterior):

@@ -204,6 +204,8 @@ class SparseBayesEstimator(Trainable):
         _y_variance = None
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
+    #: Whether y may have several columns.
+    _takes_outputs: ClassVar[bool] = False
     #: Whether the core receives X unchanged. It rejects values that are not finite, so a separate check,
     #: another pass over X, is not needed.
     _core_reads_X: ClassVar[bool] = False
@@ -249,30 +251,23 @@ class SparseBayesEstimator(Trainable):
     def _check_likelihood(self) -> Likelihood:
         """Return the likelihood, checked."""
 
-    def _takes_outputs(self) -> bool:
-        """Whether y may have several columns."""
-        return False
-
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
         """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and the attributes of the likelihood."""
         (posterior,) = posteriors
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
+    def _training(self, X: Any, y: Any, sample_weight: Any, y_std: Any, **options: bool) -> Training:
+        labels, outputs = self._labels, self._takes_outputs
+        return check_training(
+            self, X, y, sample_weight, y_std=y_std, labels=labels, outputs=outputs, **options
+        )
+
     def _fit_and_publish(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, y_std: ArrayLike | None = None
     ) -> None:
         settings = check_settings(self)
-        training = check_training(
-            self,
-            X,
-            y,
-            sample_weight,
-            labels=self._labels,
-            outputs=self._takes_outputs(),
-            unread=self._core_reads_X,
-            y_std=y_std,
-        )
+        training = self._training(X, y, sample_weight, y_std, unread=self._core_reads_X)
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
         if training.noise is not None:
@@ -291,16 +286,8 @@ class SparseBayesEstimator(Trainable):
                 offset = 0.0
         if not np.any(offset):
             design, posteriors = self._infer(training, targets, likelihood, settings)
-        self._publish_fit(
-            settings,
-            likelihood,
-            training.n_samples,
-            design.n_basis,
-            design.layout,
-            posteriors,
-            summary,
-            offset,
-        )
+        n_samples, n_basis, layout = training.n_samples, design.n_basis, design.layout
+        self._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, summary, offset)
         if training.noise is not None:
             self._publish_known_noise(training.noise)
         self._publish_basis(training)
@@ -489,16 +476,7 @@ class SparseBayesEstimator(Trainable):
     ) -> Iterator[Problem | OutputsProblem]:
         """Yield each fit of this estimator as arrays, given the training data."""
         check_is_fitted(self)
-        training = check_training(
-            self,
-            X,
-            y,
-            sample_weight,
-            labels=self._labels,
-            reset=False,
-            outputs=self._takes_outputs(),
-            y_std=y_std,
-        )
+        training = self._training(X, y, sample_weight, y_std, reset=False)
         if (self._y_variance is None) != (training.noise is None):
             raise ValueError(
                 f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}"
@@ -508,12 +486,9 @@ class SparseBayesEstimator(Trainable):
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )
-        if self._takes_outputs():
-            n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (self.mu_, training.y)]
-            if n_outputs[0] != n_outputs[1]:
-                raise ValueError(
-                    f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}"
-                )
+        n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (self.mu_, training.y)]
+        if self._takes_outputs and n_outputs[0] != n_outputs[1]:
+            raise ValueError(f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}")
         training = replace(training, y=training.y - self._offset) if np.any(self._offset) else training
         likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
@@ -547,19 +522,14 @@ class SparseBayesEstimator(Trainable):
 
     def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the columns of one fit in the dictionary, with their alpha and mu."""
-        one = self.alpha_.ndim == 1
-        centred = self._centred_mu()
-        alpha, mu = (self.alpha_, centred) if one else (self.alpha_[:, output], centred[:, output])
+        alpha, mu = self.alpha_, self.mu_
+        if np.any(self._offset):
+            mu = mu.copy()
+            mu[self.active_ == -1] -= self._offset
+        if alpha.ndim == 2:
+            alpha, mu = alpha[:, output], mu[:, output]
         used = np.isfinite(alpha)
         return columns[used], alpha[used], mu[used]
-
-    def _centred_mu(self) -> FloatArray:
-        """Return the posterior mean of the weights for the shifted y of the fit."""
-        if not np.any(self._offset):
-            return self.mu_
-        mu = self.mu_.copy()
-        mu[self.active_ == -1] -= self._offset
-        return mu
 
     def _noise_state(self, likelihood: Likelihood) -> Literal["estimated", "fixed", "floor", "none"]:
         if likelihood != "gaussian":

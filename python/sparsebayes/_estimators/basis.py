@@ -372,9 +372,8 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
     def _usual_bytes(self, X: NDArray[Any]) -> float:
         n, d = X.shape
         k = self._n_kernels() * _candidates.number(self.candidates, n)
-        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * d
         stored = n * k if (d > _MAX_UNSTORED_FEATURES and n * k <= _MAX_STORED_VALUES) else 0
-        return float(8 * (copied + n * d + stored) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
+        return _bytes_of_fit(X, n * d + stored, k)
 
     def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
@@ -487,12 +486,16 @@ class ColumnBasis(SparseBayesEstimator):
         return phi
 
     def _usual_bytes(self, X: NDArray[Any]) -> float:
-        n, k = X.shape
-        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
-        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
+        return _bytes_of_fit(X, X.size, X.shape[1])
 
     def _publish_functions(self, facts: Facts, n_features: int) -> None:
         pass  # the columns are given
+
+
+def _bytes_of_fit(X: NDArray[Any], n_values: int, n_basis: int) -> float:
+    """Return the memory of a fit that stores ``n_values`` and, unless it is used as it is, a copy of X."""
+    copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else X.size
+    return float(8 * (copied + n_values) + _ACTIVE_BYTES * len(X) * min(n_basis, _TYPICAL_ACTIVE))
 
 
 def placeholder_training(X: FloatArray, n_samples: int) -> Training:
