@@ -40,7 +40,7 @@ from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import Watch
-from ._types import Callback, Candidates, FloatArray, IntArray, OutputsProblem
+from ._types import Callback, Candidates, FloatArray, IntArray, OutputsProblem, PerRow
 from .inspection._probit import written_out
 from .kernels._resolve import is_precomputed
 
@@ -69,7 +69,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def _run(self, task: Task) -> Outcome:
         """Fit the model to arrays."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Fit the model.
 
         {labels_fit_sections}
@@ -77,7 +77,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         self._train(X, y, sample_weight)
         return self
 
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
         check_reporting(self)
         factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
         if self.n_quadrature is not None:
@@ -213,9 +213,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         labels: NDArray[Any] = self.classes_[numbers]
         return labels
 
-    def log_predictive_likelihood(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def log_predictive_likelihood(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         r"""Return the mean log probability of the true classes: equation (23) of Psorakis et al. (2010).
 
         Parameters
@@ -352,9 +350,7 @@ class MRVM1(ProbitModel):
         self.lower_bound_path_ = np.array(outcome.bounds)
         self.lower_bound_ = outcome.bounds[-1]
 
-    def _problems(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Iterator[OutputsProblem]:
+    def _problems(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Iterator[OutputsProblem]:
         """Yield the fit with its targets as arrays, for the certificate."""
         yield written_out(self, X, y, sample_weight)
 
@@ -449,9 +445,7 @@ class MRVM2(ProbitModel):
         self.log_joint_likelihood_path_ = np.array(outcome.path)
         self.log_joint_likelihood_ = outcome.path[-1]
 
-    def _problems(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Iterator[OutputsProblem]:
+    def _problems(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Iterator[OutputsProblem]:
         """Raise the TypeError that explains why there is no certificate."""
         raise TypeError(
             "est must be a model that maximises an evidence; MRVM2 has none to certify, as its weights "

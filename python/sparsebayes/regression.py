@@ -25,12 +25,7 @@ from ._estimators.chunked import ChunkedColumnRegression, SumsRegression
 from ._estimators.docs import documented
 from ._estimators.healing import healed_moments
 from ._estimators.provider_fit import train_on_providers
-from ._types import (
-    Data,
-    FloatArray,
-    Likelihood,
-    Target,
-)
+from ._types import Data, FloatArray, Likelihood, PerRow, Target
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,9 +54,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
-    def fit(
-        self, X: Data, y: Target = None, sample_weight: Target = None, y_std: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Data, y: Target = None, sample_weight: Target = None, y_std: PerRow = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -278,29 +271,14 @@ class RVR(KernelBasis, SumsRegression, _Regression):
 
     @overload
     def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[False] = False,
-        *,
-        y_std: ArrayLike | None = None,
-        healed: bool = False,
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None, healed: bool = False
     ) -> FloatArray: ...
     @overload
     def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[True],
-        *,
-        y_std: ArrayLike | None = None,
-        healed: bool = False,
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None, healed: bool = False
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self,
-        X: ArrayLike,
-        return_std: bool = False,
-        *,
-        y_std: ArrayLike | None = None,
-        healed: bool = False,
+        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None, healed: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -458,14 +436,14 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None
     ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
+        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -505,7 +483,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
             count_variance = np.exp(mean + variance / 2) + np.expm1(variance) * np.exp(2 * mean + variance)
             return np.exp(mean), np.sqrt(count_variance)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.
 
         Parameters

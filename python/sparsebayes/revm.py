@@ -27,7 +27,7 @@ from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
-from ._types import FloatArray
+from ._types import FloatArray, PerRow
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class EigenModel(KernelEstimator):
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
         """Fit each target; publishes the attributes of the likelihood."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -85,7 +85,7 @@ class EigenModel(KernelEstimator):
         self._train(X, y, sample_weight)
         return self
 
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
         check_n_jobs(self.n_jobs)
         if not isinstance(self.verbose, bool):
             check_integer("verbose", self.verbose, least=0)

@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._types import FloatArray, IntArray
+from .._types import FloatArray, IntArray, PerRow
 from .numbers import PLAIN, as_float64, naming_column, refuse_mask
 
 
@@ -68,13 +68,13 @@ def check_training(
     estimator: Any,
     X: ArrayLike,
     y: ArrayLike,
-    sample_weight: ArrayLike | None,
+    sample_weight: PerRow,
     *,
     labels: bool,
     reset: bool = True,
     outputs: bool = False,
     unread: bool = False,
-    y_std: ArrayLike | None = None,
+    y_std: PerRow = None,
 ) -> Training:
     """Check training data: finite numbers, shapes that agree, valid weights.
 
@@ -287,7 +287,7 @@ def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
 
 
 def check_chunk_targets(
-    name: str, target: ArrayLike, sample_weight: ArrayLike | None, n_rows: int
+    name: str, target: ArrayLike, sample_weight: PerRow, n_rows: int
 ) -> tuple[FloatArray, FloatArray | None]:
     """Check targets and weights of some rows; all weights may be zero."""
     if target is None:
@@ -307,9 +307,7 @@ def check_chunk_targets(
     return numbers, check_weights(sample_weight, n_rows, may_vanish=True)
 
 
-def check_weights(
-    sample_weight: ArrayLike | None, n_samples: int, *, may_vanish: bool = False
-) -> FloatArray | None:
+def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = False) -> FloatArray | None:
     """Check sample weights: one per row (or one for all), finite, none negative, not all zero."""
     if sample_weight is None:
         return None

@@ -33,6 +33,7 @@ from .._types import (
     IntArray,
     Likelihood,
     OutputsProblem,
+    PerRow,
     Problem,
     Scheme,
     Search,
@@ -137,7 +138,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         self.to_predictor().save(path)
 
     @abstractmethod
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
         """Fit and publish attributes; if this raises, `_run_atomically` restores the previous attributes."""
 
     def _train(self, X: Any, y: Any, sample_weight: Any, **known: Any) -> None:
@@ -264,7 +265,7 @@ class SparseBayesEstimator(Trainable):
         )
 
     def _fit_and_publish(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, y_std: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, y_std: PerRow = None
     ) -> None:
         settings = check_settings(self)
         training = self._training(X, y, sample_weight, y_std, unread=self._core_reads_X)
@@ -342,7 +343,7 @@ class SparseBayesEstimator(Trainable):
         self.log_marginal_likelihood_path_ = self.log_marginal_likelihood_path_ + noise.log_evidence
         self.log_marginal_likelihood_ += noise.log_evidence
 
-    def _noise_of(self, y_std: ArrayLike | None, n_rows: int) -> Any:
+    def _noise_of(self, y_std: PerRow, n_rows: int) -> Any:
         """Return the noise variance of rows with these standard deviations of their targets."""
         if self._y_variance is None:
             if y_std is not None:
@@ -355,7 +356,7 @@ class SparseBayesEstimator(Trainable):
         return self.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
     def _predict(
-        self, X: ArrayLike, return_std: bool, y_std: ArrayLike | None
+        self, X: ArrayLike, return_std: bool, y_std: PerRow
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return mean and, if asked for, standard deviation of Gaussian targets.
 
@@ -366,7 +367,7 @@ class SparseBayesEstimator(Trainable):
         return self._targets_at(mean, variance, y_std)
 
     def _targets_at(
-        self, mean: FloatArray, variance: FloatArray | None, y_std: ArrayLike | None
+        self, mean: FloatArray, variance: FloatArray | None, y_std: PerRow
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return mean and, unless ``variance`` is None, standard deviation of targets."""
         if self.mu_.ndim == 1:
@@ -468,11 +469,7 @@ class SparseBayesEstimator(Trainable):
         return np.concatenate(means), np.concatenate(variances) if variance else None
 
     def _problems(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        y_std: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, y_std: PerRow = None
     ) -> Iterator[Problem | OutputsProblem]:
         """Yield each fit of this estimator as arrays, given the training data."""
         check_is_fitted(self)

@@ -121,18 +121,18 @@ def _some_rows(X: FloatArray) -> IntArray:
 def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
     """Return category and message of the warning about this fit, or None."""
     summary = replace(summary, X=_inputs(est, summary))
-    name, kind, status = type(est).__name__, Wording(est), est.status_
-    unscaled = _unscaled(est, summary.X) if kind.is_kernel else None
+    name, status, parts = type(est).__name__, est.status_, _functions_of(est)
+    unscaled = _unscaled(est, summary.X) if hasattr(est, "kernel_") else None
     category: type[Warning] = ConvergenceWarning
     if status == "empty":
-        message = f"the model has only constant {kind.functions} and predicts the same for every row. "
+        message = f"the model has only constant {parts} and predicts the same for every row. "
         if est._is_empty():
-            message = f"the model has no {kind.functions} and predicts the same for every row. "
-        message += _cause_of_emptiness(est, kind, summary, unscaled)
+            message = f"the model has no {parts} and predicts the same for every row. "
+        message += _cause_of_emptiness(est, summary, unscaled)
         return category, f"{name} ended with status {status!r}: {message}."
     given = getattr(est, "noise_variance", None) is not None
     if status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
-        category, message = OverfitWarning, _overfit(est, kind, summary)
+        category, message = OverfitWarning, _overfit(est, summary)
     elif status == "noise_floor" and est._is_empty():
         message = _CONSTANT
     elif status == "alpha_floor" and _is_far_from_zero(est, summary):
@@ -152,54 +152,36 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     return category, f"{name}{ending}: {message}."
 
 
-@dataclass(frozen=True)
-class Wording:
-    """The words for one kind of estimator."""
+def _widths_of(est: Any) -> str:
+    """Return how to choose other widths."""
+    if not hasattr(est, "optimize_kernel"):
+        return "kernels.Gaussian takes widths"
+    if learning_argument(est):
+        return "its widths were learned, from too few rows for so many inputs"
+    return "gamma='ard' learns its widths"
 
-    est: Any
 
-    @property
-    def is_kernel(self) -> bool:
-        """Whether the functions are kernels."""
-        return hasattr(self.est, "kernel_")
+def _functions_of(est: Any) -> str:
+    """Return the name of the parts of a model."""
+    if hasattr(est, "eigenvalues_"):
+        return "relevant eigenvectors"
+    return "functions" if hasattr(est, "kernel_") else "columns"
 
-    @property
-    def is_classifier(self) -> bool:
-        """Whether targets are labels."""
-        return hasattr(self.est, "classes_")
 
-    @property
-    def has_width(self) -> bool:
-        """Whether some kernel has a width."""
-        return self.is_kernel and any(_has_width(leaf) for leaf, _ in _leaves_of(self.est))
-
-    @property
-    def widths(self) -> str:
-        """How to choose other widths."""
-        if not hasattr(self.est, "optimize_kernel"):
-            return "kernels.Gaussian takes widths"
-        if learning_argument(self.est):
-            return "its widths were learned, from too few rows for so many inputs"
-        return "gamma='ard' learns its widths"
-
-    @property
-    def functions(self) -> str:
-        """Name of the parts of a model."""
-        if hasattr(self.est, "eigenvalues_"):
-            return "relevant eigenvectors"
-        return "functions" if self.is_kernel else "columns"
+def _any_width(est: Any) -> bool:
+    return hasattr(est, "kernel_") and any(_has_width(leaf) for leaf, _ in _leaves_of(est))
 
 
 # --- too few functions ------------------------------------------------------------------------------
 
 
-def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: str | None) -> str:
+def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> str:
     if summary.y is not None and (summary.y == summary.y[:1]).all():
         return _CONSTANT
     n, weight = summary.n_rows, summary.weight
     if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
         remedy = "scale them to count rows"
-        if not kind.is_classifier:
+        if not hasattr(est, "classes_"):
             remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
     elif _is_noise(est, summary):
@@ -208,12 +190,12 @@ def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: 
         found = "All rows of X are the same: there is nothing to learn from"
     elif unscaled is not None:
         found = unscaled
-    elif (fault := _unsuited(est, kind, summary.X)) is not None:
+    elif (fault := _unsuited(est, summary.X)) is not None:
         found = fault
-    elif kind.is_kernel:
+    elif hasattr(est, "kernel_"):
         return (
             "The inputs may not explain y; or the kernel does not suit them: scale X, or change its width "
-            f"({kind.widths})"
+            f"({_widths_of(est)})"
         )
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
@@ -234,7 +216,7 @@ def _unit_of_noise(est: Any) -> float:
     return getattr(est, "_y_variance", None) or 1.0
 
 
-def _unsuited(est: Any, kind: Wording, X: FloatArray | None) -> str | None:
+def _unsuited(est: Any, X: FloatArray | None) -> str | None:
     """Return a message if the kernel is far too wide or far too narrow for these inputs."""
     if X is None or (typical := _typical_values(est, X)) is None:
         return None
@@ -244,14 +226,14 @@ def _unsuited(est: Any, kind: Wording, X: FloatArray | None) -> str | None:
     fact = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if isinstance(est.kernel_, str):
         return f"The kernel tells nothing about the rows, as its {fact}"
-    if not kind.has_width:
+    if not _any_width(est):
         return (
             f"The kernel tells nothing about these inputs, as its {fact}: centre and scale X (StandardScaler)"
         )
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
         f"The kernel is far too {fault} for these inputs, as its {fact}: scale X, or make the kernel "
-        f"{remedy} ({kind.widths})"
+        f"{remedy} ({_widths_of(est)})"
     )
 
 
@@ -291,7 +273,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
             names = getattr(est, "feature_names_in_", None)
-            widths = f", or take one width per input ({Wording(est).widths})"
+            widths = f", or take one width per input ({_widths_of(est)})"
             return (
                 f"The inputs have very different standard deviations, for which the kernel has one scale: "
                 f"{_column(names, most)} has the standard deviation {stds[most]:.3g}, "
@@ -343,26 +325,26 @@ def is_saturated(summary: RowSummary) -> bool:
     )
 
 
-def _overfit(est: Any, kind: Wording, summary: RowSummary) -> str:
+def _overfit(est: Any, summary: RowSummary) -> str:
     assert summary.size is not None
     n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
     counted = f"{summary.n_rows} rows"
     if summary.size != summary.n_rows:
         counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
-    if kind.has_width:
+    if _any_width(est):
         cause = "the kernel is too narrow for these data"
-        remedy = f"Make it wider ({kind.widths})"
+        remedy = f"Make it wider ({_widths_of(est)})"
         remedy += ", or take fewer candidates" if hasattr(est, "candidates") else ""
-    elif kind.is_kernel:
+    elif hasattr(est, "kernel_"):
         cause, remedy = "the kernel makes too many functions", "Take another kernel, or more rows"
     else:
         cause, remedy = "the columns are too many", "Take fewer columns, or more rows"
-    if kind.is_classifier:
+    if hasattr(est, "classes_"):
         cause += "; probabilities are too close to 0 and 1"
     else:
         cause += " or there is no noise; error bars are too small"
         remedy += ", or set noise_variance to the noise you expect"
-    return f"{n} {kind.functions} for {counted}: {cause}. {remedy}"
+    return f"{n} {_functions_of(est)} for {counted}: {cause}. {remedy}"
 
 
 # --- targets far from 0 -----------------------------------------------------------------------------

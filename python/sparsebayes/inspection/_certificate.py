@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._checks.targets import last_step
 from .._estimators.variational import bounded, constants, per_function
-from .._types import FloatArray, OutputsProblem, Problem
+from .._types import FloatArray, OutputsProblem, PerRow, Problem
 from ._dense import (
     Certificate,
     DenseFit,
@@ -32,9 +32,9 @@ def certificate(
     est: Fitted,
     X: ArrayLike,
     y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: PerRow = None,
     *,
-    y_std: ArrayLike | None = None,
+    y_std: PerRow = None,
     exchanges: bool | None = None,
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.

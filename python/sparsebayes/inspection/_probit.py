@@ -19,7 +19,7 @@ from .._checks.targets import Training, check_training
 from .._data import candidates as _candidates
 from .._data.design import Layout
 from .._mrvm.kernel_weights import Composite
-from .._types import FloatArray, IntArray, OutputsProblem
+from .._types import FloatArray, IntArray, OutputsProblem, PerRow
 from ..kernels._resolve import is_precomputed
 from ._dense import bisect
 
@@ -87,9 +87,7 @@ def _modes(differences: FloatArray) -> FloatArray:
     return bisect(np.zeros(len(differences)), high, rising, _BISECTIONS)
 
 
-def written_out(
-    est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-) -> OutputsProblem:
+def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> OutputsProblem:
     """Return a fitted model as the regression on its auxiliary targets; X and y are its training data."""
     check_is_fitted(est)
     training = check_training(est, X, y, sample_weight, labels=True, reset=False)
