@@ -26,7 +26,6 @@ from ._checks.arguments import (
 from ._checks.numbers import check_predictions
 from ._checks.targets import (
     Training,
-    check_square,
     check_training,
     check_weights,
     check_X,
@@ -110,17 +109,13 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         """Return the dictionary and the names of its columns; publish the kernels."""
         _candidates.place(self, training)
         layout = self._layout(training)
-        if is_precomputed(self.kernel):
-            check_square(training)
-            self.kernel_ = "precomputed"
-            blocks = [training.X[:, layout.kept]]
-        else:
-            kernels = self._resolve(training)
-            self.kernel_ = self._as_given(kernels)
+        if kernels := self._publish_kernels(training):
             centres = _candidates.points(self, training, layout.kept)
             blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
             if not all(np.isfinite(block).all() for block in blocks):
                 raise ValueError("the kernel overflows on these rows; rescale X or the kernel")
+        else:
+            blocks = [training.X[:, layout.kept]]
         rows = None if _candidates.are_given(self) else np.searchsorted(training.rows, layout.kept)
         return Composite(blocks, layout.bias, rows), layout
 

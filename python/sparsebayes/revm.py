@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._cancellable import in_background
 from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real
 from ._checks.numbers import check_predictions
-from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
+from ._checks.targets import Training, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
 from ._data.design import DenseDesign, Layout
 from ._estimators.basis import KernelEstimator
@@ -99,7 +99,9 @@ class EigenModel(KernelEstimator):
                 f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
                 "the kernel"
             )
-        found = check_axes(in_background(in_range(lambda pulse: axes(Phi, weights, pulse))))
+        found = in_background(in_range(lambda pulse: axes(Phi, weights, pulse)))
+        if not np.isfinite(found.squares).all():
+            raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
         self._publish(self._solve(found, training, rules), training)
 
     def _dictionary(self, training: Training) -> FloatArray:
@@ -110,13 +112,8 @@ class EigenModel(KernelEstimator):
         )
         self.relevance_ = layout.kept
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
-        if is_precomputed(self.kernel):
-            check_square(training)
-            self.kernel_ = "precomputed"
-            return DenseDesign([training.X[:, layout.kept]], layout).Phi
-        kernels = self._resolve(training)
-        self.kernel_ = self._as_given(kernels)
-        self.relevance_vectors_ = training.at(layout.kept)
+        if self._publish_kernels(training):
+            self.relevance_vectors_ = training.at(layout.kept)
         return DenseDesign(self._blocks(training.X), layout).Phi
 
     def _blocks(self, X: FloatArray) -> list[FloatArray]:
@@ -148,15 +145,15 @@ class EigenModel(KernelEstimator):
         #: Weights of the constant function.
         self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
         self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
-        eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
-        alpha = np.stack([solution.alpha for solution in solutions], axis=1)
-        effective = np.array([solution.n_effective for solution in solutions])
-        one = len(solutions) == 1
-        self.eigenvalues_ = eigenvalues[:, 0] if one else eigenvalues
-        self.alpha_ = alpha[:, 0] if one else alpha
-        self.n_effective_ = int(effective[0]) if one else effective
-        self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
-        self._row_summary = replace(RowSummary.of(training), n_effective=float(effective.max()))
+
+        def per_output(values: list[Any]) -> Any:
+            return values[0] if len(values) == 1 else np.stack(values, axis=-1)
+
+        self.eigenvalues_ = per_output([solution.eigenvalues for solution in solutions])
+        self.alpha_ = per_output([solution.alpha for solution in solutions])
+        self.n_effective_ = per_output([solution.n_effective for solution in solutions])
+        self.ridge_ = per_output([solution.ridge for solution in solutions])
+        self._row_summary = replace(RowSummary.of(training), n_effective=float(np.max(self.n_effective_)))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
         self._publish_linear(self._bias)
@@ -199,13 +196,6 @@ def in_range(work: Callable[[Pulse], _Result]) -> Callable[[Pulse], _Result]:
                 raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
 
     return guarded
-
-
-def check_axes(found: Axes) -> Axes:
-    """Return the axes of a dictionary; NumericalError if they are not finite."""
-    if not np.isfinite(found.squares).all():
-        raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
-    return found
 
 
 def check_solution(found: Solution) -> Solution:

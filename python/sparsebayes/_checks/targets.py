@@ -98,11 +98,11 @@ def check_training(
         values, target, weights = values[rows], target[rows], weights[rows]
     if weights is not None and (weights == 1.0).all():
         weights = None
-    if y_std is None:
-        return Training(values, target, weights, rows, n)
-    if target.ndim == 2:
-        raise ValueError("y_std must be None where y has several columns; fit each column with its own")
-    known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
+    known = None
+    if y_std is not None:
+        if target.ndim == 2:
+            raise ValueError("y_std must be None where y has several columns; fit each column with its own")
+        known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
     return Training(values, target, weights, rows, n, known)
 
 

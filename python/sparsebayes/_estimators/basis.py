@@ -110,6 +110,16 @@ class KernelEstimator(Trainable):
             learns=self._learns_kernels,
         )
 
+    def _publish_kernels(self, training: Training) -> list[Kernel]:
+        """Publish ``kernel_``, and return the kernels; none if X holds kernel values."""
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            return []
+        kernels = self._resolve(training)
+        self.kernel_ = self._as_given(kernels)
+        return kernels
+
     def _middle(self, training: Training) -> FloatArray:
         """Return the mean of the centres, which linear kernels subtract if there is an intercept.
 
@@ -179,12 +189,10 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
 
     def _design(self, training: Training) -> Design:
         extra = self._fit_extra(training)
-        if is_precomputed(self.kernel):
-            check_square(training)
-            self.kernel_ = "precomputed"
-            layout = self._layout(training)
-            return DenseDesign([training.X[:, layout.kept], extra], layout)
-        return self._kernel_design(self._resolve(training), training, extra)
+        if kernels := self._publish_kernels(training):
+            return self._kernel_design(kernels, training, extra)
+        layout = self._layout(training)
+        return DenseDesign([training.X[:, layout.kept], extra], layout)
 
     def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
         """Return the dictionary of these kernels before the extra columns, and publish the kernels."""

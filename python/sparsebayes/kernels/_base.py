@@ -60,6 +60,9 @@ class Kernel:
 
     def to_core(self) -> _core.Kernel | None:
         """Return this kernel as a kernel of the core, None if the core lacks it."""
+        return self._to_core()
+
+    def _to_core(self) -> _core.Kernel | None:
         return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -187,8 +190,7 @@ class Combination(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(self._operation, (kernel(x, z) for kernel in self._members))
 
-    def to_core(self) -> _core.Kernel | None:
-        """Return this kernel as a kernel of the core, None if the core lacks a part."""
+    def _to_core(self) -> _core.Kernel | None:
         cores = [core for kernel in self._members if (core := kernel.to_core()) is not None]
         return self._combine(cores) if len(cores) == len(self._members) else None
 
