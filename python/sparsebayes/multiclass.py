@@ -268,25 +268,20 @@ class MRVM1(ProbitModel):
     Parameters
     ----------
     {mrvm_kernel_parameters}
-        The paper has none.
     convergence : {"conv2", "conv1"}, default="conv2"
         ``"conv1"``: stop once every function in the model contributes, no inactive one does, and no
         :math:`\ln \alpha` changes by ``tol``. ``"conv2"``: in addition, not before ``min_iter_factor *
         n_samples`` iterations.
     min_iter_factor : positive float, default=1
         The :math:`\lambda` of ``"conv2"``.
-    {n_quadrature}
-    {candidates}
-    {random_state}
+    {mrvm_candidates}
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
     {mrvm_run_parameters}
 
     Attributes
     ----------
-    {classes_}
-    active_ : ndarray of shape (n_active,), int
-        Functions in the model, ascending: the training row, and -1 for the bias.
+    {mrvm_functions}
     alpha_ : ndarray of shape (n_active,)
         Prior precision of each function's weights.
     mu_ : ndarray of shape (n_active, n_classes)
@@ -364,7 +359,6 @@ class MRVM2(ProbitModel):
     Parameters
     ----------
     {mrvm_kernel_parameters}
-        The paper has none.
     convergence : {"convA", "convN"}, default="convA"
         ``"convA"``: stop once no :math:`\ln \alpha` changes by ``tol``. ``"convN"``: stop after
         ``min_iter_factor * n_samples`` iterations.
@@ -375,9 +369,7 @@ class MRVM2(ProbitModel):
         \upsilon)`, so with ``upsilon`` above 5e-6 nothing is pruned.
     prune : bool, default=True
         False: keep all functions, the paper's non-sparse E-M model.
-    {n_quadrature}
-    {candidates}
-    {random_state}
+    {mrvm_candidates}
     tol : positive float, default=1e-3
         Tolerance of ``"convA"``.
     {mrvm_run_parameters}
@@ -385,9 +377,7 @@ class MRVM2(ProbitModel):
 
     Attributes
     ----------
-    {classes_}
-    active_ : ndarray of shape (n_active,), int
-        Functions in the model, ascending: the training row, and -1 for the bias.
+    {mrvm_functions}
     alpha_ : ndarray of shape (n_active, n_classes)
         Expected precision of each weight.
     mu_ : ndarray of shape (n_active, n_classes)

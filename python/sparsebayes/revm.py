@@ -383,11 +383,7 @@ class GREVM(EigenClassifier):
 
     Attributes
     ----------
-    {classes_}
-    alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
-        Prior precision along each eigenvector; inf where that is irrelevant.
-    {revm_attributes}
-    {revm_status_}
+    {revm_gaussian_attributes}
 
     Notes
     -----
@@ -477,11 +473,7 @@ class VGREVM(EigenClassifier):
 
     Attributes
     ----------
-    {classes_}
-    alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
-        Prior precision along each eigenvector; inf where that is irrelevant.
-    {revm_attributes}
-    {revm_status_}
+    {revm_gaussian_attributes}
 
     References
     ----------

@@ -45,6 +45,8 @@ from .status import REMEDIES, RowSummary, is_constant, is_saturated, mean_excess
 from .variational import check_variational
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
+#: A dictionary, and the posterior of each target.
+Fits: TypeAlias = tuple[Design, list[Any]]
 
 #: Rows predicted at a time, to bound the memory.
 _PREDICT_ROWS = 8192
@@ -279,30 +281,28 @@ class SparseBayesEstimator(Trainable):
             settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=bool(learning_argument(self)))
         summary = RowSummary.of(training)
-        offset = self._offset_of(training, likelihood, settings)
+        offset = self._offset_of(training, settings)
         if np.any(offset):
             centred = replace(training, y=training.y - offset)
-            design, posteriors = self._infer(centred, [centred.y], likelihood, settings)
+            design, posteriors = self._infer(centred, [centred.y], settings)
             if 0 not in posteriors[0].active:  # the bias was pruned, so the offset cannot be added to it
                 offset = 0.0
         if not np.any(offset):
-            design, posteriors = self._infer(training, targets, likelihood, settings)
+            design, posteriors = self._infer(training, targets, settings)
         n_samples, n_basis, layout = training.n_samples, design.n_basis, design.layout
         self._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, summary, offset)
         if training.noise is not None:
             self._publish_known_noise(training.noise)
         self._publish_basis(training)
 
-    def _offset_of(
-        self, training: Training, likelihood: Likelihood, settings: Settings
-    ) -> FloatArray | float:
+    def _offset_of(self, training: Training, settings: Settings) -> FloatArray | float:
         """Return what to subtract from y before the fit and add to the intercept after it, mostly 0.
 
         The larger the mean of y, the smaller the precision of the intercept, 1 / mean(y)^2, which has a lower
         bound at 1e-15 sum(weights) / var(y). If it would come within three decades of that bound, y is
         shifted towards 0 to keep that distance. In the model this changes only the intercept.
         """
-        if likelihood != "gaussian" or settings.alpha_prior != (0.0, 0.0):
+        if self._check_likelihood() != "gaussian" or settings.alpha_prior != (0.0, 0.0):
             return 0.0
         if not check_flag("fit_intercept", getattr(self, "fit_intercept", False)):
             return 0.0
@@ -374,21 +374,15 @@ class SparseBayesEstimator(Trainable):
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
         return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
 
-    def _infer(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
+    def _infer(self, training: Training, targets: list[FloatArray], settings: Settings) -> Fits:
         """Build the dictionary and fit a model of it to each target."""
         design = self._design(training)
-        return design, self._fit_design(design, training, targets, likelihood, settings)
+        return design, self._fit_design(design, training, targets, settings)
 
     def _fit_design(
-        self,
-        design: Design,
-        training: Training,
-        targets: list[FloatArray],
-        likelihood: Likelihood,
-        settings: Settings,
+        self, design: Design, training: Training, targets: list[FloatArray], settings: Settings
     ) -> list[Any]:
+        likelihood = self._check_likelihood()
         watch = Watch(
             self,
             design.layout,

@@ -32,11 +32,11 @@ from .._data.design import (
 from .._data.out_of_core import Facts
 from .._data.statistics import Kernels, check_memory_limit, check_room
 from .._hyper import LearningData, check_learnable, check_model, learn
-from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
+from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Settings
 from ..kernels import Gaussian, Kernel, Linear
 from ..kernels._parameters import column_stds
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
-from .base import SparseBayesEstimator, Trainable
+from .base import Fits, SparseBayesEstimator, Trainable
 from .status import MAX_CONSTANT_FUNCTIONS
 
 if TYPE_CHECKING:
@@ -209,21 +209,19 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
         return DenseDesign([*blocks, extra], layout)
 
-    def _infer(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
+    def _infer(self, training: Training, targets: list[FloatArray], settings: Settings) -> Fits:
         _candidates.place(self, training)
         argument = learning_argument(self)
         if not argument:
-            return super()._infer(training, targets, likelihood, settings)
-        check_model(argument, self.kernel, training.y, likelihood, settings)
+            return super()._infer(training, targets, settings)
+        check_model(argument, self.kernel, training.y, self._check_likelihood(), settings)
         kernels, extra = self._resolve(training), self._fit_extra(training)
         check_learnable(kernels)
-        data = self._learning_data(training, extra, targets, likelihood, settings)
+        data = self._learning_data(training, extra, targets, settings)
         fits = []
         for learned in learn(kernels, data, settings)[:_MAX_KERNELS_TRIED]:
             design = self._kernel_design(learned, training, extra)
-            posteriors = self._fit_design(design, training, targets, likelihood, settings)
+            posteriors = self._fit_design(design, training, targets, settings)
             fits.append((learned, posteriors))
             if all(one.status in ("converged", "stopped") for one in posteriors):
                 break
@@ -233,12 +231,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         return design, posteriors
 
     def _learning_data(
-        self,
-        training: Training,
-        extra: FloatArray,
-        targets: list[FloatArray],
-        likelihood: Likelihood,
-        settings: Settings,
+        self, training: Training, extra: FloatArray, targets: list[FloatArray], settings: Settings
     ) -> LearningData:
         layout, X = self._layout(training), training.X
         given = _candidates.are_given(self)
@@ -250,7 +243,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             centre_rows=None if given else np.searchsorted(training.rows, layout.kept),
             targets=targets,
             weights=np.ones(len(X)) if training.weights is None else training.weights,
-            likelihood=likelihood,
+            likelihood=self._check_likelihood(),
             noise_variance=settings.noise_variance,
         )
 
@@ -457,11 +450,9 @@ class ColumnBasis(SparseBayesEstimator):
         layout = self._layout(training)
         return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None).Phi
 
-    def _infer(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
+    def _infer(self, training: Training, targets: list[FloatArray], settings: Settings) -> Fits:
         try:
-            return super()._infer(training, targets, likelihood, settings)
+            return super()._infer(training, targets, settings)
         except ValueError as error:
             failure = error
         try:

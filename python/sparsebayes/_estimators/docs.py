@@ -39,7 +39,8 @@ TEXTS: Final = {
 {gamma}
 {degree}
 {coef0}
-{fit_intercept}""",
+{fit_intercept}
+    The paper has none.""",
     "revm_kernel_parameters": """{kernel}
 {gamma}
 {degree}
@@ -47,6 +48,7 @@ TEXTS: Final = {
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "mrvm_candidates": "{n_quadrature}\n{candidates}\n{random_state}",
     "mrvm_run_parameters": "{mrvm_max_iter}\n{n_jobs}\n{verbose}\n{callback}",
     "revm_classifier_parameters": """{revm_kernel_parameters}
 {ridge}
@@ -237,6 +239,11 @@ candidate_rows_ : ndarray of shape (n_candidates,), int
     "revm_alpha_laplace": r"""alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
     Parameter of the prior along each eigenvector; inf where that is irrelevant. A coordinate may be zero
     even if its parameter is finite.""",
+    "revm_gaussian_attributes": r"""{classes_}
+alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
+    Prior precision along each eigenvector; inf where that is irrelevant.
+{revm_attributes}
+{revm_status_}""",
     "revm_attributes": r"""eigenvalues_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
     Eigenvalues h of the negative Hessian of the log likelihood, descending; with more than two classes a
     column for each. ``n_basis`` is the number of functions: distinct training rows and the bias.
@@ -261,6 +268,9 @@ kernel_ : kernel object, list of these, or "precomputed"
 status_ : str
     ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant at any ridge; ``"max_iter"``. Of
     several fits the worst.""",
+    "mrvm_functions": r"""{classes_}
+active_ : ndarray of shape (n_active,), int
+    Functions in the model, ascending: the training row, and -1 for the bias.""",
     "mrvm_attributes": r"""{relevance_}
 dual_coef_ : ndarray of shape (n_classes, n_relevance)
     Weights of these functions.
