@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,14 +34,6 @@ from .kernels._resolve import is_precomputed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: How a fit may end, best first, and what to do about it.
-_REMEDIES = {
-    "converged": "",
-    "empty": "",
-    "noise_floor": REMEDIES["noise_floor"],
-    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
-}
-
 #: Bound on the values of the dictionary, so that their squares do not overflow.
 _MAX_VALUE = 1e150
 
@@ -57,7 +50,6 @@ class EigenModel(KernelEstimator):
         _bias: FloatArray
         _directions: FloatArray
 
-    _remedies = _REMEDIES
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
     _prior: ClassVar[Prior]
@@ -99,7 +91,7 @@ class EigenModel(KernelEstimator):
                 f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
                 "the kernel"
             )
-        found = in_background(in_range(lambda pulse: axes(Phi, weights, pulse)))
+        found = in_background(in_range()(lambda pulse: axes(Phi, weights, pulse)))
         if not np.isfinite(found.squares).all():
             raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
         self._publish(self._solve(found, training, rules), training)
@@ -125,7 +117,7 @@ class EigenModel(KernelEstimator):
         name = title(self, k, n)
         LOG.debug("%s: fit begun", name)
         with progress_bar(self.verbose, name, "steps") as show:
-            found = check_solution(in_background(in_range(work), show))
+            found = check_solution(in_background(in_range()(work), show))
             note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
             LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
             if show is not None:
@@ -155,7 +147,7 @@ class EigenModel(KernelEstimator):
         self.ridge_ = per_output([solution.ridge for solution in solutions])
         self._row_summary = replace(RowSummary.of(training), n_effective=float(np.max(self.n_effective_)))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
-        self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
+        self.status_ = max((solution.status for solution in solutions), key=list(REMEDIES).index)
         self._publish_linear(self._bias)
 
     def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -176,26 +168,21 @@ class EigenModel(KernelEstimator):
         return eta, along
 
 
-_Result = TypeVar("_Result")
-
 _REMEDY = "scale X and y, give less unequal sample weights, or change the kernel, ridge or noise_variance"
 
 
-def in_range(work: Callable[[Pulse], _Result]) -> Callable[[Pulse], _Result]:
-    """Return ``work`` with floating-point warnings off and failed factorisations as NumericalError.
+@contextmanager
+def in_range() -> Iterator[None]:
+    """Turn floating-point warnings off, and failed factorisations into NumericalError.
 
-    The result may be infinite: see `check_solution`.
+    Results may be infinite: see `check_solution`. A decorator, because before NumPy 2 each thread has an
+    error state of its own.
     """
-
-    def guarded(pulse: Pulse) -> _Result:
-        # Set in the thread that works: before NumPy 2 each thread has an error state of its own.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            try:
-                return work(pulse)
-            except (LinAlgError, OverflowError) as error:
-                raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
-
-    return guarded
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        try:
+            yield
+        except (LinAlgError, OverflowError) as error:
+            raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
 
 
 def check_solution(found: Solution) -> Solution:

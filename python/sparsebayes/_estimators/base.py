@@ -83,9 +83,6 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     #: Facts about the rows of a fit, from its end to its warning.
     _row_summary: RowSummary = field(init=False)
 
-    #: The remedy for each status.
-    _remedies: ClassVar[dict[str, str]] = REMEDIES
-
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has finished."""
         return hasattr(self, "status_")

@@ -146,6 +146,13 @@ class KernelEstimator(Trainable):
             return X[:, self.relevance_]
         return evaluate(kernel, X, self.relevance_vectors_, check_n_jobs(self.n_jobs))
 
+    def _dense_blocks(self, training: Training, layout: Layout) -> list[FloatArray]:
+        """Return the functions of each kernel at the training rows, evaluated in NumPy alone."""
+        if is_precomputed(self.kernel_):
+            return [training.X[:, layout.kept]]
+        centres = _candidates.points(self, training, layout.kept)
+        return [kernel(training.X, centres) for kernel in self._kernels()]
+
     def _publish_linear(self, bias: FloatArray) -> None:
         """Publish ``intercept_`` and, for a linear kernel, ``coef_``."""
         self.intercept_ = bias
@@ -248,12 +255,8 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         )
 
     def _dense(self, training: Training) -> FloatArray:
-        layout, X = self._layout(training), training.X
-        if is_precomputed(self.kernel_):
-            blocks = [X[:, layout.kept]]
-        else:
-            centres = _candidates.points(self, training, layout.kept)
-            blocks = [kernel(X, centres) for kernel in self._kernels()]
+        layout = self._layout(training)
+        blocks = self._dense_blocks(training, layout)
         return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
 
     def _fit_extra(self, training: Training) -> FloatArray:

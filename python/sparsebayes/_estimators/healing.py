@@ -78,27 +78,12 @@ class FittedRegression:
 
 
 def changes(
-    model: FittedRegression, X: FloatArray, phi: FloatArray, n_threads: int | None
+    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return what the functions centred at the rows ``X`` add to mean and variance at X, each (n,).
 
-    ``phi``: the active functions at these rows, (n, m). A list of kernels adds one function of each per row.
-    Takes N (m + d) operations for a row and a pair of kernels.
-    """
-    mean, variance = np.empty(len(X)), np.empty(len(X))
-    roots = np.sqrt(model.prior_variances())
-    height = max(1, _MAX_KERNEL_VALUES // (len(model.X) * len(model.kernels)))
-    for start in range(0, len(X), height):
-        part = slice(start, start + height)
-        mean[part], variance[part] = _changes(model, roots, X[part], phi[part], n_threads)
-    return mean, variance
-
-
-def _changes(
-    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
-) -> tuple[FloatArray, FloatArray]:
-    """Compute `changes` for rows few enough to store all their functions.
-
+    ``roots``: those of the prior variances; ``phi``: the active functions at these rows, (n, m). A list of
+    kernels adds one function of each per row. Takes N (m + d) operations for a row and a pair of kernels.
     Units are such that the new weights have prior variance 1: the matrix of 1 / v + s for P kernels is then
     1 + s, and v = 0 needs no special case.
     """
@@ -136,7 +121,8 @@ def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
     assert variances is not None
     values, extra = est._rows(X)
     phi, n_threads = est._functions(values, extra), check_n_jobs(est.n_jobs)
-    n_outputs = means.shape[1]
+    n_outputs, kernels = means.shape[1], est._kernels()
+    height = max(1, _MAX_KERNEL_VALUES // (len(training.X) * len(kernels)))
     sigmas = np.broadcast_to(est.sigma_, (n_outputs, *est.sigma_.shape[-2:]))
     betas = np.broadcast_to(est.beta_ / (est._y_variance or 1.0), n_outputs)
     Phi = est._functions(training.X, est._training_extra(training))
@@ -151,11 +137,14 @@ def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
             mu=mu,
             sigma=sigmas[output],
             beta=float(betas[output]),
-            kernels=est._kernels(),
+            kernels=kernels,
         )
-        mean, variance = changes(model, values, phi, n_threads)
-        means[:, output] += mean
-        variances[:, output] += variance
+        roots = np.sqrt(model.prior_variances())
+        for start in range(0, len(values), height):
+            part = slice(start, start + height)
+            mean, variance = changes(model, roots, values[part], phi[part], n_threads)
+            means[part, output] += mean
+            variances[part, output] += variance
     return means, variances
 
 

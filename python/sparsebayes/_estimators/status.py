@@ -142,7 +142,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         )
         message += "" if est.fit_intercept else ", or set fit_intercept=True"
     else:
-        message = est._remedies[status].format(**est.get_params(deep=False))
+        message = REMEDIES[status].format(**est.get_params(deep=False))
     if unscaled is not None:
         message = f"{message}. {unscaled}" if message else unscaled
         category = category if status != "converged" or category is OverfitWarning else UserWarning

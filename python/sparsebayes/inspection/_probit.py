@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks.targets import Training, check_training
 from .._data import candidates as _candidates
-from .._data.design import Layout
 from .._mrvm.kernel_weights import Composite
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow
 from ..kernels._resolve import is_precomputed
@@ -92,7 +91,10 @@ def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = 
     check_is_fitted(est)
     training = check_training(est, X, y, sample_weight, labels=True, reset=False)
     _check_same_data(est, training)
-    Phi, layout = _dictionary(est, training)
+    layout = est._layout(training)
+    # The third argument serves only the initial kernel weights, which are learned here.
+    composite = Composite(est._dense_blocks(training, layout), layout.bias, None)
+    Phi = composite.Phi(est.kernel_weights_)
     active, n_classes = layout.columns(est.active_), len(est.classes_)
     labels = np.searchsorted(est.classes_, training.y).astype(np.intp)
     return OutputsProblem(
@@ -123,15 +125,3 @@ def _check_same_data(est: MRVM1, training: Training) -> None:
             same = np.array_equal(training.at(rows), getattr(est, "candidates_", est.relevance_vectors_))
     if not same:
         raise ValueError("X, y, sample_weight must be the training data: classes or relevance vectors differ")
-
-
-def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
-    """Return all basis functions of the composite kernel, evaluated in NumPy."""
-    layout = est._layout(training)
-    if is_precomputed(est.kernel_):
-        blocks = [training.X[:, layout.kept]]
-    else:
-        centres = _candidates.points(est, training, layout.kept)
-        blocks = [np.asarray(kernel(training.X, centres)) for kernel in est._kernels()]
-    # The third argument serves only the initial kernel weights, which are learned here.
-    return Composite(blocks, layout.bias, None).Phi(est.kernel_weights_), layout
