@@ -39,7 +39,7 @@ from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import Watch
-from ._types import Callback, Candidates, FloatArray, IntArray, OutputsProblem, PerRow
+from ._types import Callback, Candidates, FloatArray, OutputsProblem, PerRow
 from .inspection._probit import written_out
 from .kernels._resolve import is_precomputed
 
@@ -124,9 +124,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
         return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept)
 
-    def _is_empty(self) -> bool:
-        return len(self.relevance_) == 0
-
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         if len(self.relevance_) > MAX_CONSTANT_FUNCTIONS:
             return None
@@ -138,7 +135,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         if outcome.sigma is not None:  # mRVM1, whose classes share alpha
             effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
         self._row_summary = replace(RowSummary.of(training), n_effective=effective)
-        self.active_: IntArray = layout.names(outcome.columns)
+        self.active_ = layout.names(outcome.columns)
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
         self.kernel_weights_ = outcome.kernel_weights
         self.n_iter_, self.status_ = len(outcome.path) - 1, outcome.status

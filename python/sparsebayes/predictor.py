@@ -15,12 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from . import _core
 from ._checks.arguments import check_file, check_flag, check_n_jobs
 from ._checks.numbers import PLAIN, column_names, naming_column, real_array
+from ._estimators.docs import documented
 from ._types import FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+@documented
 class Predictor:
     """A fitted model that only predicts.
 
@@ -132,11 +134,7 @@ class Predictor:
     def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Predict means and standard deviations of regression targets.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        n_jobs : int, optional
-            As for ``predict``.
+        {predictor_parameters}
 
         Returns
         -------
@@ -153,11 +151,7 @@ class Predictor:
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return class probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        n_jobs : int, optional
-            As for ``predict``.
+        {predictor_parameters}
 
         Returns
         -------
@@ -177,11 +171,7 @@ class Predictor:
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return linear predictors, as the estimator's ``decision_function``.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        n_jobs : int, optional
-            As for ``predict``.
+        {predictor_parameters}
 
         Returns
         -------

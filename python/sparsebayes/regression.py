@@ -49,7 +49,6 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
     checkpoint: str | os.PathLike[str] | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
@@ -397,7 +396,6 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     likelihood: Literal["gaussian", "poisson"] = "gaussian"
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
         tags.target_tags.multi_output &= self.likelihood != "poisson"

@@ -50,8 +50,6 @@ class EigenModel(KernelEstimator):
         _bias: FloatArray
         _directions: FloatArray
 
-    #: Whether y holds class labels.
-    _labels: ClassVar[bool]
     _prior: ClassVar[Prior]
 
     @abstractmethod
@@ -214,8 +212,10 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
             prior=self._prior,
             approximation=self._approximation,
             ridge=check_real("ridge", self.ridge, positive=True),
-            tol=check_real("tol", self.tol, positive=True),
-            max_iter=check_integer("max_iter", self.max_iter, least=1),
+            search={
+                "tol": check_real("tol", self.tol, positive=True),
+                "max_iter": check_integer("max_iter", self.max_iter, least=1),
+            },
         )
 
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:

@@ -96,13 +96,11 @@ def check_file(name: str, value: object) -> str:
         raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
     try:
         path = os.fsdecode(value)
-        os.fsencode(path)
+        named = b"\0" not in os.fsencode(path)
     except UnicodeError:
-        raise ValueError(
-            f"{name} must be a name that files can have here, got {reprlib.repr(value)}"
-        ) from None
-    if "\0" in path:
-        raise ValueError(f"{name} must be a name that files can have, got {reprlib.repr(value)}")
+        named = False
+    if not named:
+        raise ValueError(f"{name} must be a name that files can have here, got {reprlib.repr(value)}")
     return path
 
 

@@ -78,7 +78,11 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     n_jobs: int | None = None
     verbose: int = 0
 
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+
     # After a fit.
+    active_: IntArray = field(init=False)
     status_: str = field(init=False)
     #: Facts about the rows of a fit, from its end to its warning.
     _row_summary: RowSummary = field(init=False)
@@ -161,9 +165,9 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             category, message = warning
             warnings.warn(message, category, stacklevel=4)
 
-    @abstractmethod
     def _is_empty(self) -> bool:
         """Whether the model has no function but the intercept."""
+        return not (self.active_ >= 0).any()
 
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         """Return the contribution of the kernel functions at rows of X, without the intercept.
@@ -186,7 +190,6 @@ class SparseBayesEstimator(Trainable):
     callback: Callback | None = None
 
     # After a fit.
-    active_: IntArray = field(init=False)
     alpha_: FloatArray = field(init=False)
     mu_: FloatArray = field(init=False)
     sigma_: FloatArray = field(init=False)
@@ -202,8 +205,6 @@ class SparseBayesEstimator(Trainable):
         _y_variance: float | None = field(init=False)
     else:
         _y_variance = None
-    #: Whether y holds class labels.
-    _labels: ClassVar[bool]
     #: Whether y may have several columns.
     _takes_outputs: ClassVar[bool] = False
     #: Whether the core receives X unchanged. It rejects values that are not finite, so a separate check,
@@ -411,9 +412,6 @@ class SparseBayesEstimator(Trainable):
         self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
         self.status_ = max((posterior.status for posterior in posteriors), key=list(REMEDIES).index)
-
-    def _is_empty(self) -> bool:
-        return not (self.active_ >= 0).any()
 
     def _output_weights(self) -> FloatArray:
         """Return the posterior means, (n_outputs, n_active)."""

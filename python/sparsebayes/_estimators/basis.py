@@ -63,7 +63,6 @@ class KernelEstimator(Trainable):
     intercept_: FloatArray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags

@@ -20,7 +20,7 @@ is found by a search in one dimension.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -45,8 +45,8 @@ class Rules:
     approximation: Approximation = "laplace"
     #: In units of the mean curvature at w = 0.
     ridge: float = 1.0
-    tol: float = 1e-8
-    max_iter: int = 1
+    #: ``tol`` and ``max_iter`` of each search.
+    search: dict[str, Any] = field(default_factory=dict)
     # Regression; None: estimated.
     noise_variance: float | None = None
 
@@ -120,12 +120,10 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
     to_x = Q[:, kept] * (np.sign(u[kept]) / root)
     inner = Logistic(axes.Z @ to_x, sign, axes.weights)
     if rules.prior == "gaussian":
-        end = posterior_mode(
-            inner, alpha[kept] / h[kept], tol=rules.tol, max_iter=rules.max_iter, pulse=pulse
-        )
+        end = posterior_mode(inner, alpha[kept] / h[kept], **rules.search, pulse=pulse)
     else:
         start = np.maximum(root * np.abs(u[kept]) - rate[kept], 0.0)
-        end = octant_mode(inner, rate[kept], start, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+        end = octant_mode(inner, rate[kept], start, **rules.search, pulse=pulse)
     converged = all(end.converged for end in (*ends, end))
     return Solution(
         eigenvalues=_padded(h, axes.n_basis, 0.0),
@@ -143,11 +141,10 @@ def _approximation(
 ) -> tuple[list[Mode], FloatArray, FloatArray, FloatArray]:
     """Return the results of steps 1 to 3 of KV: the modes, h descending, eigenvectors as columns, and u."""
     pulse()
-    precision = np.full(model.Z.shape[1], ridge)
-    mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+    mode = posterior_mode(model, np.full(model.Z.shape[1], ridge), **rules.search, pulse=pulse)
     b, ends = model.curvature(model.Z @ mode.w), [mode]
     if rules.approximation == "variational":
-        mode, b = closest_gaussian(model, ridge, mode.w, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+        mode, b = closest_gaussian(model, ridge, mode.w, **rules.search, pulse=pulse)
         ends.append(mode)
     pulse()
     h, Q = np.linalg.eigh(gram(model.Z, b))
