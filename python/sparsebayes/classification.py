@@ -17,7 +17,7 @@ from ._checks.targets import learn_classes
 from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
 from ._estimators.docs import documented
-from ._estimators.probabilities import check_multi_class, normalised, predict_proba, publish, weights_in_order
+from ._estimators.probabilities import check_multi_class, normalised, predict_proba, weights_in_order
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
     Data,
@@ -92,21 +92,29 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return [(labels_or_values == label).astype(np.float64) for label in positive]
 
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
-        if self._likelihood == "multinomial":
-            publish(self, posteriors[0], layout, self._n_basis, len(self.classes_))
-            return
-        if len(posteriors) == 1:
+        joint = self._likelihood == "multinomial"
+        if len(posteriors) == 1 and not joint:
             super()._publish_posteriors(posteriors, layout)
             return
-        columns = np.unique(np.concatenate([posterior.active for posterior in posteriors]))
-        m, c = len(columns), len(posteriors)
-        self.active_ = layout.names(columns.astype(np.intp))
-        self.alpha_, self.mu_, self.sigma_ = np.full((m, c), np.inf), np.zeros((m, c)), np.zeros((c, m, m))
+        functions = np.concatenate([posterior.active for posterior in posteriors]).astype(np.intp)
+        classes = np.repeat(np.arange(len(posteriors)), [len(posterior.active) for posterior in posteriors])
+        if joint:
+            classes, functions = np.divmod(functions, self._n_basis)
+        columns, at = np.unique(functions, return_inverse=True)
+        shape = m, c = len(columns), len(self.classes_)
+        self.active_ = layout.names(columns)
+        self.alpha_, self.mu_ = np.full(shape, np.inf), np.zeros(shape)
+        self.alpha_[at, classes] = np.concatenate([posterior.alpha for posterior in posteriors])
+        self.mu_[at, classes] = np.concatenate([posterior.mu for posterior in posteriors])
+        if joint:
+            # For the weights in the model only, class by class: most functions belong to one class, so the
+            # matrix of all n_active * n_classes weights would be almost all zeros.
+            self.sigma_ = posteriors[0].sigma
+            return
+        self.sigma_ = np.zeros((c, m, m))
         for output, posterior in enumerate(posteriors):
-            at = np.searchsorted(columns, posterior.active)
-            self.alpha_[at, output] = posterior.alpha
-            self.mu_[at, output] = posterior.mu
-            self.sigma_[output][np.ix_(at, at)] = posterior.sigma
+            own = at[classes == output]
+            self.sigma_[output][np.ix_(own, own)] = posterior.sigma
 
     def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         if self._likelihood != "multinomial":

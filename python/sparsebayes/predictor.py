@@ -69,13 +69,14 @@ class Predictor:
 
     def __init__(self, core: _core.Predictor) -> None:
         header = json.loads(core.header)
+        names = header["feature_names"]
         fields: dict[str, Any] = {
             "_core": core,
             "_flat": header["flat"],
             "estimator": header["estimator"],
             "n_features_in_": core.n_features,
             "n_functions_": core.n_functions,
-            "feature_names_in_": _names(header["feature_names"]),
+            "feature_names_in_": None if names is None else _frozen(np.array(names, dtype=object)),
             "classes_": _labels(header["classes"]),
         }
         for name, value in fields.items():
@@ -366,10 +367,6 @@ def _file_errors(path: str | None = None) -> Iterator[None]:
         for pattern, rest in _QUOTATIONS:
             message = pattern.sub(rest, message)
         raise ValueError(message) from None
-
-
-def _names(names: list[str] | None) -> NDArray[Any] | None:
-    return None if names is None else _frozen(np.array(names, dtype=object))
 
 
 def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:

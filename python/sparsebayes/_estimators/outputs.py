@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from .._checks.targets import Training
     from .._data.design import CoreCallback, Design, Layout
     from .._types import IntArray
+
+
+#: The settings that several outputs need.
+_NEEDED: Final[dict[str, Any]] = {
+    "search": "greedy",
+    "scheme": "sequential",
+    "alpha_prior": (0, 0),
+    "noise_prior": (0, 0),
+}
 
 
 def fit(
@@ -37,28 +46,18 @@ def fit(
 
 def are_possible(estimator: Any) -> bool:
     """Whether y may have several columns with these arguments."""
-    flat = all(np.array_equal(prior, (0.0, 0.0)) for prior in (estimator.alpha_prior, estimator.noise_prior))
-    learned = is_learned(getattr(estimator, "gamma", None))
-    learning = learned or getattr(estimator, "optimize_kernel", False)
-    plain = isinstance(estimator.scheme, str) and estimator.scheme == "sequential"
-    plain = plain and isinstance(estimator.search, str) and estimator.search == "greedy"
-    return flat and not learning and plain
+    learning = is_learned(getattr(estimator, "gamma", None)) or getattr(estimator, "optimize_kernel", False)
+    plain = all(np.array_equal(getattr(estimator, name), needed) for name, needed in _NEEDED.items())
+    return plain and not learning
 
 
 def _check_plain(settings: Settings) -> None:
     """Raise ValueError if a setting is not available for several outputs."""
-    if settings.search != "greedy":
-        raise ValueError(
-            f"search must be 'greedy' if y has several columns, got {settings.search!r}; with another "
-            "search fit the columns one by one"
-        )
-    if settings.scheme != "sequential":
-        raise ValueError(f"scheme must be 'sequential' if y has several columns, got {settings.scheme!r}")
-    for name, prior in (("alpha_prior", settings.alpha_prior), ("noise_prior", settings.noise_prior)):
-        if prior != (0.0, 0.0):
+    for name, needed in _NEEDED.items():
+        if (value := getattr(settings, name)) != needed:
             raise ValueError(
-                f"{name} must be (0, 0) if y has several columns, got {prior!r}; with another prior fit "
-                "the columns one by one"
+                f"{name} must be {needed!r} if y has several columns, got {value!r}; with another fit the "
+                "columns one by one"
             )
 
 

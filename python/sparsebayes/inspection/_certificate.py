@@ -175,7 +175,7 @@ def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[DenseFit, FloatArray, Callable[[slice], FloatArray]]:
     """Return the same for one predictor per class: the Laplace approximation with the full Hessian."""
-    rows = SoftmaxRows.of(problem, Phi, t, w)
+    rows = SoftmaxRows(problem, Phi, t.astype(np.intp), w)
     mode = rows.mode()
     eta, every = rows.logits(mode), np.arange(rows.n_basis)
     psi = rows.whitened(problem.active, eta) / np.sqrt(problem.alpha)
