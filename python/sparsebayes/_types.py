@@ -151,9 +151,7 @@ class Settings:
 
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
-        keywords = dict(vars(self))
-        del keywords["noise_variances"]
-        return keywords
+        return {name: value for name, value in vars(self).items() if name != "noise_variances"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -230,7 +230,8 @@ class Predictor:
             infinities, part of ``out`` may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
-            raise TypeError(f"out must be an ndarray of float64, got {_kind(out)}")
+            got = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise TypeError(f"out must be an ndarray of float64, got {got}")
         if not out.flags.carray:  # aligned, writeable, in C order
             raise ValueError("out must be aligned, writeable and in C order; pass np.empty(shape)")
         rows = self._rows(X)
@@ -398,7 +399,3 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array
-
-
-def _kind(value: object) -> str:
-    return f"dtype {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

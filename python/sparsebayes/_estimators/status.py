@@ -318,11 +318,7 @@ def _column(names: NDArray[Any] | None, column: int) -> str:
 
 def is_saturated(summary: RowSummary) -> bool:
     """Return whether the data determine more parameters than half of the rows."""
-    return (
-        summary.n_effective is not None
-        and summary.size is not None
-        and summary.n_effective > summary.size / 2
-    )
+    return summary.size is not None and (summary.n_effective or 0.0) > summary.size / 2
 
 
 def _overfit(est: Any, summary: RowSummary) -> str:

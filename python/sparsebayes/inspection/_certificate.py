@@ -132,21 +132,15 @@ def _certify(problem: Problem, exchanges: bool | None) -> Certificate:
     fit, Q, whitened = describe(problem, Phi, t, w)
     S = fit.sparsities(whitened, len(Q))
     error = (np.sqrt(problem.alpha) * problem.mu - fit.mean) / np.sqrt(fit.variance)
-    change = {
-        "estimated": abs(fit.log_beta_change),
-        "floor": max(-fit.log_beta_change, 0.0),
-        "fixed": 0.0,
-        "none": 0.0,
-    }
-    active = problem.active
-    factors = (
-        fit.active_factors(problem.alpha) if problem.likelihood == "gaussian" else (S[active], Q[active])
-    )
+    active, step = problem.active, fit.log_beta_change
+    residual = {"estimated": abs(step), "floor": max(-step, 0.0), "fixed": 0.0, "none": 0.0}
+    is_gaussian = problem.likelihood == "gaussian"
+    factors = fit.active_factors(problem.alpha) if is_gaussian else (S[active], Q[active])
     wanted = (problem.exchanges if exchanges is None else exchanges) and not problem.variational
     return Certificate(
         max_log_alpha_change=max_log_alpha_change(*factors, problem.alpha, problem.alpha_prior),
         max_gain_outside=_max_gain(np.delete(S, active), np.delete(Q, active), problem),
-        log_beta_residual=change[problem.noise],
+        log_beta_residual=residual[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence
         + constants(problem, float(w.sum()))
