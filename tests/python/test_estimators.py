@@ -136,6 +136,15 @@ def test_fitting_again_forgets_the_first_fit(surface):
     assert not hasattr(model, "relevance_vectors_")
 
 
+def test_dask_tells_models_apart_by_their_whole_state():
+    tokenize = pytest.importorskip("dask.base").tokenize
+    model = SparseBayesRegressor().fit([[0.0], [1.0], [3.0]], [1.0, 2.0, 4.5])
+    copy = pickle.loads(pickle.dumps(model))
+    assert tokenize(model.predict) == tokenize(copy.predict)
+    copy.X_offset_ = copy.X_offset_ + 1.0
+    assert tokenize(model.predict) != tokenize(copy.predict)
+
+
 def test_importing_the_package_loads_no_scikit_learn():
     code = "import sys, sparsebayes, sparsebayes.kernels; print({'sklearn', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -91,6 +91,10 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         """Return whether a fit has finished."""
         return hasattr(self, "status_")
 
+    def __dask_tokenize__(self) -> Any:
+        # Dask takes the fields of a dataclass for its whole state.
+        return type(self), self.__getstate__()
+
     def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
         """Return the whole constructor call; scikit-learn would truncate long kernels."""
         return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
