@@ -56,8 +56,8 @@ def _check_plain(settings: Settings) -> None:
     for name, needed in _NEEDED.items():
         if (value := getattr(settings, name)) != needed:
             raise ValueError(
-                f"{name} must be {needed!r} if y has several columns, got {value!r}; with another fit the "
-                "columns one by one"
+                f"{name} must be {needed!r} if y has several columns, got {value!r}; with another value "
+                "fit the columns one by one"
             )
 
 
