@@ -138,7 +138,8 @@ def test_fitting_again_forgets_the_first_fit(surface):
 
 def test_dask_tells_models_apart_by_their_whole_state():
     tokenize = pytest.importorskip("dask.base").tokenize
-    model = SparseBayesRegressor().fit([[0.0], [1.0], [3.0]], [1.0, 2.0, 4.5])
+    x, noise = np.linspace(-1.0, 1.0, 50), np.random.default_rng(0).normal(size=50)
+    model = SparseBayesRegressor().fit(x[:, np.newaxis], 2.0 * x + 0.1 * noise)
     copy = pickle.loads(pickle.dumps(model))
     assert tokenize(model.predict) == tokenize(copy.predict)
     copy.X_offset_ = copy.X_offset_ + 1.0
