@@ -1,5 +1,7 @@
 """The contract with scikit-learn: its own checks, parameters, tags, precomputed kernels."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
@@ -93,6 +95,16 @@ def test_fitting_again_forgets_the_first_fit(surface):
     model.set_params(kernel="precomputed", extra_basis=None).fit(X @ X.T, y)
     assert not hasattr(model, "extra_coef_")
     assert not hasattr(model, "relevance_vectors_")
+
+
+def test_dask_tells_models_apart_by_their_whole_state():
+    tokenize = pytest.importorskip("dask.base").tokenize
+    x, noise = np.linspace(-1.0, 1.0, 50), np.random.default_rng(0).normal(size=50)
+    model = SparseBayesRegressor().fit(x[:, np.newaxis], 2.0 * x + 0.1 * noise)
+    copy = pickle.loads(pickle.dumps(model))
+    assert tokenize(model.predict) == tokenize(copy.predict)
+    copy.X_offset_ = copy.X_offset_ + 1.0
+    assert tokenize(model.predict) != tokenize(copy.predict)
 
 
 def test_the_package_has_a_version_and_its_own_error():

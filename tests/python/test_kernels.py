@@ -29,6 +29,7 @@ from sparsebayes.kernels import (
     Sigmoid,
     Sum,
 )
+from sparsebayes.kernels._parameters import column_stds
 from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
@@ -284,3 +285,12 @@ def test_a_grid_search_finds_a_width(surface):
     assert kernel == Gaussian(100.0)
     score = cross_val_score(pipeline.set_params(rvr__kernel=Gaussian(2.0)), X, y, cv=3).mean()
     assert search.best_score_ == score
+
+
+def test_a_column_that_is_constant_up_to_rounding_has_no_standard_deviation():
+    rng = np.random.default_rng(0)
+    equal, jitter = np.full(50, 0.1), 7.0 * (1.0 + np.spacing(1.0) * rng.integers(-1, 2, 50))
+    far = 1e6 + 1e-3 * rng.normal(size=50)
+    stds = column_stds(np.column_stack([equal, jitter, far]), rng.uniform(0.5, 1.0, 50))
+    assert stds[:2].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(stds[2], 1e-3, rtol=0.5)
